@@ -1,0 +1,111 @@
+"""Every exception that Hanabi raises on purpose, in one tree.
+
+    MQError                       base of all: `code` on the wire, and whether it is `retriable`
+    ├── ConfigError               a setting or a command-line value is wrong: the message names its key
+    ├── RemoteProtocolError       the peer broke the wire format
+    ├── TransportError            the bytes may not have arrived: nobody knows whether the peer acted on them
+    │   ├── ConnectError          no connection: nothing was sent
+    │   ├── ConnectionLostError   the connection went away while an answer was pending
+    │   ├── RequestTimeoutError   no answer in time
+    │   └── TooManyRequestsError  this side's own limit of pending requests: nothing was sent
+    └── BrokerError               a server said no; one class a response code that programs tell apart
+
+The numbers are those of `hanabi.wire.codes.ResponseCode`, written out because this module imports nothing;
+a test holds the two together.
+"""
+
+from typing import ClassVar
+
+
+class MQError(Exception):
+    """Base of everything we raise on purpose."""
+
+    retriable: ClassVar[bool] = False
+    code: ClassVar[int] = 1
+
+
+class ConfigError(MQError):
+    """A setting or a command-line value is wrong. The message names the key and what would be right."""
+
+
+class RemoteProtocolError(MQError):
+    """The peer broke the wire format."""
+
+
+class TransportError(MQError):
+    """The bytes may not have arrived: nobody knows whether the peer acted on them."""
+
+    retriable = True
+
+
+class ConnectError(TransportError):
+    """No connection could be made, so nothing was sent."""
+
+
+class ConnectionLostError(TransportError):
+    """The connection went away while an answer was pending."""
+
+
+class RequestTimeoutError(TransportError):
+    """No answer came in time."""
+
+
+class TooManyRequestsError(TransportError):
+    """Too many requests wait for an answer on this connection, so this one was not sent."""
+
+
+class BrokerError(MQError):
+    """A server said no. Raised in a handler, and raised again in the client from the code that arrived."""
+
+    by_code: ClassVar[dict[int, type["BrokerError"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        if "code" in vars(cls):  # classes that only group others have none of their own
+            BrokerError.by_code[cls.code] = cls
+
+    @staticmethod
+    def from_reply(code: int, remark: str | None, *, asked: str) -> "BrokerError":
+        """The exception for a reply with *code*; *asked* says what was asked of whom."""
+        kind = BrokerError.by_code.get(code)
+        message = f"{asked}: {remark or 'no reason given'} (code {code})"
+        return kind(message) if kind else UnknownReplyError(message, code)
+
+
+class UnknownReplyError(BrokerError):
+    """A response code that has no class of its own, or the general code 1; see `reply_code`."""
+
+    def __init__(self, message: str, reply_code: int = 1) -> None:
+        super().__init__(message)
+        self.reply_code = reply_code
+
+
+class SystemBusy(BrokerError):
+    """The server has too much to do; later may be better."""
+
+    code = 2
+    retriable = True
+
+
+class RequestCodeNotSupported(BrokerError):
+    """The server has no handler for this request."""
+
+    code = 3
+
+
+class NoPermission(BrokerError):
+    """The topic, the group or the setting does not allow this."""
+
+    code = 16
+
+
+class TopicNotExist(BrokerError):
+    """No broker serves this topic."""
+
+    code = 17
+    retriable = True
+
+
+class QueryNotFound(BrokerError):
+    """Nothing is stored under this name."""
+
+    code = 22

@@ -1,0 +1,17 @@
+"""Limits of the transport, one frozen value; each has RocketMQ's figure where RocketMQ has one."""
+
+import msgspec
+
+from hanabi.wire.frame import FRAME_BYTES_MAX
+
+
+class RemotingConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server or connector allows. Everything that could grow has a bound here."""
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    connections_max: int = 10_000
+    pending_requests_max: int = 65_535  # that wait for their answer, on one connection
+    write_buffer_bytes_max: int = 4 * 1024 * 1024  # above it the peer is not read from until it reads again
+    stalled_peer_seconds: float = 30.0  # a peer that stays paused this long is dropped
+    idle_seconds: float = 120.0
+    connect_timeout_seconds: float = 3.0

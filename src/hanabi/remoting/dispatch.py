@@ -1,0 +1,69 @@
+"""Who answers what: a table from request code to handler, and the one place where errors become response codes.
+
+A handler is a plain function of the typed header, the request and the connection it came by. It returns its
+reply, or something to await only where it really must wait: a task per message would cost more than the message.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hanabi.errors import MQError
+from hanabi.wire.codes import ResponseCode, request_name
+from hanabi.wire.command import Command
+from hanabi.wire.headers.base import Header
+
+if TYPE_CHECKING:
+    from hanabi.remoting.protocol import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class Reply(msgspec.Struct):
+    """What a handler answers. The body may be several pieces, which are sent without being joined."""
+
+    code: int = ResponseCode.SUCCESS
+    remark: str | None = None
+    header: Header | None = None
+    body: bytes | memoryview | list[bytes | memoryview] = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How one request code is answered: which header it has, and what to call with it."""
+
+    header: type[Header]
+    handle: Callable[[Any, Command, "Connection"], Reply | Awaitable[Reply]]
+
+
+def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Connection") -> Reply | Awaitable[Reply]:
+    """Run the handler for *request*. What it raises becomes the reply; if it must wait, what it awaits does."""
+    handler = handlers.get(request.code)
+    if handler is None:
+        return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request type {request.code} not supported")
+    try:
+        answer = handler.handle(request.header(handler.header), request, connection)
+    except Exception as error:  # noqa: BLE001 - a handler's failure is an answer, never the end of the connection
+        return error_reply(error, request, connection)
+    if isinstance(answer, Reply):
+        return answer
+    return _settled(answer, request, connection)
+
+
+async def _settled(answer: Awaitable[Reply], request: Command, connection: "Connection") -> Reply:
+    try:
+        return await answer
+    except Exception as error:  # noqa: BLE001
+        return error_reply(error, request, connection)
+
+
+def error_reply(error: Exception, request: Command, connection: "Connection") -> Reply:
+    """What was raised on purpose is told as it is; anything else is our fault: logged whole, told in one line."""
+    if isinstance(error, MQError):
+        return Reply(error.code, str(error))
+    name = request_name(request.code)
+    logger.error("request %s from %s failed", name, connection.peer, exc_info=error)
+    return Reply(ResponseCode.SYSTEM_ERROR, f"{name} failed: {type(error).__name__}: {error}")

@@ -1,0 +1,267 @@
+"""The remoting command: one request or one answer, in its JSON and its binary header form.
+
+    ┌───────────┬────────────────────┬──────────────┬──────┐
+    │ form (u8) │ header bytes (u24) │ header       │ body │      (after the frame's own length prefix)
+    └───────────┴────────────────────┴──────────────┴──────┘
+
+JSON header:    {"code":11,"extFields":{...},"flag":0,"language":"JAVA","opaque":7,"remark":"...","version":409}
+Binary header:  code i16 │ language u8 │ version i16 │ opaque i32 │ flag i32
+                remark bytes i32, remark │ fields bytes i32, fields
+                where a field is: key bytes i16, key │ value bytes i32, value
+
+The fields of a received command stay undecoded until somebody knows their type: `header()` then reads them
+straight into it. Agrees with Java's RemotingCommand and RocketMQSerializable.
+"""
+
+import struct
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from hanabi.errors import RemoteProtocolError
+from hanabi.wire.codes import Flag, HeaderForm, Language
+from hanabi.wire.headers.base import Header, Int32, header_fields
+
+VERSION = 409  # the ordinal of V4_9_8 in Java's MQVersion: peers choose features by it
+
+H = TypeVar("H", bound=Header)
+_NO_FIELDS = msgspec.Raw(b"{}")
+
+
+class Command(msgspec.Struct, kw_only=True):
+    """One decoded command. `raw_fields` is in the command's own form; use `fields()` or `header()`."""
+
+    code: Int32
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    language: str | int | None = None  # a name in JSON, a number in binary; `Language` has both
+    version: Int32 = 0
+    remark: str | None = None
+    raw_fields: msgspec.Raw = msgspec.field(default=_NO_FIELDS, name="extFields")
+    # Not part of the header: set by decode, under names that no peer sends.
+    form: HeaderForm = msgspec.field(default=HeaderForm.JSON, name="(form)")
+    body: bytes = msgspec.field(default=b"", name="(body)")
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & Flag.RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & Flag.ONEWAY)
+
+    def fields(self) -> dict[str, str]:
+        """The header fields as text."""
+        raw = bytes(self.raw_fields)
+        if self.form is HeaderForm.BINARY:
+            return _decode_binary_fields(raw)
+        return _decode_json_fields(raw)
+
+    def header(self, kind: type[H]) -> H:
+        """The header fields as a *kind*; a protocol error names the kind and the field that is wrong."""
+        try:
+            if self.form is HeaderForm.BINARY:
+                return msgspec.convert(_decode_binary_fields(bytes(self.raw_fields)), kind, strict=False)
+            try:
+                decoder: msgspec.json.Decoder[H] = _json_decoder(kind)
+                return decoder.decode(self.raw_fields)
+            except msgspec.ValidationError:
+                # Some clients send bare numbers for text and null for absent: as text, they may be right.
+                return msgspec.convert(self.fields(), kind, strict=False)
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            raise RemoteProtocolError(f"bad {kind.__name__}: {error}") from error
+
+
+@cache
+def _json_decoder(kind: type[Header]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, strict=False)
+
+
+_command_decoder = msgspec.json.Decoder(Command, strict=False)
+_any_fields_decoder = msgspec.json.Decoder(dict[str, Any] | None)
+_BINARY_HEAD = struct.Struct(">hBhii")
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_LENGTH_AND_FORM = struct.Struct(">II")
+
+
+def decode_command(frame: bytes) -> Command:
+    """One frame, without its length prefix, as a command."""
+    if len(frame) < 4:
+        raise RemoteProtocolError(f"frame of {len(frame)} bytes has no room for its header length")
+    header_end = 4 + int.from_bytes(frame[1:4], "big")
+    if header_end > len(frame):
+        raise RemoteProtocolError(f"header of {header_end - 4} bytes in a frame of {len(frame)}")
+    form = frame[0]
+    if form == HeaderForm.JSON:
+        try:
+            command = _command_decoder.decode(frame[4:header_end])
+        except (ValueError, RecursionError) as error:
+            raise RemoteProtocolError(f"bad JSON header: {error}") from error
+        command.form = HeaderForm.JSON
+    elif form == HeaderForm.BINARY:
+        command = _decode_binary_header(frame[4:header_end])
+    else:
+        raise RemoteProtocolError(f"unknown header form {form}")
+    command.body = frame[header_end:]
+    return command
+
+
+def _decode_json_fields(raw: bytes) -> dict[str, str]:
+    try:
+        fields = _any_fields_decoder.decode(raw) or {}
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"bad extFields: {error}") from error
+    return {name: _as_text(value) for name, value in fields.items() if value is not None}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()  # true, 3, 0.5: as fastjson turns a bare value into text
+
+
+def _decode_binary_header(header: bytes) -> Command:
+    try:
+        code, language, version, opaque, flag = _BINARY_HEAD.unpack_from(header)
+        remark, position = _take(header, _BINARY_HEAD.size, _I32)
+        raw_fields, position = _take(header, position, _I32)
+        return Command(
+            code=code,
+            opaque=opaque,
+            flag=flag,
+            language=language,
+            version=version,
+            remark=remark.decode() or None,
+            raw_fields=msgspec.Raw(raw_fields),
+            form=HeaderForm.BINARY,
+        )
+    except (struct.error, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"bad binary header: {error}") from error
+
+
+def _take(data: bytes, position: int, length: struct.Struct) -> tuple[bytes, int]:
+    """The bytes behind the length at *position*, and where they end."""
+    (size,) = length.unpack_from(data, position)
+    start = position + length.size
+    end = start + size
+    if size < 0 or end > len(data):
+        raise RemoteProtocolError(f"bad binary header: {size} bytes announced at {position}, {len(data) - start} left")
+    return data[start:end], end
+
+
+def _decode_binary_fields(raw: bytes) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    position, end = 0, len(raw)
+    try:
+        while position < end:
+            key, position = _take(raw, position, _I16)
+            value, position = _take(raw, position, _I32)
+            fields[key.decode()] = value.decode()
+    except (struct.error, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"bad binary header field: {error}") from error
+    return fields
+
+
+class _JsonHeader(msgspec.Struct, omit_defaults=True):
+    """The JSON header as it leaves us: fastjson's order, absent when null."""
+
+    code: int
+    extFields: Mapping[str, str] | None = None  # noqa: N815 - the name on the wire
+    flag: int | None = None
+    language: str | None = None
+    opaque: int | None = None
+    remark: str | None = None
+    serializeTypeCurrentRPC: str | None = None  # noqa: N815
+    version: int | None = None
+
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+def encode_head(
+    *,
+    code: int,
+    opaque: int,
+    flag: int = 0,
+    remark: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    body_bytes: int = 0,
+    form: HeaderForm = HeaderForm.JSON,
+    language: Language = Language.PYTHON,
+    version: int = VERSION,
+) -> bytes:
+    """All of a frame that stands before its body, length prefix included. The body may be sent after it in pieces."""
+    if form is HeaderForm.BINARY:
+        header = _encode_binary_header(code, language, version, opaque, flag, remark, fields)
+    else:
+        header = _encode_json(_JsonHeader(code, fields, flag, language.name, opaque, remark, "JSON", version))
+    return _LENGTH_AND_FORM.pack(4 + len(header) + body_bytes, form << 24 | len(header)) + header
+
+
+def _encode_binary_header(
+    code: int,
+    language: Language,
+    version: int,
+    opaque: int,
+    flag: int,
+    remark: str | None,
+    fields: Mapping[str, str] | None,
+) -> bytes:
+    remark_bytes = (remark or "").encode()
+    pieces: list[bytes] = []
+    for name, value in (fields or {}).items():
+        name_bytes, value_bytes = name.encode(), value.encode()
+        pieces += (_I16.pack(len(name_bytes)), name_bytes, _I32.pack(len(value_bytes)), value_bytes)
+    field_bytes = b"".join(pieces)
+    return b"".join(
+        (
+            _BINARY_HEAD.pack(code, language, version, opaque, flag),
+            _I32.pack(len(remark_bytes)),
+            remark_bytes,
+            _I32.pack(len(field_bytes)),
+            field_bytes,
+        )
+    )
+
+
+def encode_request(
+    code: int,
+    opaque: int,
+    header: Header | None = None,
+    body: bytes = b"",
+    *,
+    oneway: bool = False,
+    form: HeaderForm = HeaderForm.JSON,
+) -> bytes:
+    """A whole request frame."""
+    head = encode_head(
+        code=code,
+        opaque=opaque,
+        flag=Flag.ONEWAY if oneway else 0,
+        fields=header_fields(header) if header is not None else None,
+        body_bytes=len(body),
+        form=form,
+    )
+    return head + body
+
+
+def encode_reply_head(
+    request: Command,
+    code: int,
+    remark: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    body_bytes: int = 0,
+) -> bytes:
+    """What stands before the body in the answer to *request*: its opaque number and its form."""
+    return encode_head(
+        code=code,
+        opaque=request.opaque,
+        flag=Flag.RESPONSE,
+        remark=remark,
+        fields=fields,
+        body_bytes=body_bytes,
+        form=request.form,
+    )

@@ -1,0 +1,63 @@
+"""Framing: a stream of bytes, cut into frames.
+
+    ┌──────────────┬─────────────────────────────┐
+    │ length (u32) │ length bytes: one command   │
+    └──────────────┴─────────────────────────────┘
+
+The limit is on the whole frame, prefix included, as in Java's NettyDecoder.
+"""
+
+import struct
+
+from hanabi.errors import RemoteProtocolError
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+_LENGTH = struct.Struct(">I")
+_PREFIX_BYTES = _LENGTH.size
+
+
+class FrameDecoder:
+    """Cuts a stream of bytes into frames. Knows nothing of sockets or event loops."""
+
+    __slots__ = ("_buffer", "_limit", "_wanted")
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._buffer = bytearray()
+        self._limit = frame_bytes_max
+        self._wanted = _PREFIX_BYTES  # nothing can be complete before this many bytes are buffered
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How many bytes wait here for the rest of their frame."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what arrived; return the frames now complete, without their length prefix."""
+        buffer = self._buffer
+        if buffer:
+            buffer += data
+            if len(buffer) < self._wanted:
+                return []
+            data = bytes(buffer)
+            buffer.clear()
+        frames: list[bytes] = []
+        start, available = 0, len(data)
+        self._wanted = _PREFIX_BYTES
+        while (body := start + _PREFIX_BYTES) <= available:
+            (size,) = _LENGTH.unpack_from(data, start)
+            end = body + size
+            if size + _PREFIX_BYTES > self._limit:  # hostile, or we lost our place: never try to buffer it
+                raise RemoteProtocolError(f"frame of {size + _PREFIX_BYTES} bytes, limit {self._limit}")
+            if end > available:
+                self._wanted = end - start
+                break
+            frames.append(data[body:end])
+            start = end
+        if start < available:
+            buffer += data[start:] if start else data
+        return frames
+
+
+def encode_frame(content: bytes) -> bytes:
+    """*content* with its length before it."""
+    return _LENGTH.pack(len(content)) + content
