@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hanabi.errors import RemoteProtocolError
+from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.wire.codes import Flag, HeaderForm, Language
 from hanabi.wire.headers.base import Header, Int32, header_fields
 
@@ -70,7 +70,7 @@ class Command(msgspec.Struct, kw_only=True):
             except msgspec.ValidationError:
                 # Some clients send bare numbers for text and null for absent: as text, they may be right.
                 return msgspec.convert(self.fields(), kind, strict=False)
-        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        except (ValueError, RecursionError, RemoteProtocolError) as error:  # msgspec's errors are ValueErrors
             raise RemoteProtocolError(f"bad {kind.__name__}: {error}") from error
 
 
@@ -85,6 +85,8 @@ _BINARY_HEAD = struct.Struct(">hBhii")
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _LENGTH_AND_FORM = struct.Struct(">II")
+_BINARY_CODE_MAX = 2**15 - 1
+_HEADER_BYTES_MAX = 2**24 - 1
 
 
 def decode_command(frame: bytes) -> Command:
@@ -112,9 +114,9 @@ def decode_command(frame: bytes) -> Command:
 def _decode_json_fields(raw: bytes) -> dict[str, str]:
     try:
         fields = _any_fields_decoder.decode(raw) or {}
+        return {name: _as_text(value) for name, value in fields.items() if value is not None}
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"bad extFields: {error}") from error
-    return {name: _as_text(value) for name, value in fields.items() if value is not None}
 
 
 def _as_text(value: Any) -> str:
@@ -156,12 +158,17 @@ def _decode_binary_fields(raw: bytes) -> dict[str, str]:
     fields: dict[str, str] = {}
     position, end = 0, len(raw)
     try:
-        while position < end:
-            key, position = _take(raw, position, _I16)
-            value, position = _take(raw, position, _I32)
-            fields[key.decode()] = value.decode()
+        while position < end:  # `_take`, twice, written out: this runs a dozen times a message
+            key_start = position + 2
+            key_end = key_start + _I16.unpack_from(raw, position)[0]
+            value_start = key_end + 4
+            value_end = value_start + _I32.unpack_from(raw, key_end)[0]
+            if not key_start <= key_end < value_start <= value_end <= end:
+                raise RemoteProtocolError(f"bad binary header field at {position}: a length beyond its {end} bytes")
+            fields[raw[key_start:key_end].decode()] = raw[value_start:value_end].decode()
+            position = value_end
     except (struct.error, UnicodeDecodeError) as error:
-        raise RemoteProtocolError(f"bad binary header field: {error}") from error
+        raise RemoteProtocolError(f"bad binary header field at {position}: {error}") from error
     return fields
 
 
@@ -193,11 +200,18 @@ def encode_head(
     language: Language = Language.PYTHON,
     version: int = VERSION,
 ) -> bytes:
-    """All of a frame that stands before its body, length prefix included. The body may be sent after it in pieces."""
+    """All of a frame that stands before its body, length prefix included. The body may be sent after it in pieces.
+
+    The binary form has no room for codes such as POP's: these go as JSON, which every peer reads in any frame.
+    """
+    if form is HeaderForm.BINARY and code > _BINARY_CODE_MAX:
+        form = HeaderForm.JSON
     if form is HeaderForm.BINARY:
         header = _encode_binary_header(code, language, version, opaque, flag, remark, fields)
     else:
         header = _encode_json(_JsonHeader(code, fields, flag, language.name, opaque, remark, "JSON", version))
+    if len(header) > _HEADER_BYTES_MAX:  # it would run over into the byte of the form
+        raise MQError(f"header of {len(header)} bytes, limit {_HEADER_BYTES_MAX}")
     return _LENGTH_AND_FORM.pack(4 + len(header) + body_bytes, form << 24 | len(header)) + header
 
 

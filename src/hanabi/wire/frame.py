@@ -32,7 +32,10 @@ class FrameDecoder:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what arrived; return the frames now complete, without their length prefix."""
+        """Take what arrived; return the frames now complete, without their length prefix.
+
+        Raises when the next frame is over the limit, once the frames before it have been returned.
+        """
         buffer = self._buffer
         if buffer:
             buffer += data
@@ -47,6 +50,8 @@ class FrameDecoder:
             (size,) = _LENGTH.unpack_from(data, start)
             end = body + size
             if size + _PREFIX_BYTES > self._limit:  # hostile, or we lost our place: never try to buffer it
+                if frames:
+                    break  # these are good, whatever follows them; the next feed comes back to this
                 raise RemoteProtocolError(f"frame of {size + _PREFIX_BYTES} bytes, limit {self._limit}")
             if end > available:
                 self._wanted = end - start
