@@ -1,0 +1,102 @@
+"""The name server's settings: RocketMQ's names and defaults, read from namesrv.conf.
+
+Agrees with NamesrvConfig and NettyServerConfig of 4.9.8. A bad value stops the start and names its key. A key that
+is not here gets one warning line, since RocketMQ's files carry keys that we do not have.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from hanabi.errors import ConfigError
+from hanabi.remoting.config import RemotingConfig
+from hanabi.wire.java_properties import decode_properties
+
+logger = logging.getLogger(__name__)
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+
+
+class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one name server was told. Empty paths mean: in `namesrv/` below `--home`."""
+
+    listen_port: Port = 9876
+    order_message_enable: bool = False  # send the order configuration of a topic with its route
+    kv_config_path: str = ""
+    config_store_path: str = ""  # shown, not obeyed: where settings changed at run time are kept
+    rocketmq_home: str = ""
+    config_black_list: str = "configBlackList;configStorePath;kvConfigPath"  # not to be changed at run time
+    product_env_name: str = "center"
+    server_channel_max_idle_time_seconds: Positive = 120
+    write_buffer_high_water_mark: Count = 0  # bytes; 0 leaves it to us
+    # Read and shown so that RocketMQ's files and tools work; here is nothing for them to tune: one event loop
+    # answers everything, buffers grow and shrink by themselves, and no other environment is asked for routes.
+    cluster_test: bool = False
+    server_socket_backlog: Positive = 1024
+    server_worker_threads: Count = 8
+    server_callback_executor_threads: Count = 0
+    server_selector_threads: Count = 3
+    server_oneway_semaphore_value: Count = 256
+    server_async_semaphore_value: Count = 64
+    server_socket_snd_buf_size: Count = 0
+    server_socket_rcv_buf_size: Count = 0
+    write_buffer_low_water_mark: Count = 0
+    server_pooled_byte_buf_allocator_enable: bool = True
+    use_epoll_native_selector: bool = False
+
+    def remoting(self) -> RemotingConfig:
+        """The limits of the transport that these settings ask for."""
+        limits = RemotingConfig(idle_seconds=float(self.server_channel_max_idle_time_seconds))
+        if self.write_buffer_high_water_mark:
+            return msgspec.structs.replace(limits, write_buffer_bytes_max=self.write_buffer_high_water_mark)
+        return limits
+
+
+KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(NamesrvConfig)}
+
+
+def with_properties(config: NamesrvConfig, properties: Mapping[str, str]) -> NamesrvConfig:
+    """*config* with the values of *properties*, of which every key must be one of ours."""
+    changed = dict(zip(KEYS, msgspec.structs.astuple(config), strict=True))
+    for key, value in properties.items():
+        text = value.strip()
+        try:
+            # One at a time, so that the error is about this key.
+            parsed = msgspec.convert({key: text}, NamesrvConfig, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{key} must be {_expected(error)}, not {text!r}") from error
+        changed[key] = getattr(parsed, KEYS[key])
+    return msgspec.convert(changed, NamesrvConfig)
+
+
+def _expected(error: msgspec.ValidationError) -> str:
+    """What msgspec wanted, in words: "Expected `int` <= 65535 - at `$.listenPort`" has it in the middle."""
+    wanted = str(error).removeprefix("Expected ").split(" - at ")[0].split(", got ")[0]
+    return wanted.replace("`int`", "a whole number").replace("`bool`", "true or false")
+
+
+def as_properties(config: NamesrvConfig) -> dict[str, str]:
+    """All settings as text, under RocketMQ's names."""
+    values = zip(KEYS, msgspec.structs.astuple(config), strict=True)
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values}
+
+
+def read_config(path: Path) -> NamesrvConfig:
+    """The settings in a namesrv.conf; what it does not mention has its default."""
+    try:
+        properties = decode_properties(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    for key in properties.keys() - KEYS.keys():
+        logger.warning("%s: %s is not a setting of this name server and has no effect", path, key)
+    try:
+        return with_properties(NamesrvConfig(), {key: properties[key] for key in properties if key in KEYS})
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error

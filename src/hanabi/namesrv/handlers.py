@@ -1,0 +1,244 @@
+"""What a name server answers: the table from request code to handler, and the handlers.
+
+Codes, remarks and bodies are those of Java's DefaultRequestProcessor of 4.9.8, with what a 5.x broker asks added.
+The handlers only translate: decisions are in `route_table`, files in `kv_config` and `settings`.
+"""
+
+import logging
+import zlib
+from collections.abc import Callable
+
+from hanabi.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
+from hanabi.namesrv.route_table import RouteTable
+from hanabi.namesrv.settings import Settings
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.bodies.route import BrokerMemberGroup, BrokerMemberGroupReply, KVTable, TopicList, TopicRoute
+from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable, decode_register_body
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.headers.namesrv import (
+    AddWritePermHeader,
+    AddWritePermReplyHeader,
+    BrokerHeartbeatHeader,
+    DeleteKVConfigHeader,
+    DeleteTopicInNamesrvHeader,
+    GetBrokerMemberGroupHeader,
+    GetKVConfigHeader,
+    GetKVConfigReplyHeader,
+    GetKVListHeader,
+    GetRouteHeader,
+    GetTopicsByClusterHeader,
+    PutKVConfigHeader,
+    QueryDataVersionHeader,
+    QueryDataVersionReplyHeader,
+    RegisterBrokerHeader,
+    RegisterTopicHeader,
+    UnregisterBrokerHeader,
+    WipeWritePermHeader,
+    WipeWritePermReplyHeader,
+)
+
+# Peers say who they are by an ordinal of Java's MQVersion.
+VERSION_3_0_11 = 37  # from here on a broker's body also has its filter servers
+VERSION_4_9_4 = 401  # from here on a client reads routes in standard JSON
+
+logger = logging.getLogger(__name__)
+
+
+def namesrv_handlers(
+    table: RouteTable, kv: KVConfig, settings: Settings, now_ms: Callable[[], int]
+) -> dict[int, Handler]:
+    """Which handler answers which request code."""
+    routes = RouteHandlers(table, kv, settings)
+    brokers = BrokerHandlers(table, kv, now_ms)
+    topics = TopicHandlers(table)
+    values = KVHandlers(kv)
+    config = SettingsHandlers(settings)
+    return {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, routes.get_route),
+        RequestCode.GET_BROKER_CLUSTER_INFO: Handler(NoHeader, routes.get_cluster_info),
+        RequestCode.GET_BROKER_MEMBER_GROUP: Handler(GetBrokerMemberGroupHeader, routes.get_member_group),
+        RequestCode.REGISTER_BROKER: Handler(RegisterBrokerHeader, brokers.register),
+        RequestCode.UNREGISTER_BROKER: Handler(UnregisterBrokerHeader, brokers.unregister),
+        RequestCode.BROKER_HEARTBEAT: Handler(BrokerHeartbeatHeader, brokers.heartbeat),
+        RequestCode.QUERY_DATA_VERSION: Handler(QueryDataVersionHeader, brokers.query_data_version),
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: Handler(WipeWritePermHeader, brokers.wipe_write_permission),
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: Handler(AddWritePermHeader, brokers.add_write_permission),
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV: Handler(RegisterTopicHeader, topics.register),
+        RequestCode.DELETE_TOPIC_IN_NAMESRV: Handler(DeleteTopicInNamesrvHeader, topics.delete),
+        RequestCode.GET_TOPICS_BY_CLUSTER: Handler(GetTopicsByClusterHeader, topics.of_cluster),
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _listing(table.all_topics),
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _listing(table.system_topics),
+        RequestCode.GET_UNIT_TOPIC_LIST: _listing(table.unit_topics),
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _listing(table.unit_subscribed_topics),
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _listing(table.unit_subscribed_topics_of_no_unit),
+        RequestCode.PUT_KV_CONFIG: Handler(PutKVConfigHeader, values.put),
+        RequestCode.GET_KV_CONFIG: Handler(GetKVConfigHeader, values.get),
+        RequestCode.DELETE_KV_CONFIG: Handler(DeleteKVConfigHeader, values.delete),
+        RequestCode.GET_KVLIST_BY_NAMESPACE: Handler(GetKVListHeader, values.list_namespace),
+        RequestCode.UPDATE_NAMESRV_CONFIG: Handler(NoHeader, config.update),
+        RequestCode.GET_NAMESRV_CONFIG: Handler(NoHeader, config.show),
+    }
+
+
+class RouteHandlers:
+    """Where is what."""
+
+    def __init__(self, table: RouteTable, kv: KVConfig, settings: Settings) -> None:
+        self._table = table
+        self._kv = kv
+        self._settings = settings
+
+    def get_route(self, header: GetRouteHeader, request: Command, _: Connection) -> Reply:
+        topic = header.topic
+        body = self._table.encoded_route(
+            topic,
+            standard=request.version >= VERSION_4_9_4 or header.accept_standard_json_only is True,
+            order_conf=self._kv.get(ORDER_TOPIC_CONFIG, topic) if self._settings.current.order_message_enable else None,
+        )
+        if body is None:
+            return Reply(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"No topic route info in name server for the topic: {topic}\n"
+                "See http://rocketmq.apache.org/docs/faq/ for further details.",
+            )
+        return Reply(body=body)
+
+    def get_cluster_info(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        return Reply(body=encode_body(self._table.cluster_info()))
+
+    def get_member_group(self, header: GetBrokerMemberGroupHeader, _: Command, connection: Connection) -> Reply:
+        group = BrokerMemberGroup(
+            broker_addrs=self._table.addresses(header.broker_name),
+            broker_name=header.broker_name,
+            cluster=header.cluster_name,
+        )
+        return Reply(body=encode_body(BrokerMemberGroupReply(broker_member_group=group)))
+
+
+class BrokerHandlers:
+    """What brokers say about themselves, and operators about brokers."""
+
+    def __init__(self, table: RouteTable, kv: KVConfig, now_ms: Callable[[], int]) -> None:
+        self._table = table
+        self._kv = kv
+        self._now_ms = now_ms
+
+    def register(self, header: RegisterBrokerHeader, request: Command, connection: Connection) -> Reply:
+        if header.body_crc32 and header.body_crc32 != zlib.crc32(request.body) & 0x7FFF_FFFF:
+            logger.warning("%s: the topics of broker %s are damaged", connection.peer, header.broker_name)
+            return Reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        topics, filter_servers = _topics_sent(header, request)
+        answer = self._table.register(header, topics, filter_servers, connection, self._now_ms())
+        ordered = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        return Reply(header=answer, body=b"" if ordered is None else encode_body(KVTable(table=ordered)))
+
+    def unregister(self, header: UnregisterBrokerHeader, _: Command, connection: Connection) -> Reply:
+        self._table.unregister(header)
+        return Reply()
+
+    def heartbeat(self, header: BrokerHeartbeatHeader, _: Command, connection: Connection) -> Reply:
+        self._table.seen(header.cluster_name, header.broker_addr, self._now_ms())
+        return Reply()
+
+    def query_data_version(self, header: QueryDataVersionHeader, request: Command, _: Connection) -> Reply:
+        asked = decode_body(request.body, DataVersion)
+        known = self._table.data_version(header.cluster_name, header.broker_addr)
+        self._table.seen(header.cluster_name, header.broker_addr, self._now_ms())
+        return Reply(
+            header=QueryDataVersionReplyHeader(changed=known != asked),
+            body=b"" if known is None else encode_body(known),
+        )
+
+    def wipe_write_permission(self, header: WipeWritePermHeader, _: Command, connection: Connection) -> Reply:
+        count = self._table.wipe_write_permission(header.broker_name)
+        logger.info("%s: no more writes to the %d topics of broker %s", connection.peer, count, header.broker_name)
+        return Reply(header=WipeWritePermReplyHeader(wipe_topic_count=count))
+
+    def add_write_permission(self, header: AddWritePermHeader, _: Command, connection: Connection) -> Reply:
+        count = self._table.add_write_permission(header.broker_name)
+        logger.info("%s: writes again to the %d topics of broker %s", connection.peer, count, header.broker_name)
+        return Reply(header=AddWritePermReplyHeader(add_topic_count=count))
+
+
+def _topics_sent(header: RegisterBrokerHeader, request: Command) -> tuple[TopicConfigTable, list[str] | None]:
+    """The topics in a registration, and the filter servers unless the broker is too old to know of them."""
+    if request.version < VERSION_3_0_11:
+        return (decode_body(request.body, TopicConfigTable) if request.body else TopicConfigTable()), None
+    if not request.body:
+        return TopicConfigTable(), []
+    body = decode_register_body(request.body, header.compressed)
+    return body.topic_config_serialize_wrapper, body.filter_server_list
+
+
+class TopicHandlers:
+    """Topics by name."""
+
+    def __init__(self, table: RouteTable) -> None:
+        self._table = table
+
+    def register(self, header: RegisterTopicHeader, request: Command, _: Connection) -> Reply:
+        if request.body:
+            self._table.register_topic(header.topic, decode_body(request.body, TopicRoute).queue_datas)
+        return Reply()
+
+    def delete(self, header: DeleteTopicInNamesrvHeader, _: Command, connection: Connection) -> Reply:
+        self._table.delete_topic(header.topic, header.cluster_name)
+        logger.info(
+            "%s: topic %s is deleted in %s", connection.peer, header.topic, header.cluster_name or "all clusters"
+        )
+        return Reply()
+
+    def of_cluster(self, header: GetTopicsByClusterHeader, _: Command, connection: Connection) -> Reply:
+        return Reply(body=encode_body(self._table.topics_of_cluster(header.cluster)))
+
+
+def _listing(topics: Callable[[], TopicList]) -> Handler:
+    return Handler(NoHeader, lambda _header, _request, _connection: Reply(body=encode_body(topics())))
+
+
+class KVHandlers:
+    """Values under a namespace and a key."""
+
+    def __init__(self, kv: KVConfig) -> None:
+        self._kv = kv
+
+    def put(self, header: PutKVConfigHeader, _: Command, connection: Connection) -> Reply:
+        self._kv.put(header.namespace, header.key, header.value)
+        return Reply()
+
+    def get(self, header: GetKVConfigHeader, _: Command, connection: Connection) -> Reply:
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return Reply(ResponseCode.QUERY_NOT_FOUND, remark)
+        return Reply(header=GetKVConfigReplyHeader(value=value))
+
+    def delete(self, header: DeleteKVConfigHeader, _: Command, connection: Connection) -> Reply:
+        self._kv.delete(header.namespace, header.key)
+        return Reply()
+
+    def list_namespace(self, header: GetKVListHeader, _: Command, connection: Connection) -> Reply:
+        table = self._kv.namespace(header.namespace)
+        if table is None:
+            return Reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
+        return Reply(body=encode_body(KVTable(table=table)))
+
+
+class SettingsHandlers:
+    """The name server's own settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        if request.body:
+            logger.info("%s changes settings", connection.peer)
+            self._settings.update(request.body)
+        return Reply()
+
+    def show(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        return Reply(body=self._settings.text())

@@ -1,0 +1,133 @@
+"""The name server: joins the table, the files and the transport, and looks for silent brokers.
+
+    async with NameServer(NamesrvConfig(), home=Path("data")) as server:
+        host, port = await server.start("127.0.0.1", 9876)
+
+Nothing here is global: any number of them run in one process, each with a home of its own.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from hanabi.namesrv.config import NamesrvConfig
+from hanabi.namesrv.handlers import namesrv_handlers
+from hanabi.namesrv.home_lock import HomeLock
+from hanabi.namesrv.kv_config import KVConfig
+from hanabi.namesrv.route_table import RouteTable
+from hanabi.namesrv.settings import Settings
+from hanabi.remoting.protocol import Connection
+from hanabi.remoting.server import RemotingServer
+from hanabi.remoting.tls import TlsConfig
+
+SCAN_SECONDS = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+def monotonic_ms() -> int:
+    """Milliseconds that only go forward: a clock that is set must not make brokers look silent."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class NameServer:
+    """Holds the lock on its home from `start` to `stop`."""
+
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        home: Path,
+        *,
+        tls: TlsConfig | None = None,
+        now_ms: Callable[[], int] = monotonic_ms,
+        scan_seconds: float = SCAN_SECONDS,
+    ) -> None:
+        self.routes = RouteTable()
+        self._folder = home.absolute() / "namesrv"
+        self._config = _with_paths(config, home.absolute(), self._folder)
+        self._tls = tls
+        self._now_ms = now_ms
+        self._scan_seconds = scan_seconds
+        self._lock: HomeLock | None = None
+        self._server: RemotingServer | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Accept connections, and return the address that was bound. A taken port is an OSError."""
+        self._lock = HomeLock(self._folder)
+        try:
+            kv = KVConfig(Path(self._config.kv_config_path))
+            settings = Settings(self._config, Path(self._config.config_store_path))
+            self._server = RemotingServer(
+                namesrv_handlers(self.routes, kv, settings, self._now_ms),
+                self._config.remoting(),
+                tls=self._tls,
+                on_close=self._connection_closed,
+            )
+            bound = await self._server.start(host, port)
+        except BaseException:
+            self._release()
+            raise
+        self._set_timer()
+        return bound
+
+    async def stop(self, deadline_seconds: float = 5.0) -> None:
+        """Answer what was asked, close all connections, let go of the home."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            if self._server is not None:
+                await self._server.stop(deadline_seconds)
+        finally:
+            self._release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def scan(self) -> None:
+        """Forget the brokers that were silent for too long, and close connections that no other broker uses."""
+        for member in self.routes.expire(self._now_ms()):
+            if isinstance(member.owner, Connection) and not self.routes.owns_brokers(member.owner):
+                member.owner.close(f"broker {member} was silent for more than {member.silence_ms_max} ms")
+
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._scan_seconds, self._scan_and_set_timer)
+
+    def _scan_and_set_timer(self) -> None:
+        self._set_timer()  # first, so that a failing scan is not the last
+        self.scan()
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self.routes.owner_gone(connection)
+
+    def _release(self) -> None:
+        self._server = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def _with_paths(config: NamesrvConfig, home: Path, folder: Path) -> NamesrvConfig:
+    """*config* with the paths that it leaves open. Changed settings are always kept below the home: RocketMQ's files
+    name the configuration file itself there, and that is the operator's."""
+    store = folder / "namesrv.properties"
+    if config.config_store_path not in ("", str(store)):
+        logger.info("settings changed at run time are kept in %s, not in configStorePath", store)
+    return msgspec.structs.replace(
+        config,
+        rocketmq_home=config.rocketmq_home or str(home),
+        kv_config_path=config.kv_config_path or str(folder / "kvConfig.json"),
+        config_store_path=str(store),
+    )

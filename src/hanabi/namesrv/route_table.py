@@ -1,0 +1,382 @@
+"""Who serves which topic. Pure: no sockets, no files, the time comes as an argument.
+
+    topic ──► broker name ──► how many queues, which permission         (from the broker's master)
+                  │
+                  └─────────► {broker id: member}     a member: an address in a cluster, with its last sign of life
+
+Agrees with Java's RouteInfoManager in what is asked and answered. It differs where that one leaves ghosts behind:
+here an address of a cluster stands in one place only, a name is in a cluster while one of its members says so, and
+who unregisters takes nobody away but himself.
+
+Cost: registering again without news is constant, with news linear in what was sent; a broker's coming and going is
+linear in its own topics; a route is encoded once, and then a lookup until its queues or one of its brokers change.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from hanabi.namesrv.encoded_routes import EncodedRoutes
+from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRoute
+from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
+from hanabi.wire.fastjson import encode_body
+from hanabi.wire.headers.namesrv import RegisterBrokerHeader, RegisterBrokerReplyHeader, UnregisterBrokerHeader
+
+MASTER_ID = 0
+SILENCE_MS_MAX = 120_000  # for a broker that does not say how long it may be silent
+
+_READ, _WRITE = 4, 2  # bits of a permission: Java's PermName
+_UNIT, _UNIT_SUB = 1, 2  # bits of a topic's system flag: Java's TopicSysFlag
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One broker process: an id below a broker name, reachable at an address."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str
+    owner: object  # the connection it registered by last
+    seen_ms: int
+    silence_ms_max: int = SILENCE_MS_MAX
+    data_version: DataVersion | None = None  # of the topics it sent last
+    topics_sent: int = 0  # most of them at once, with this version
+    filter_servers: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.cluster, self.address
+
+    def __str__(self) -> str:
+        return f"{self.broker_name}:{self.broker_id} at {self.address}"
+
+
+class _Broker:
+    """A broker name: its members by id, and the topics that its master serves."""
+
+    __slots__ = ("members", "name", "topics")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.members: dict[int, Member] = {}
+        self.topics: set[str] = set()
+
+    def addresses(self) -> dict[int, str]:
+        return {broker_id: self.members[broker_id].address for broker_id in sorted(self.members)}
+
+    def data(self) -> BrokerData:
+        first = self.members[min(self.members)]
+        return BrokerData(broker_addrs=self.addresses(), broker_name=self.name, cluster=first.cluster)
+
+
+class RouteTable:
+    """All brokers and topics. Invariants: a broker has a member, a topic has a queue, a queue's broker is there."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[str, _Broker] = {}
+        self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
+        self._places: dict[tuple[str, str], Member] = {}  # (cluster, address) -> who is there
+        self._owned: dict[object, set[Member]] = {}
+        self._encoded = EncodedRoutes()
+
+    # ── brokers come, stay and go ──
+
+    def register(
+        self,
+        header: RegisterBrokerHeader,
+        sent: TopicConfigTable,
+        filter_servers: list[str] | None,
+        owner: object,
+        now_ms: int,
+    ) -> RegisterBrokerReplyHeader:
+        """A broker says that it is there and what it serves. A slave is told where its master is.
+
+        *filter_servers* is None for a broker too old to know of them.
+        """
+        broker = self._brokers.get(header.broker_name)
+        member = broker.members.get(header.broker_id) if broker else None
+        if broker is None or member is None or member.place != (header.cluster_name, header.broker_addr):
+            if member is not None and _is_outdated(sent.data_version, member.data_version):
+                # 5.x: two masters after a change of roles; the one of an older term must not win.
+                logger.warning("%s at %s is refused: %s is of a newer term", *_who(header), member)
+                return RegisterBrokerReplyHeader()
+            broker, member = self._join(header, owner, now_ms)
+        if header.broker_id == MASTER_ID:
+            self._learn_topics(broker, member, sent)
+        member.data_version = sent.data_version
+        member.ha_address = header.ha_server_addr
+        member.seen_ms = now_ms
+        member.silence_ms_max = _silence_ms_max(header)
+        self._give_to(owner, member)
+        if filter_servers is not None and filter_servers != member.filter_servers:
+            member.filter_servers = filter_servers
+            self._encoded.forget(broker.topics)
+        master = broker.members.get(MASTER_ID)
+        if master is None or master is member:
+            return RegisterBrokerReplyHeader()
+        return RegisterBrokerReplyHeader(ha_server_addr=master.ha_address, master_addr=master.address)
+
+    def unregister(self, header: UnregisterBrokerHeader) -> None:
+        """A broker says that it leaves. Who has taken over its id in the meantime stays."""
+        member = self._places.get((header.cluster_name, header.broker_addr))
+        if member is not None and member.broker_name == header.broker_name:
+            self._remove(member)
+            logger.info("broker %s has unregistered", member)
+
+    def owner_gone(self, owner: object) -> list[Member]:
+        """The connection *owner* was closed: forget those who registered by it and not by another one since."""
+        gone = list(self._owned.get(owner, ()))
+        for member in gone:
+            self._remove(member)
+            logger.info("broker %s is gone: its connection was closed", member)
+        return gone
+
+    def expire(self, now_ms: int) -> list[Member]:
+        """Forget those who were silent for too long, and return them."""
+        gone = [member for member in self._places.values() if member.seen_ms + member.silence_ms_max < now_ms]
+        for member in gone:
+            self._remove(member)
+            logger.warning("broker %s is gone: silent for %d ms", member, now_ms - member.seen_ms)
+        return gone
+
+    def owns_brokers(self, owner: object) -> bool:
+        """Whether some broker registered last by the connection *owner*."""
+        return owner in self._owned
+
+    def seen(self, cluster: str, address: str, now_ms: int) -> None:
+        """A sign of life that brings no news."""
+        member = self._places.get((cluster, address))
+        if member is not None:
+            member.seen_ms = now_ms
+
+    def data_version(self, cluster: str, address: str) -> DataVersion | None:
+        """The version of the topics that the broker there sent last."""
+        member = self._places.get((cluster, address))
+        return member.data_version if member else None
+
+    def _join(self, header: RegisterBrokerHeader, owner: object, now_ms: int) -> tuple[_Broker, Member]:
+        """Take in a new member, instead of who had its id and of who it was before."""
+        member = Member(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+            ha_address=header.ha_server_addr,
+            owner=owner,
+            seen_ms=now_ms,
+        )
+        broker = self._brokers.setdefault(header.broker_name, _Broker(header.broker_name))
+        replaced = broker.members.get(header.broker_id), self._places.get(member.place)
+        # First in, then out: a broker that only moved keeps its topics.
+        broker.members[header.broker_id] = member
+        self._places[member.place] = member
+        self._owned.setdefault(owner, set()).add(member)
+        for old in replaced:
+            if old is not None:
+                self._remove(old)
+        self._encoded.forget(broker.topics)
+        logger.info("broker %s of cluster %s has joined", member, member.cluster)
+        return broker, member
+
+    def _remove(self, member: Member) -> None:
+        """Take *member* out of wherever it still stands, and with the last of a broker's members its topics."""
+        owned = self._owned[member.owner]
+        owned.discard(member)
+        if not owned:
+            del self._owned[member.owner]
+        if self._places.get(member.place) is member:
+            del self._places[member.place]
+        broker = self._brokers[member.broker_name]
+        if broker.members.get(member.broker_id) is member:
+            del broker.members[member.broker_id]
+        self._encoded.forget(broker.topics)
+        if not broker.members:
+            del self._brokers[broker.name]
+            for topic in broker.topics:
+                self._drop_queues(topic, broker.name)
+
+    def _give_to(self, owner: object, member: Member) -> None:
+        if member.owner is owner:
+            return
+        owned = self._owned[member.owner]
+        owned.discard(member)
+        if not owned:
+            del self._owned[member.owner]
+        member.owner = owner
+        self._owned.setdefault(owner, set()).add(member)
+
+    # ── topics ──
+
+    def _learn_topics(self, broker: _Broker, master: Member, sent: TopicConfigTable) -> None:
+        """Merge what a master sent: a topic that it does not mention stays."""
+        topics = sent.topic_config_table
+        if master.data_version != sent.data_version:
+            changed = sum(self._put_queues(broker, topic) for topic in topics.values())
+            master.topics_sent = len(topics)
+        elif len(topics) > master.topics_sent:
+            # Brokers send single topics, too. The first whole table of a version completes what they left out, but
+            # repeats nothing: to undo a wiped permission is the operator's business.
+            missing = [topic for topic in topics.values() if topic.topic_name not in broker.topics]
+            changed = sum(self._put_queues(broker, topic) for topic in missing)
+            master.topics_sent = len(topics)
+        else:
+            return
+        if changed:
+            logger.info("broker %s: %d of %d topics sent are new or changed", master, changed, len(topics))
+
+    def _put_queues(self, broker: _Broker, topic: TopicConfig) -> bool:
+        return self._set_queues(
+            topic.topic_name,
+            broker,
+            QueueData(
+                broker_name=broker.name,
+                perm=topic.perm,
+                read_queue_nums=topic.read_queue_nums,
+                topic_sys_flag=topic.topic_sys_flag,
+                write_queue_nums=topic.write_queue_nums,
+            ),
+        )
+
+    def _set_queues(self, topic: str, broker: _Broker, queues: QueueData) -> bool:
+        by_broker = self._queues.setdefault(topic, {})
+        if by_broker.get(broker.name) == queues:
+            return False
+        by_broker[broker.name] = queues
+        broker.topics.add(topic)
+        self._encoded.forget((topic,))
+        return True
+
+    def _drop_queues(self, topic: str, broker_name: str) -> None:
+        by_broker = self._queues[topic]
+        del by_broker[broker_name]
+        if not by_broker:
+            del self._queues[topic]
+
+    def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
+        """5.x: one topic of brokers that are registered; nothing happens if one of them is not."""
+        listed = list(queues)
+        for each in listed:
+            if each.broker_name not in self._brokers:
+                logger.warning("topic %s is not registered: its broker %s is not", topic, each.broker_name)
+                return
+        for each in listed:
+            self._set_queues(topic, self._brokers[each.broker_name], each)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget *topic*, everywhere or on the brokers of one cluster. A broker that still has it may bring it back."""
+        names = list(self._queues.get(topic, ()))
+        for name in names:
+            broker = self._brokers[name]
+            if not cluster or any(member.cluster == cluster for member in broker.members.values()):
+                broker.topics.discard(topic)
+                self._drop_queues(topic, name)
+        self._encoded.forget((topic,))
+
+    def wipe_write_permission(self, broker_name: str) -> int:
+        """No more writes to this broker; return how many topics it has."""
+        return self._change_permissions(broker_name, lambda perm: perm & ~_WRITE)
+
+    def add_write_permission(self, broker_name: str) -> int:
+        """Reads and writes for every topic of this broker, whatever was before; return how many it has."""
+        return self._change_permissions(broker_name, lambda _: _READ | _WRITE)
+
+    def _change_permissions(self, broker_name: str, change: Callable[[int], int]) -> int:
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return 0
+        for topic in broker.topics:
+            old = self._queues[topic][broker_name]
+            self._set_queues(topic, broker, msgspec.structs.replace(old, perm=change(old.perm)))
+        return len(broker.topics)
+
+    # ── questions ──
+
+    def route(self, topic: str, order_conf: str | None = None) -> TopicRoute | None:
+        """Everything a client must know to reach the queues of *topic*; None when nobody serves it."""
+        by_broker = self._queues.get(topic)
+        if by_broker is None:
+            return None
+        brokers = [self._brokers[name] for name in sorted(by_broker)]
+        members = (member for broker in brokers for member in broker.members.values())
+        return TopicRoute(
+            broker_datas=[broker.data() for broker in brokers],
+            filter_server_table={each.address: each.filter_servers for each in members if each.filter_servers},
+            order_topic_conf=order_conf,
+            queue_datas=[by_broker[broker.name] for broker in brokers],
+        )
+
+    def encoded_route(self, topic: str, *, standard: bool, order_conf: str | None = None) -> bytes | None:
+        """`route` as it travels: in standard JSON, or in fastjson's dialect."""
+        encoded = self._encoded.get(topic, standard, order_conf)
+        if encoded is None:
+            route = self.route(topic, order_conf)
+            if route is None:
+                return None
+            encoded = encode_body(route, standard=standard)
+            self._encoded.keep(topic, standard, order_conf, encoded)
+        return encoded
+
+    def addresses(self, broker_name: str) -> dict[int, str]:
+        """The addresses of all members of a broker, by id."""
+        broker = self._brokers.get(broker_name)
+        return broker.addresses() if broker else {}
+
+    def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo(
+            broker_addr_table={name: broker.data() for name, broker in self._brokers.items()},
+            cluster_addr_table=self._clusters(),
+        )
+
+    def _clusters(self) -> dict[str, list[str]]:
+        clusters: dict[str, set[str]] = {}
+        for member in self._places.values():
+            clusters.setdefault(member.cluster, set()).add(member.broker_name)
+        return {cluster: sorted(names) for cluster, names in clusters.items()}
+
+    def all_topics(self) -> TopicList:
+        return TopicList(topic_list=list(self._queues))
+
+    def topics_of_cluster(self, cluster: str) -> TopicList:
+        topics: set[str] = set()
+        for name in self._clusters().get(cluster, ()):
+            topics |= self._brokers[name].topics
+        return TopicList(topic_list=sorted(topics))
+
+    def system_topics(self) -> TopicList:
+        """The topics named as a cluster or a broker, and the address of some broker that knows of more."""
+        topics = [topic for cluster, names in self._clusters().items() for topic in (cluster, *names)]
+        address = next((address for broker in self._brokers.values() for address in broker.addresses().values()), None)
+        return TopicList(topic_list=list(dict.fromkeys(topics)), broker_addr=address)
+
+    def unit_topics(self) -> TopicList:
+        return self._topics_by_flag(lambda flag: bool(flag & _UNIT))
+
+    def unit_subscribed_topics(self) -> TopicList:
+        return self._topics_by_flag(lambda flag: bool(flag & _UNIT_SUB))
+
+    def unit_subscribed_topics_of_no_unit(self) -> TopicList:
+        return self._topics_by_flag(lambda flag: bool(flag & _UNIT_SUB) and not flag & _UNIT)
+
+    def _topics_by_flag(self, fits: Callable[[int], bool]) -> TopicList:
+        """A topic has its flag from one of its brokers, as in Java: they should all say the same."""
+        chosen = (topic for topic, queues in self._queues.items() if fits(queues[min(queues)].topic_sys_flag))
+        return TopicList(topic_list=list(chosen))
+
+
+def _is_outdated(version: DataVersion, than: DataVersion | None) -> bool:
+    return than is not None and version.state_version < than.state_version
+
+
+def _silence_ms_max(header: RegisterBrokerHeader) -> int:
+    asked = header.heartbeat_timeout_millis
+    return asked if asked is not None and asked > 0 else SILENCE_MS_MAX
+
+
+def _who(header: RegisterBrokerHeader) -> tuple[str, str]:
+    return f"{header.broker_name}:{header.broker_id}", header.broker_addr

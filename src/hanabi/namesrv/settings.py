@@ -1,0 +1,54 @@
+"""The settings in force, and the few of them that may be changed over the wire.
+
+Whoever reaches the port can ask for a change, so only settings that can do no harm may be changed: never a path,
+never the list itself (CVE-2023-37582 wrote files of the attacker's choice that way). Changes are kept in a file of
+their own, which only this module writes, and are in force again after a restart.
+"""
+
+import logging
+from pathlib import Path
+
+from hanabi.errors import MQError, NoPermission
+from hanabi.namesrv.config import NamesrvConfig, as_properties, with_properties
+from hanabi.namesrv.durable_file import read_durably, write_durably
+from hanabi.wire.java_properties import decode_properties, format_properties
+
+CHANGEABLE = frozenset({"orderMessageEnable", "productEnvName"})
+
+logger = logging.getLogger(__name__)
+
+
+class Settings:
+    """The configuration that the server was started with, and over it what was changed since."""
+
+    def __init__(self, config: NamesrvConfig, path: Path) -> None:
+        self._path = path
+        self._changeable = CHANGEABLE - set(config.config_black_list.split(";"))
+        kept = read_durably(path, decode_properties) or {}
+        self._changed = {key: value for key, value in kept.items() if key in self._changeable}
+        for key in kept:
+            if key in self._changed:
+                logger.info("%s=%s, changed at run time and kept in %s", key, kept[key], path)
+            else:
+                logger.warning("%s: %s may not be changed at run time and is not read from here", path, key)
+        self.current = with_properties(config, self._changed)
+
+    def update(self, text: bytes) -> None:
+        """Put the properties in *text* into force, all or none, and keep them."""
+        asked = decode_properties(text)
+        for key in asked:
+            if key not in self._changeable:
+                allowed = ", ".join(sorted(self._changeable)) or "nothing"
+                raise NoPermission(f"Can not update config {key}: at run time only {allowed} may be changed")
+        config = with_properties(self.current, asked)
+        changed = {**self._changed, **{key: value.strip() for key, value in asked.items()}}
+        try:
+            write_durably(self._path, format_properties(changed).encode())
+        except OSError as error:
+            raise MQError(f"the change could not be saved in {self._path}: {error}") from error
+        self.current, self._changed = config, changed
+        logger.info("settings changed: %s", asked)
+
+    def text(self) -> bytes:
+        """All settings in force, as a properties file."""
+        return format_properties(as_properties(self.current)).encode()

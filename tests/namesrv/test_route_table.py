@@ -1,0 +1,329 @@
+"""The route table keeps who serves what, and forgets who is gone."""
+
+import pytest
+from tests.namesrv.brokers import registration, topics, unregistration
+
+from hanabi.namesrv.route_table import SILENCE_MS_MAX, RouteTable
+from hanabi.wire.bodies.route import QueueData, TopicRoute
+from hanabi.wire.bodies.topics import TopicConfigTable
+from hanabi.wire.fastjson import encode_body
+from hanabi.wire.headers.namesrv import RegisterBrokerHeader, RegisterBrokerReplyHeader
+
+NO_TOPICS = topics()
+
+
+class Table(RouteTable):
+    """A table in which registering needs no owner and no time."""
+
+    def says(
+        self, header: RegisterBrokerHeader, sent: TopicConfigTable = NO_TOPICS, owner: object = "wire", now: int = 0
+    ) -> RegisterBrokerReplyHeader:
+        return self.register(header, sent, [], owner, now)
+
+    def found(self, topic: str) -> TopicRoute:
+        route = self.route(topic)
+        assert route is not None
+        return route
+
+    def permission(self, topic: str, broker: str = "broker-a") -> int:
+        (queues,) = [each for each in self.found(topic).queue_datas if each.broker_name == broker]
+        return queues.perm
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+def test_a_topic_that_nobody_serves_has_no_route(table: Table) -> None:
+    assert table.route("T") is None
+    assert table.encoded_route("T", standard=True) is None
+
+
+def test_the_topics_of_a_master_have_routes(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", queues=8, perm=6))
+    table.says(registration("b:1", "broker-b"), topics("T", queues=2, perm=4))
+    route = table.found("T")
+    assert [(each.broker_name, each.cluster, each.broker_addrs) for each in route.broker_datas] == [
+        ("broker-a", "C", {0: "a:1"}),
+        ("broker-b", "C", {0: "b:1"}),
+    ]
+    assert [(q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in route.queue_datas] == [
+        ("broker-a", 8, 8, 6),
+        ("broker-b", 2, 2, 4),
+    ]
+
+
+def test_a_slave_changes_no_queues(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", queues=8))
+    table.says(registration("s:1", broker_id=1), topics("T", "Other", queues=1, version=9))
+    assert table.found("T").queue_datas[0].read_queue_nums == 8
+    assert table.found("T").broker_datas[0].broker_addrs == {0: "a:1", 1: "s:1"}
+    assert table.route("Other") is None
+
+
+def test_a_slave_is_told_where_its_master_is(table: Table) -> None:
+    slave = registration("s:1", broker_id=1)
+    assert table.says(slave) == RegisterBrokerReplyHeader()
+    assert table.says(registration("a:1")) == RegisterBrokerReplyHeader()
+    assert table.says(slave) == RegisterBrokerReplyHeader(ha_server_addr="ha-of-a:1", master_addr="a:1")
+
+
+def test_an_unchanged_data_version_skips_the_work(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", queues=8, version=5))
+    table.says(registration("a:1"), topics("T", queues=2, version=5))
+    assert table.found("T").queue_datas[0].read_queue_nums == 8
+
+
+def test_a_changed_data_version_updates_queues_and_keeps_what_it_does_not_mention(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", "Kept", queues=8, version=5))
+    table.says(registration("a:1"), topics("T", "New", queues=2, version=6))
+    assert {topic: table.found(topic).queue_datas[0].read_queue_nums for topic in ("T", "Kept", "New")} == {
+        "T": 2,
+        "Kept": 8,
+        "New": 2,
+    }
+
+
+def test_the_whole_table_completes_what_single_topics_of_the_same_version_left_out(table: Table) -> None:
+    table.says(registration("a:1"), topics("New", version=6))
+    table.says(registration("a:1"), topics("Old", "New", version=6))
+    assert sorted(table.all_topics().topic_list) == ["New", "Old"]
+
+
+def test_to_complete_is_not_to_give_back_a_wiped_permission(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", version=5))
+    table.wipe_write_permission("broker-a")
+    table.says(registration("a:1"), topics("New", version=6))
+    table.says(registration("a:1"), topics("T", "New", "More", version=6))
+    assert table.permission("T") == 4
+    assert table.permission("More") == 6
+
+
+def test_a_master_at_a_new_address_updates_queues_whatever_its_data_version(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", queues=8, version=5))
+    table.says(registration("a:2"), topics("T", queues=2, version=5))
+    assert table.found("T").broker_datas[0].broker_addrs == {0: "a:2"}
+    assert table.found("T").queue_datas[0].read_queue_nums == 2
+    assert table.data_version("C", "a:1") is None
+
+
+def test_a_higher_id_does_not_displace_the_address_of_a_lower_one(table: Table) -> None:
+    table.says(registration("a:1"), topics("T"))
+    table.says(registration("s:1", broker_id=1), topics("T"))
+    assert table.addresses("broker-a") == {0: "a:1", 1: "s:1"}
+
+
+def test_the_same_address_under_another_id_is_moved(table: Table) -> None:
+    table.says(registration("a:1"), topics("T"))
+    table.says(registration("s:1", broker_id=1))
+    table.says(registration("s:1", broker_id=0), topics("T", queues=2))  # the slave became master
+    assert table.addresses("broker-a") == {0: "s:1"}
+    assert table.found("T").queue_datas[0].read_queue_nums == 2
+
+
+def test_a_broker_that_only_changes_its_id_keeps_its_topics(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", "Other"))
+    table.says(registration("a:1", broker_id=1), topics("T"))
+    assert table.found("Other").broker_datas[0].broker_addrs == {1: "a:1"}
+
+
+def test_the_same_address_under_another_name_is_moved(table: Table) -> None:
+    table.says(registration("a:1", "broker-a"), topics("T", "Old"))
+    table.says(registration("a:1", "broker-b"), topics("T"))
+    assert [each.broker_name for each in table.found("T").broker_datas] == ["broker-b"]
+    assert table.route("Old") is None
+    assert table.cluster_info().cluster_addr_table == {"C": ["broker-b"]}
+
+
+def test_equal_addresses_in_two_clusters_are_two_brokers(table: Table) -> None:
+    table.says(registration("a:1", "broker-a", cluster="C"), topics("T"))
+    table.says(registration("a:1", "broker-b", cluster="D"), topics("T"))
+    assert len(table.found("T").broker_datas) == 2
+
+
+def test_a_master_of_an_older_term_does_not_displace_a_newer_one(table: Table) -> None:
+    table.says(registration("new:1"), topics("T", term=2))
+    table.says(registration("old:1"), topics("T", term=1))
+    assert table.addresses("broker-a") == {0: "new:1"}
+    table.says(registration("newer:1"), topics("T", term=3))
+    assert table.addresses("broker-a") == {0: "newer:1"}
+
+
+def test_unregistering_removes_a_broker_and_the_topics_only_it_had(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", "OnlyA"))
+    table.says(registration("b:1", "broker-b"), topics("T"))
+    table.unregister(unregistration("a:1"))
+    assert [each.broker_name for each in table.found("T").broker_datas] == ["broker-b"]
+    assert [each.broker_name for each in table.found("T").queue_datas] == ["broker-b"]
+    assert table.route("OnlyA") is None
+    assert table.cluster_info().cluster_addr_table == {"C": ["broker-b"]}
+
+
+def test_who_unregisters_late_does_not_take_his_successor_away(table: Table) -> None:
+    table.says(registration("old:1"), topics("T"))
+    table.says(registration("new:1"), topics("T"))
+    table.unregister(unregistration("old:1"))
+    assert table.addresses("broker-a") == {0: "new:1"}
+
+
+def test_topics_stay_while_a_slave_is_left(table: Table) -> None:
+    table.says(registration("a:1"), topics("T"))
+    table.says(registration("s:1", broker_id=1))
+    table.unregister(unregistration("a:1"))
+    assert table.found("T").broker_datas[0].broker_addrs == {1: "s:1"}
+    table.unregister(unregistration("s:1", broker_id=1))
+    assert table.route("T") is None
+    assert table.cluster_info().cluster_addr_table == {}
+
+
+def test_a_broker_silent_for_too_long_is_gone(table: Table) -> None:
+    table.says(registration("a:1"), topics("T"), now=1000)
+    assert table.expire(1000 + SILENCE_MS_MAX) == []
+    (gone,) = table.expire(1001 + SILENCE_MS_MAX)
+    assert gone.address == "a:1"
+    assert table.route("T") is None
+
+
+def test_a_broker_may_say_how_long_it_may_be_silent(table: Table) -> None:
+    table.says(registration("a:1", timeout_ms=500), now=0)
+    table.says(registration("b:1", "broker-b", timeout_ms=0), now=0)  # says nothing sensible
+    assert table.expire(500) == []
+    assert [gone.address for gone in table.expire(501)] == ["a:1"]
+
+
+def test_a_sign_of_life_is_enough_to_stay(table: Table) -> None:
+    table.says(registration("a:1"), now=0)
+    table.seen("C", "a:1", 100_000)
+    table.seen("C", "nobody:1", 100_000)
+    assert table.expire(200_000) == []
+    table.says(registration("a:1"), now=200_000)
+    assert table.expire(200_000 + SILENCE_MS_MAX) == []
+
+
+def test_a_closed_connection_takes_all_its_brokers_with_it(table: Table) -> None:
+    table.says(registration("a:1"), topics("T"), owner="wire 1")
+    table.says(registration("b:1", "broker-b"), topics("T"), owner="wire 1")
+    table.says(registration("c:1", "broker-c"), topics("T"), owner="wire 2")
+    assert {gone.address for gone in table.owner_gone("wire 1")} == {"a:1", "b:1"}
+    assert [each.broker_name for each in table.found("T").broker_datas] == ["broker-c"]
+    assert not table.owns_brokers("wire 1")
+    assert table.owns_brokers("wire 2")
+
+
+def test_a_broker_that_registered_by_a_new_connection_outlives_the_old_one(table: Table) -> None:
+    table.says(registration("a:1"), topics("T"), owner="wire 1")
+    table.says(registration("a:1"), topics("T"), owner="wire 2")
+    assert table.owner_gone("wire 1") == []
+    assert table.route("T") is not None
+    assert len(table.owner_gone("wire 2")) == 1
+
+
+def test_the_data_version_is_what_the_broker_sent_last(table: Table) -> None:
+    assert table.data_version("C", "a:1") is None
+    table.says(registration("a:1"), topics("T", version=5))
+    assert table.data_version("C", "a:1") == topics(version=5).data_version
+    table.says(registration("s:1", broker_id=1), topics("T", version=7))
+    assert table.data_version("C", "s:1") == topics(version=7).data_version
+
+
+def test_write_permission_is_wiped_and_added(table: Table) -> None:
+    table.says(registration("a:1"), topics("T", perm=7), owner=1)
+    table.says(registration("a:1"), topics("U", perm=2, version=2), owner=1)
+    table.says(registration("b:1", "broker-b"), topics("T", perm=6))
+    assert table.wipe_write_permission("broker-a") == 2
+    assert [table.permission("T"), table.permission("U"), table.permission("T", "broker-b")] == [5, 0, 6]
+    assert table.add_write_permission("broker-a") == 2
+    assert [table.permission("T"), table.permission("U")] == [6, 6]  # as in Java: what was before is not restored
+    assert table.wipe_write_permission("nobody") == 0
+
+
+def test_a_topic_is_deleted_everywhere_or_in_one_cluster(table: Table) -> None:
+    table.says(registration("a:1", cluster="C"), topics("T", "U"))
+    table.says(registration("b:1", "broker-b", cluster="D"), topics("T", "U"))
+    table.delete_topic("T", "C")
+    assert [each.broker_name for each in table.found("T").queue_datas] == ["broker-b"]
+    table.delete_topic("T", "nowhere")
+    table.delete_topic("T")
+    table.delete_topic("T")
+    assert table.route("T") is None
+    assert table.all_topics().topic_list == ["U"]
+    table.unregister(unregistration("a:1"))  # and does not stumble over the topic it no longer has
+    assert [each.broker_name for each in table.found("U").queue_datas] == ["broker-b"]
+
+
+def test_a_single_topic_is_registered_only_on_brokers_that_are_there(table: Table) -> None:
+    table.says(registration("a:1"), topics("T"))
+    queues = QueueData(broker_name="broker-a", perm=6, read_queue_nums=3, write_queue_nums=3)
+    table.register_topic("New", [queues])
+    assert table.found("New").queue_datas == [queues]
+    elsewhere = QueueData(broker_name="broker-x", perm=6, read_queue_nums=3, write_queue_nums=3)
+    table.register_topic("Bad", [queues, elsewhere])
+    assert table.route("Bad") is None
+    table.unregister(unregistration("a:1"))
+    assert table.all_topics().topic_list == []
+
+
+def test_filter_servers_are_in_the_route_until_their_broker_says_otherwise(table: Table) -> None:
+    table.register(registration("a:1"), topics("T"), ["f:1"], "wire", 0)
+    assert table.found("T").filter_server_table == {"a:1": ["f:1"]}
+    table.register(registration("a:1"), topics("T"), None, "wire", 0)
+    assert table.found("T").filter_server_table == {"a:1": ["f:1"]}
+    table.register(registration("a:1"), topics("T"), [], "wire", 0)
+    assert table.found("T").filter_server_table == {}
+
+
+def test_topics_are_listed_by_cluster_by_system_and_by_unit(table: Table) -> None:
+    table.says(registration("a:1", cluster="C"), topics("T", flag=1))
+    table.says(registration("b:1", "broker-b", cluster="D"), topics("U", flag=2))
+    table.says(registration("c:1", "broker-c", cluster="D"), topics("V", "W", flag=3))
+    assert table.topics_of_cluster("D").topic_list == ["U", "V", "W"]
+    assert table.topics_of_cluster("nowhere").topic_list == []
+    assert sorted(table.system_topics().topic_list) == ["C", "D", "broker-a", "broker-b", "broker-c"]
+    assert table.system_topics().broker_addr == "a:1"
+    assert table.unit_topics().topic_list == ["T", "V", "W"]
+    assert table.unit_subscribed_topics().topic_list == ["U", "V", "W"]
+    assert table.unit_subscribed_topics_of_no_unit().topic_list == ["U"]
+
+
+def test_a_name_is_in_a_cluster_while_one_of_its_members_says_so(table: Table) -> None:
+    table.says(registration("a:1", cluster="C"), topics("T"))
+    table.says(registration("s:1", broker_id=1, cluster="D"))
+    assert table.cluster_info().cluster_addr_table == {"C": ["broker-a"], "D": ["broker-a"]}
+    assert table.cluster_info().broker_addr_table["broker-a"].cluster == "C"
+    table.unregister(unregistration("a:1", cluster="C"))
+    assert table.cluster_info().cluster_addr_table == {"D": ["broker-a"]}
+    assert table.found("T").broker_datas[0].cluster == "D"
+
+
+@pytest.mark.parametrize("standard", [True, False])
+def test_a_route_is_encoded_once_until_it_changes(table: Table, standard: bool) -> None:
+    table.says(registration("a:1"), topics("T", "U"))
+    table.says(registration("b:1", "broker-b"), topics("U"))
+    first = table.encoded_route("T", standard=standard)
+    other = table.encoded_route("U", standard=standard)
+    table.says(registration("a:1"), topics("T", "U"), now=30_000)  # no news
+    table.says(registration("b:1", "broker-b"), topics("U", queues=9, version=2))
+    assert table.encoded_route("T", standard=standard) is first
+    changed = table.encoded_route("U", standard=standard)
+    assert changed != other
+    assert changed == encode_body(table.found("U"), standard=standard)
+
+
+def test_an_encoded_route_has_the_order_configuration_it_was_asked_with(table: Table) -> None:
+    table.says(registration("a:1"), topics("T"))
+    for order_conf in (None, "broker-a:4", "broker-a:8", None):
+        expected = encode_body(table.route("T", order_conf), standard=True)
+        assert table.encoded_route("T", standard=True, order_conf=order_conf) == expected
+
+
+def test_a_broker_that_leaves_costs_only_its_own_topics(table: Table) -> None:
+    """Ten thousand topics of others are not even looked at: their encoded routes are the same objects."""
+    for number in range(20):
+        names = [f"topic-{number}-{index}" for index in range(500)]
+        table.says(registration(f"b{number}:1", f"broker-{number}"), topics(*names), owner=number)
+    before = {topic: table.encoded_route(topic, standard=True) for topic in table.all_topics().topic_list}
+    table.owner_gone(7)
+    left = table.all_topics().topic_list
+    assert len(left) == 19 * 500
+    assert all(table.encoded_route(topic, standard=True) is before[topic] for topic in left)
