@@ -1,0 +1,37 @@
+"""Access control, as operators see it.
+
+Agrees with Java's ClusterAclVersionInfo, AclConfig and PlainAccessConfig.
+"""
+
+from hanabi.wire.bodies.base import Body, written
+from hanabi.wire.bodies.topics import DataVersion
+
+
+class ClusterAclVersion(Body, frozen=True, kw_only=True):
+    """Which state the access rules of one broker are in."""
+
+    acl_config_data_version: DataVersion | None = None
+    all_acl_config_data_version: dict[str, DataVersion] | None = None
+    broker_addr: str | None = None
+    broker_name: str | None = None
+    cluster_name: str | None = None
+
+
+class PlainAccessConfig(Body, frozen=True, kw_only=True):
+    """What one account may do."""
+
+    access_key: str | None = None
+    admin: bool = written(False)
+    default_group_perm: str | None = None
+    default_topic_perm: str | None = None
+    group_perms: list[str] | None = None
+    secret_key: str | None = None
+    topic_perms: list[str] | None = None
+    white_remote_address: str | None = None
+
+
+class AclConfig(Body, frozen=True, kw_only=True):
+    """All accounts, and the addresses that need none."""
+
+    global_white_addrs: list[str] | None = None
+    plain_access_configs: list[PlainAccessConfig] | None = None

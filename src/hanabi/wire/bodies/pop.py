@@ -1,0 +1,71 @@
+"""5.x: POP consumption over remoting: who may have which queue, in which mode, and many acknowledgements at once.
+
+Agrees with Java's QueryAssignmentRequestBody, QueryAssignmentResponseBody, MessageQueueAssignment,
+SetMessageRequestModeRequestBody, MessageRequestModeSerializeWrapper, BatchAckMessageRequestBody and BatchAck.
+"""
+
+import msgspec
+
+from hanabi.message import MessageQueue
+from hanabi.wire.bodies.base import Body, written, written_new
+from hanabi.wire.headers.base import Int32, Int64
+
+
+class QueryAssignmentRequest(Body, frozen=True, kw_only=True):
+    """Which queues of a topic are mine?"""
+
+    client_id: str
+    consumer_group: str
+    message_model: str | None = None
+    strategy_name: str | None = None
+    topic: str
+
+
+class MessageQueueAssignment(Body, frozen=True, kw_only=True):
+    """A queue and how to get its messages: PULL or POP."""
+
+    attachments: dict[str, str] | None = None
+    message_queue: MessageQueue
+    mode: str = written("PULL")
+
+
+class QueryAssignmentReply(Body, frozen=True, kw_only=True):
+    """The queues of the one who asked."""
+
+    message_queue_assignments: list[MessageQueueAssignment] | None = None
+
+
+class MessageRequestMode(Body, frozen=True, kw_only=True):
+    """How a group gets the messages of a topic (Java's SetMessageRequestModeRequestBody)."""
+
+    consumer_group: str | None = None
+    mode: str = written("PULL")
+    pop_share_queue_num: Int32 = written(0)
+    topic: str | None = None
+
+
+class MessageRequestModeTable(Body, frozen=True, kw_only=True):
+    """All such settings of a broker: topic, then group."""
+
+    message_request_mode_map: dict[str, dict[str, MessageRequestMode]] = written_new(dict)
+
+
+class BatchAck(Body, frozen=True, kw_only=True, gc=False):
+    """Acknowledgements of messages that one POP brought. Java keeps the names short."""
+
+    offsets: bytes = written(b"", name="b")  # a bit for each message after start_offset, lowest bit first
+    consumer_group: str = msgspec.field(name="c")
+    invisible_time: Int64 = written(0, name="it")
+    pop_time: Int64 = written(0, name="pt")
+    queue_id: Int32 = written(0, name="q")
+    retry: str | None = msgspec.field(default=None, name="r")
+    revive_queue_id: Int32 = written(0, name="rq")
+    start_offset: Int64 = written(0, name="so")
+    topic: str = msgspec.field(name="t")
+
+
+class BatchAckRequest(Body, frozen=True, kw_only=True):
+    """Acknowledgements for one broker."""
+
+    acks: list[BatchAck] = written_new(list)
+    broker_name: str | None = None

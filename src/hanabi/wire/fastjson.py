@@ -1,0 +1,188 @@
+"""JSON bodies as Java's fastjson 1.2 writes and reads them.
+
+Most bodies are plain JSON, and msgspec reads and writes them alone. Some are not:
+
+    {"brokerAddrs":{0:"10.0.0.1:10911"}}                            a map from numbers has bare keys
+    {"offsetTable":{{"brokerName":"a","queueId":2,"topic":"T"}:3}}  a map from objects has objects as keys
+    {"first":{"topic":"T"},"second":{"$ref":"$.first"}}             an object met again is a reference
+
+Reading goes from cheap to dear. msgspec tries first; if it objects, bare number keys get quotes and msgspec tries
+again; at last `wire.dialect` reads whatever fastjson would, and a null counts as absent. Every failure is a
+RemoteProtocolError.
+
+Writing follows the type of the value. Fields are in alphabetical order and nulls are left out (see `bodies.base`).
+The objects that serve as keys are message queues, everywhere in RocketMQ: a field that is a `dict[MessageQueue, X]`
+is all it takes. A `standard` body has its keys in quotes and everything outside ASCII escaped.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from hanabi.errors import RemoteProtocolError
+from hanabi.wire.dialect import parse_dialect
+from hanabi.wire.frame import FRAME_BYTES_MAX
+
+BODY_BYTES_MAX = FRAME_BYTES_MAX
+
+T = TypeVar("T")
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def decode_body(data: bytes, kind: type[T]) -> T:
+    """*data* as a *kind*; a protocol error names the kind and what is wrong with it."""
+    hashable_kind: Any = kind  # mypy does not believe it of a type[T]
+    decoder: msgspec.json.Decoder[T] = _decoder(hashable_kind)
+    try:
+        return decoder.decode(data)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        if len(data) > BODY_BYTES_MAX:
+            raise RemoteProtocolError(f"bad {_name(kind)}: {len(data)} bytes, limit {BODY_BYTES_MAX}") from None
+    with suppress(ValueError, RecursionError):  # the dialect's reader has the last word, and the better message
+        return decoder.decode(_quote_number_keys(data))
+    try:
+        # As the types are known only now, "3" may stand for 3, as a key and as a value.
+        return msgspec.convert(
+            parse_dialect(data, quoted_object_keys=_has_object_keys(hashable_kind)), kind, strict=False
+        )
+    except (ValueError, RecursionError, RemoteProtocolError) as error:
+        raise RemoteProtocolError(f"bad {_name(kind)}: {error}") from error
+
+
+_BARE_NUMBER_KEY = re.compile(rb"(?<=[{,])(-?[0-9]+):")
+
+
+def _quote_number_keys(data: bytes) -> bytes:
+    """*data* with quotes around bare number keys.
+
+    What looks like one inside a string is quoted too, and harmless: it ends the string before a digit, never JSON.
+    """
+    pieces = _BARE_NUMBER_KEY.split(data)  # text, number, text, number, ..., text
+    pieces[1::2] = [b'"%b":' % number for number in pieces[1::2]]
+    return b"".join(pieces)
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, strict=False)
+
+
+def _name(kind: Any) -> str:
+    return getattr(kind, "__name__", None) or str(kind)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+Writer = Callable[[Any], bytes]
+_encode = msgspec.json.Encoder().encode
+
+
+def encode_body(value: Any, *, standard: bool = False) -> bytes:
+    """*value* as fastjson writes it, or, if *standard*, as it does with BrowserCompatible and QuoteFieldNames.
+
+    The second is for routes: clients from 4.9.4 on ask for it. Maps keep the order they have.
+    """
+    kind: Any = type(value)
+    data = _writer(kind, standard)(value)
+    if standard and not data.isascii():
+        return _NOT_ASCII.sub(_escape_character, data.decode()).encode()
+    return data
+
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))
+
+
+@cache
+def _writer(kind: Any, standard: bool) -> Writer:
+    return _writer_for(inspect.type_info(kind), standard) or _encode
+
+
+def _writer_for(kind: inspect.Type, standard: bool) -> Writer | None:
+    """How to write a value of *kind*; None if msgspec writes it as it must be."""
+    if isinstance(kind, inspect.StructType):
+        return _struct_writer(kind, standard)
+    if isinstance(kind, inspect.DictType):
+        return _map_writer(kind, standard)
+    if isinstance(kind, inspect.ListType):
+        write = _writer_for(kind.item_type, standard)
+        return write and _list_writer(write)
+    if isinstance(kind, inspect.UnionType):  # X | None, in our bodies; None is left out before anybody writes it
+        return next(filter(None, (_writer_for(member, standard) for member in kind.types)), None)
+    return None
+
+
+def _list_writer(write: Writer) -> Writer:
+    return lambda items: b"[%b]" % b",".join([write(item) for item in items])
+
+
+def _struct_writer(kind: inspect.StructType, standard: bool) -> Writer | None:
+    fields = sorted(kind.fields, key=lambda item: item.encode_name)
+    writers = [_writer_for(item.type, standard) for item in fields]
+    if not any(writers) and fields == list(kind.fields):
+        return None
+    plan = [
+        (item.name, b'"%b":' % item.encode_name.encode(), item.default, write or _encode)
+        for item, write in zip(fields, writers, strict=True)
+    ]
+
+    def write_struct(value: Any) -> bytes:
+        members = [
+            name + write(member)
+            for attribute, name, default, write in plan
+            if (member := getattr(value, attribute)) is not default
+        ]
+        return b"{%b}" % b",".join(members)
+
+    return write_struct
+
+
+def _map_writer(kind: inspect.DictType, standard: bool) -> Writer | None:
+    write_value = _writer_for(kind.value_type, standard)
+    write_key = _key_writer(kind.key_type, standard)
+    if not write_value and not write_key:
+        return None
+    key, value = write_key or _quoted, write_value or _encode
+    return lambda members: (
+        b"{%b}" % b",".join([b"%b:%b" % (key(name), value(member)) for name, member in members.items()])
+    )
+
+
+def _quoted(key: str | int) -> bytes:
+    return _encode(str(key))
+
+
+def _key_writer(kind: inspect.Type, standard: bool) -> Writer | None:
+    """How to write a key of *kind*; None if in quotes, as msgspec does."""
+    if isinstance(kind, inspect.IntType):
+        return None if standard else _encode
+    if isinstance(kind, inspect.StructType):
+        write = _struct_writer(kind, standard) or _encode
+        return (lambda key: _quoted(write(key).decode())) if standard else write
+    return None
+
+
+@cache
+def _has_object_keys(kind: Any) -> bool:
+    return _holds_object_keys(inspect.type_info(kind))
+
+
+def _holds_object_keys(kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.StructType):
+        return any(_holds_object_keys(item.type) for item in kind.fields)
+    if isinstance(kind, inspect.DictType):
+        return isinstance(kind.key_type, inspect.StructType) or _holds_object_keys(kind.value_type)
+    if isinstance(kind, inspect.ListType):
+        return _holds_object_keys(kind.item_type)
+    return isinstance(kind, inspect.UnionType) and any(map(_holds_object_keys, kind.types))
