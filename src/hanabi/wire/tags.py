@@ -1,0 +1,37 @@
+"""The tag hash: what a consume queue keeps of a message's tags, and what a broker filters by."""
+
+from functools import lru_cache
+
+# Tags are few and short. Longer ones are hashed each time, so that a sender cannot fill the cache's memory.
+_CACHED_CHARACTERS_MAX = 64
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode()` of the JVM, over UTF-16 units. Consume queues filter tags by it, so every bit counts."""
+    if len(text) <= _CACHED_CHARACTERS_MAX:
+        return _cached_hash(text)
+    return _hash(text)
+
+
+def tags_code(tags: str | None) -> int:
+    """What the consume queue keeps of *tags*: their hash, 0 for none.
+
+    As MessageExtBrokerInner.tagsString2tagsCode, which looks at neither the multi-tags flag nor at separators.
+    """
+    return java_hash(tags) if tags else 0
+
+
+def _hash(text: str) -> int:
+    code = 0
+    if text.isascii():
+        for unit in text.encode():
+            code = (31 * code + unit) & 0xFFFF_FFFF
+    else:
+        # A Java string may hold half a surrogate pair, and so may ours.
+        units = text.encode("utf-16-be", "surrogatepass")
+        for high, low in zip(units[::2], units[1::2], strict=True):
+            code = (31 * code + (high << 8 | low)) & 0xFFFF_FFFF
+    return code - (1 << 32) if code >> 31 else code
+
+
+_cached_hash = lru_cache(maxsize=4096)(_hash)
