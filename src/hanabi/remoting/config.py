@@ -10,8 +10,12 @@ class RemotingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     connections_max: int = 10_000
-    pending_requests_max: int = 65_535  # that wait for their answer, on one connection
+    pending_requests_max: int = 65_535  # that wait for their answer, on one connection, in each direction
+    read_buffer_total_bytes_max: int = 256 * 1024 * 1024  # of frames not yet complete, on all connections together
     write_buffer_bytes_max: int = 4 * 1024 * 1024  # above it the peer is not read from until it reads again
+    write_buffer_total_bytes_max: int = 1024 * 1024 * 1024  # on all connections together: the fullest are dropped
     stalled_peer_seconds: float = 30.0  # a peer that stays paused this long is dropped
     idle_seconds: float = 120.0
+    frame_seconds_max: float = 120.0  # from the first byte of a frame to its last: a byte a second is not a peer
     connect_timeout_seconds: float = 3.0
+    tls_handshake_seconds: float = 10.0

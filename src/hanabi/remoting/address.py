@@ -1,0 +1,21 @@
+"""Addresses as people and peers write them: "broker-a:10911", "127.0.0.1:10911", "[::1]:10911"."""
+
+from typing import Any
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of *text*; a ValueError says what is wrong with it."""
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not colon or not host:
+        raise ValueError(f"{text!r} is not host:port")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise ValueError(f"{text!r} has no port between 1 and 65535")
+    return host, int(port)
+
+
+def format_address(socket_address: Any) -> str:
+    """A socket's address, (host, port) or IPv6's (host, port, flow, scope), as text that `parse_address` reads."""
+    host, port = socket_address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

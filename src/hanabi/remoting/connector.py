@@ -1,0 +1,139 @@
+"""Asking others: one connection to each address, opened when it is first needed and shared by all who ask.
+
+A connection that is lost is not opened again by itself; the next request does that. Retrying is the caller's
+decision, as only it knows whether asking twice is harmless.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+
+from hanabi.errors import ConnectError
+from hanabi.remoting.address import parse_address
+from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.dispatch import Handler
+from hanabi.remoting.endpoint import Endpoint
+from hanabi.remoting.protocol import Connection
+from hanabi.remoting.tls import TlsConfig, client_context
+from hanabi.wire.command import Command
+from hanabi.wire.headers.base import Header
+
+CLOSE_SECONDS = 1.0
+
+
+class Connector:
+    """Requests to any number of addresses. *handlers* answer what the servers ask us on the same connections."""
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler] | None = None,
+        config: RemotingConfig = RemotingConfig(),  # noqa: B008 - frozen
+        *,
+        tls: TlsConfig | None = None,
+    ) -> None:
+        self._config = config
+        self._endpoint = Endpoint(handlers or {}, config, on_close=self._forget)
+        self._tls = client_context(tls) if tls is not None else None
+        self._connections: dict[str, Connection] = {}
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._closed = False
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float = 3.0,  # noqa: ASYNC109 - see Connection.request
+    ) -> Command:
+        """Ask *address* and return its answer, whatever its code. The time to connect is part of *timeout*."""
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            connection = await self._connected(address, timeout)
+            timeout -= loop.time() - began
+        return await connection.request(code, header, body, timeout=timeout)
+
+    async def send_oneway(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float = 3.0,  # noqa: ASYNC109 - see Connection.request
+    ) -> None:
+        """Tell *address* something; nobody will know whether it heard. *timeout* is for connecting."""
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = await self._connected(address, timeout)
+        connection.send_oneway(code, header, body)
+
+    async def _connected(self, address: str, seconds: float) -> Connection:
+        """A connection to *address*; whoever asks while it is being made waits for the same one."""
+        if self._closed:
+            raise ConnectError(f"{address}: this connector is closed")
+        task = self._connecting.get(address)
+        if task is None:
+            if len(self._endpoint.connections) + len(self._connecting) >= self._config.connections_max:
+                raise ConnectError(f"{address}: there are {self._config.connections_max} connections already")
+            task = asyncio.create_task(self._connect(address))
+            self._connecting[address] = task
+            task.add_done_callback(lambda done: self._connect_ended(address, done))
+        await asyncio.wait((task,), timeout=seconds)  # a caller that gives up does not stop it for the others
+        if not task.done():
+            raise ConnectError(f"{address}: not connected within {seconds:.3g} s")
+        if task.cancelled():
+            raise ConnectError(f"{address}: this connector is closed")
+        return task.result()
+
+    def _connect_ended(self, address: str, task: asyncio.Task[Connection]) -> None:
+        del self._connecting[address]
+        if not task.cancelled() and task.exception() is None and not (connection := task.result()).closed:
+            self._connections[address] = connection
+
+    def _forget(self, connection: Connection) -> None:
+        if self._connections.get(connection.peer) is connection:  # and not its successor
+            del self._connections[connection.peer]
+
+    async def _connect(self, address: str) -> Connection:
+        seconds = self._config.connect_timeout_seconds
+        try:
+            host, port = parse_address(address)
+            async with asyncio.timeout(seconds):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(self._endpoint, address),
+                    host,
+                    port,
+                    ssl=self._tls,
+                    server_hostname=host if self._tls is not None else None,
+                )
+        except TimeoutError as error:
+            raise ConnectError(f"{address}: not connected within {seconds:.3g} s") from error
+        except OSError as error:
+            raise ConnectError(f"{address}: {_reason(error)}") from error
+        except ValueError as error:  # not an address
+            raise ConnectError(f"{address}: {error}") from error
+        return connection
+
+    async def close(self) -> None:
+        """Close every connection. Whoever waits for an answer learns it at once."""
+        self._closed = True
+        if connecting := list(self._connecting.values()):
+            for task in connecting:
+                task.cancel()
+            await asyncio.wait(connecting)
+        for connection in list(self._endpoint.connections):
+            connection.close("this connector is closed")
+        await self._endpoint.all_gone(CLOSE_SECONDS)
+
+
+def _reason(error: OSError) -> str:
+    """ "Connection refused", whichever loop says it: asyncio's own message has the address and not the reason."""
+    if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):  # those number their errors otherwise
+        return os.strerror(error.errno)
+    return str(error)

@@ -1,0 +1,26 @@
+"""Which event loop we run on: uvloop where it is installed, asyncio's own where not."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's if we can have it; HANABI_LOOP=asyncio says that we should not."""
+    if os.environ.get("HANABI_LOOP") != "asyncio":
+        try:
+            import uvloop
+        except ImportError:  # no wheel for this platform: slower, but the same
+            pass
+        else:
+            return uvloop.new_event_loop
+    return asyncio.new_event_loop
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run *main* to its end on a loop of its own; the counterpart of `asyncio.run`."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(main)

@@ -1,0 +1,427 @@
+"""One connection: frames in, frames out. The same class stands on both sides, as either may ask.
+
+All frames that one read brought are handled in that turn, and answered with one write. A request costs no task
+unless its handler has to wait. Bounded: what waits for an answer, what waits for the rest of its frame, what
+waits for the peer to read. What to answer is `dispatch`'s business, the bytes are `hanabi.wire`'s.
+
+If the connection goes away, handlers that still wait are cancelled, as nobody is left to hear their answer:
+a handler that awaits something it shares with others shields it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from itertools import count
+from typing import cast
+
+from hanabi.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError, TooManyRequestsError
+from hanabi.remoting.dispatch import Reply, dispatch
+from hanabi.remoting.endpoint import Endpoint
+from hanabi.wire.codes import Flag, ResponseCode, request_name
+from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
+from hanabi.wire.frame import FrameDecoder
+from hanabi.wire.headers.base import Header, header_fields
+
+logger = logging.getLogger(__name__)
+
+JOIN_BYTES_MAX = 64 * 1024  # copying this little is cheaper than handing over the pieces
+LINGER_SECONDS = 0.25  # for the peer to close after our last answer; to close first could reset it unread
+OPAQUE_MASK = 0x7FFF_FFFF
+RESPONSE, ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)
+
+Piece = bytes | memoryview
+
+
+class Connection(asyncio.Protocol):
+    """Invariant: while the peer does not read, or too many handlers wait, nothing is read from it.
+
+    `peer` is its address: as we asked for it if we connected, as the socket has it if the peer did.
+    `closed` says that nothing can be sent any more; the peer may not know it yet.
+    """
+
+    def __init__(self, endpoint: Endpoint, peer: str) -> None:
+        config = endpoint.config
+        self.peer = peer
+        self.closed = False
+        self._endpoint = endpoint
+        self._handlers = endpoint.handlers
+        self._pending_max = config.pending_requests_max
+        self._unsent_max = config.write_buffer_bytes_max
+        self._decoder = FrameDecoder(config.frame_bytes_max)
+        self._held_bytes = 0  # of an incomplete frame, as last told to the endpoint
+        self._backlog: list[bytes] = []  # whole frames, read before we stopped reading
+        self._answering: set[asyncio.Task[None]] = set()
+        self._pending: dict[int, asyncio.Future[Command]] = {}
+        self._opaques = count(1)
+        self._outbox: list[Piece] = []
+        self._outbox_bytes = 0
+        self._resumed: asyncio.Future[None] | None = None  # there while the peer does not read
+        self._reason = ""
+        self._finishing = False
+        self._told_unheard = False
+        self._last_active = 0.0
+        self._stalled_since = 0.0
+        self._frame_since = 0.0
+        self._closing_since = 0.0
+
+    # What the loop tells us
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
+        self._last_active = self._now()
+        self._transport.set_write_buffer_limits(high=self._unsent_max)
+        self._endpoint.joined(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.closed:
+            return
+        self._last_active = self._now()
+        try:
+            frames = self._decoder.feed(data)
+        except RemoteProtocolError as error:
+            self._refuse(_said_plainly(error, data))
+            return
+        if self._finishing:
+            self._take_responses(frames)
+        elif self._backlog or self._resumed is not None:  # TLS may still deliver what it had when we paused
+            self._backlog += frames
+        elif frames:
+            self._handle(frames)
+        if self._held_bytes or self._decoder.buffered_bytes:
+            self._account(bool(frames))
+
+    def pause_writing(self) -> None:
+        self._stalled_since = self._now()
+        self._resumed = self._loop.create_future()
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._release_writers()
+        self._catch_up()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._reason:
+            self._reason = f"connection lost: {error}" if error else "closed by the peer"
+            if self._decoder.buffered_bytes and not self._finishing:
+                self._endpoint.protocol_errors += 1
+                logger.warning("%s: %s in the middle of a frame", self.peer, self._reason)
+            else:
+                logger.debug("%s: %s", self.peer, self._reason)
+        self._end()
+        self._release_writers()
+        self._backlog.clear()
+        self._endpoint.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+        self._endpoint.left(self, self._answering)
+
+    # Requests and answers that arrive
+
+    def _handle(self, frames: list[bytes]) -> None:
+        """Answer *frames* with one write, or as many of them as the peer lets us."""
+        pieces: list[Piece] = []
+        unsent = requests = handled = 0
+        for frame in frames:
+            handled += 1
+            try:
+                command = decode_command(frame)
+            except RemoteProtocolError as error:
+                self._write(pieces, unsent)
+                self._refuse(str(error))
+                break
+            if command.flag & RESPONSE:
+                self._take_response(command)
+                continue
+            requests += 1
+            answer = dispatch(self._handlers, command, self)
+            if type(answer) is Reply:
+                unsent += self._append_reply(pieces, command, answer)
+            else:
+                self._answer_later(command, cast(Awaitable[Reply], answer))
+            if unsent > self._unsent_max:
+                self._write(pieces, unsent)
+                pieces, unsent = [], 0
+            if self.closed:
+                break
+            if self._resumed is not None or len(self._answering) >= self._pending_max:
+                self._transport.pause_reading()
+                self._backlog = frames[handled:]
+                break
+        self._endpoint.requests += requests
+        if unsent:
+            self._write(pieces, unsent)
+
+    def _answer_later(self, request: Command, answer: Awaitable[Reply]) -> None:
+        task = self._loop.create_task(self._answer(request, answer))
+        self._answering.add(task)
+        task.add_done_callback(self._answered)
+
+    async def _answer(self, request: Command, answer: Awaitable[Reply]) -> None:
+        reply = await answer
+        while self._resumed is not None:
+            await asyncio.wait((self._resumed,))
+        pieces: list[Piece] = []
+        size = self._append_reply(pieces, request, reply)
+        self._write_soon(pieces, size)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._answering.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("%s: an answer could not be sent", self.peer, exc_info=error)
+        if len(self._answering) + 1 == self._pending_max:
+            self._catch_up()
+        if self._finishing:
+            self._finish_if_all_is_answered()
+
+    def _catch_up(self) -> None:
+        """Go on where we stopped, if what stopped us is over."""
+        if self._held_back():
+            return
+        frames, self._backlog = self._backlog, []
+        self._handle(frames)
+        if self._finishing:
+            self._finish_if_all_is_answered()
+        if not self._held_back():
+            self._transport.resume_reading()
+
+    def _held_back(self) -> bool:
+        return self.closed or self._resumed is not None or len(self._answering) >= self._pending_max
+
+    def _append_reply(self, pieces: list[Piece], request: Command, reply: Reply) -> int:
+        """Put the answer to *request* behind *pieces*; return how many bytes that are: none if it was one-way."""
+        if request.flag & ONEWAY:
+            if reply.code != ResponseCode.SUCCESS:
+                self._log_unheard(request, reply)
+            return 0
+        body = reply.body
+        try:
+            body_bytes = sum(map(len, body)) if isinstance(body, list) else len(body)
+            fields = header_fields(reply.header) if reply.header is not None else None
+            head = encode_reply_head(request, reply.code, reply.remark, fields, body_bytes)
+        except Exception as error:  # half a surrogate pair in a name, say: this answer fails, not the connection
+            logger.error("%s: answer to %s cannot be sent", self.peer, request_name(request.code), exc_info=error)
+            head = encode_reply_head(request, ResponseCode.SYSTEM_ERROR, "the answer cannot be encoded")
+            body, body_bytes = b"", 0
+        pieces.append(head)
+        if isinstance(body, list):
+            pieces += body
+        elif body_bytes:
+            pieces.append(body)
+        return len(head) + body_bytes
+
+    def _log_unheard(self, request: Command, reply: Reply) -> None:
+        """The first time aloud: a peer that fails a thousand times a second must not fill the log."""
+        level = logging.DEBUG if self._told_unheard else logging.WARNING
+        self._told_unheard = True
+        logger.log(
+            level, "%s: one-way %s failed: %s", self.peer, request_name(request.code), reply.remark or reply.code
+        )
+
+    def _take_response(self, command: Command) -> None:
+        future = self._pending.pop(command.opaque, None)
+        if future is None:
+            logger.debug("%s: answer %d comes too late or was not asked for", self.peer, command.opaque)
+        elif not future.done():
+            future.set_result(command)
+
+    def _take_responses(self, frames: list[bytes]) -> None:
+        """While we finish, no new request is begun, but those being handled may need what they asked for."""
+        for frame in frames:
+            try:
+                command = decode_command(frame)
+            except RemoteProtocolError as error:
+                self._refuse(str(error))
+                return
+            if command.flag & RESPONSE:
+                self._take_response(command)
+
+    def _account(self, began_anew: bool) -> None:
+        """Keep the endpoint's sum true, and remember when the incomplete frame began."""
+        endpoint, held = self._endpoint, self._decoder.buffered_bytes
+        if held and (began_anew or not self._held_bytes):
+            self._frame_since = self._last_active
+        endpoint.held_bytes += held - self._held_bytes
+        self._held_bytes = held
+        limit = endpoint.config.read_buffer_total_bytes_max
+        if held and endpoint.held_bytes > limit:
+            self.drop(f"{endpoint.held_bytes} bytes of incomplete frames from all peers, limit {limit}")
+
+    # Requests that we send
+
+    async def request(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float,  # noqa: ASYNC109 - it belongs to the request, and the error says how long it was
+    ) -> Command:
+        """Ask the peer and return its answer, whatever its code. Says in an error which peer, and why not."""
+        if len(self._pending) >= self._pending_max:
+            raise TooManyRequestsError(f"{self.peer}: {self._pending_max} requests wait for an answer already")
+        self._must_be_open()
+        opaque = next(self._opaques) & OPAQUE_MASK
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._pending[opaque] = future
+        timer = self._loop.call_later(timeout, self._expire, future, code, timeout)
+        try:
+            while self._resumed is not None and not future.done():
+                await asyncio.wait((self._resumed, future), return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                frame = encode_request(code, opaque, header, body)
+                self._write_soon([frame], len(frame))
+            return await future
+        finally:
+            timer.cancel()
+            self._pending.pop(opaque, None)
+
+    def send_oneway(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
+        """Tell the peer something; nobody will know whether it heard."""
+        self._must_be_open()
+        if self._resumed is not None:
+            raise TooManyRequestsError(f"{self.peer}: does not read, {self.unsent_bytes} bytes wait for it already")
+        frame = encode_request(code, next(self._opaques) & OPAQUE_MASK, header, body, oneway=True)
+        self._write_soon([frame], len(frame))
+
+    def _must_be_open(self) -> None:
+        if self.closed:
+            raise ConnectionLostError(f"{self.peer}: {self._reason}")
+
+    def _expire(self, future: asyncio.Future[Command], code: int, timeout: float) -> None:
+        if not future.done():
+            future.set_exception(
+                RequestTimeoutError(f"{self.peer}: no answer to {request_name(code)} within {timeout:.3g} s")
+            )
+
+    # Writing
+
+    def _write(self, pieces: list[Piece], size: int) -> None:
+        """One write. What is little is copied together, which is cheaper; what is large is handed over as it is."""
+        if self.closed or not size:
+            return
+        self._last_active = self._now()
+        if size <= JOIN_BYTES_MAX:
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(_with_small_ones_joined(pieces))
+
+    def _write_soon(self, pieces: list[Piece], size: int) -> None:
+        """One write for all that callers and late answers bring in this turn of the loop."""
+        if self.closed or not size:
+            return
+        if not self._outbox_bytes:
+            self._loop.call_soon(self._empty_outbox)
+        self._outbox += pieces
+        self._outbox_bytes += size
+        if self._outbox_bytes > JOIN_BYTES_MAX:
+            self._empty_outbox()
+
+    def _empty_outbox(self) -> None:
+        pieces, size = self._outbox, self._outbox_bytes
+        if size:
+            self._outbox, self._outbox_bytes = [], 0
+            self._write(pieces, size)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What we wrote and the peer has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
+    def _release_writers(self) -> None:
+        if self._resumed is not None:
+            self._resumed.set_result(None)
+            self._resumed = None
+
+    # Ending
+
+    def close(self, reason: str) -> None:
+        """Send what was written, then close. Whoever waits for an answer learns *reason* at once."""
+        if not self.closed:
+            self._reason = self._reason or reason
+            logger.info("%s: closed: %s", self.peer, reason)
+            self._empty_outbox()
+            self._end()
+            self._transport.close()
+
+    def drop(self, reason: str) -> None:
+        """Close now, sent or not: this peer broke a limit."""
+        if not self._transport.is_closing():
+            logger.warning("%s: dropped: %s", self.peer, reason)
+        self._reason = self._reason or reason
+        self._end()
+        self._transport.abort()
+
+    def finish(self, reason: str) -> None:
+        """Answer what was asked until now, then close."""
+        self._reason = self._reason or reason
+        self._finishing = True
+        self._finish_if_all_is_answered()
+
+    def _finish_if_all_is_answered(self) -> None:
+        if self.closed or self._answering or self._backlog:
+            return
+        self._empty_outbox()
+        self._end()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+            self._loop.call_later(LINGER_SECONDS, self._transport.close)
+        else:
+            self._transport.close()
+
+    def _refuse(self, reason: str) -> None:
+        """The peer does not speak our protocol: nothing that follows can be understood."""
+        if not self.closed:
+            self._endpoint.protocol_errors += 1
+            self._reason = self._reason or reason
+            logger.warning("%s: closed: %s", self.peer, reason)
+            self._empty_outbox()
+            self._end()
+            self._transport.close()
+
+    def _end(self) -> None:
+        """From here on nothing is sent, and nobody waits for an answer."""
+        if self.closed:
+            return
+        self.closed = True
+        self._closing_since = self._now()
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(ConnectionLostError(f"{self.peer}: {self._reason}"))
+        self._pending.clear()
+
+    def check(self, now: float) -> None:
+        """Part with this peer if it used up its time. The endpoint asks from time to time."""
+        config = self._endpoint.config
+        if self.closed:
+            if now - self._closing_since >= config.stalled_peer_seconds:
+                self._transport.abort()  # it never took our last bytes
+        elif self._resumed is not None:
+            if now - self._stalled_since >= config.stalled_peer_seconds:
+                self.drop(f"has not read for {config.stalled_peer_seconds:g} s, {self.unsent_bytes} bytes wait for it")
+        elif self._held_bytes and now - self._frame_since >= config.frame_seconds_max:
+            self.drop(f"a frame is not complete after {config.frame_seconds_max:g} s")
+        elif now - self._last_active >= config.idle_seconds:
+            self.close(f"idle for {config.idle_seconds:g} s")
+
+
+def _with_small_ones_joined(pieces: list[Piece]) -> list[Piece]:
+    """The same bytes in fewer pieces; the large ones stay what they are."""
+    result: list[Piece] = []
+    small: list[Piece] = []
+    for piece in pieces:
+        if len(piece) <= JOIN_BYTES_MAX:
+            small.append(piece)
+            continue
+        if small:
+            result.append(b"".join(small))
+            small = []
+        result.append(piece)
+    if small:
+        result.append(b"".join(small))
+    return result
+
+
+def _said_plainly(error: RemoteProtocolError, data: bytes) -> str:
+    """A handshake record read as a length is a frame over the limit: say what it really is."""
+    return "speaks TLS, but this port is plain" if data[:2] == b"\x16\x03" else str(error)

@@ -1,0 +1,169 @@
+"""One connection to each address, shared, opened again when it is needed."""
+
+import asyncio
+import socket
+
+import pytest
+from tests.remoting.peers import ECHO, WAIT, Gate, Run, connecting, ends_with, eventually, serving
+
+from hanabi.errors import ConnectError, ConnectionLostError
+from hanabi.remoting.address import format_address
+from hanabi.remoting.config import RemotingConfig
+
+
+def test_callers_share_one_connection_even_while_it_is_being_made(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (server, address), connecting() as connector:
+            await asyncio.gather(*(connector.request(address, ECHO) for _ in range(50)))
+            await connector.request(address, ECHO)
+            assert server.statistics().accepted == 1
+
+    run(main())
+
+
+def test_after_a_loss_the_next_request_connects_again(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (server, address), connecting() as connector:
+            for _ in range(3):
+                await connector.request(address, ECHO)
+                for connection in server.connections:
+                    connection.close("the test wants it")
+                await eventually(lambda: not server.connections)
+            assert server.statistics().accepted == 3
+
+    run(main())
+
+
+def test_a_host_name_is_an_address_too(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (_, address), connecting() as connector:
+            await connector.request(address.replace("127.0.0.1", "localhost"), ECHO)
+
+    run(main())
+
+
+def test_no_connection_is_an_error_that_names_address_and_reason(run: Run) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as closed_soon:
+            address = format_address(closed_soon.getsockname())
+        async with connecting() as connector:
+            message = await ends_with(ConnectError, connector.request(address, ECHO))
+            assert message == f"{address}: Connection refused"
+            assert "not host:port" in await ends_with(ConnectError, connector.request("nonsense", ECHO))
+            assert "port" in await ends_with(ConnectError, connector.send_oneway("host:x", ECHO))
+
+    run(main())
+
+
+def full_listener() -> tuple[socket.socket, list[socket.socket]]:
+    """A listener that answers no more connection attempts: its queue is full and nobody accepts."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    waiting = []
+    for _ in range(3):
+        client = socket.socket()
+        client.setblocking(False)
+        client.connect_ex(listener.getsockname())
+        waiting.append(client)
+    return listener, waiting
+
+
+def test_the_time_to_connect_is_part_of_the_timeout(run: Run) -> None:
+    async def main() -> None:
+        listener, waiting = full_listener()
+        address = format_address(listener.getsockname())
+        try:
+            async with connecting() as connector:
+                message = await ends_with(ConnectError, connector.request(address, ECHO, timeout=0.05))
+                assert message == f"{address}: not connected within 0.05 s"
+            async with connecting(config=RemotingConfig(connect_timeout_seconds=0.06)) as connector:
+                message = await ends_with(ConnectError, connector.request(address, ECHO, timeout=5))
+                assert message == f"{address}: not connected within 0.06 s"
+        finally:
+            for opened in (listener, *waiting):
+                opened.close()
+
+    run(main())
+
+
+def test_a_caller_that_gives_up_does_not_stop_the_others(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (_, address), connecting() as connector:
+            impatient = asyncio.create_task(connector.request(address, ECHO))
+            patient = asyncio.create_task(connector.request(address, ECHO, body=b"patient"))
+            await asyncio.sleep(0)
+            impatient.cancel()
+            assert (await patient).body == b"patient"
+            assert impatient.cancelled() or impatient.done()
+
+    run(main())
+
+
+def test_closing_fails_what_is_pending_at_once_and_refuses_the_rest(run: Run) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with serving(gate.handlers()) as (server, address), connecting() as connector:
+            pending = asyncio.create_task(connector.request(address, WAIT, timeout=60))
+            await eventually(lambda: gate.waiting == 1)
+            await connector.close()
+            assert "this connector is closed" in await ends_with(ConnectionLostError, pending)
+            assert "this connector is closed" in await ends_with(ConnectError, connector.request(address, ECHO))
+            await eventually(lambda: not server.connections)
+
+    run(main())
+
+
+def test_closing_ends_what_is_still_connecting(run: Run) -> None:
+    async def main() -> None:
+        listener, waiting = full_listener()
+        try:
+            async with connecting() as connector:
+                pending = asyncio.create_task(
+                    connector.request(format_address(listener.getsockname()), ECHO, timeout=60)
+                )
+                await asyncio.sleep(0.01)
+                await connector.close()
+                assert "this connector is closed" in await ends_with(ConnectError, pending)
+        finally:
+            for opened in (listener, *waiting):
+                opened.close()
+
+    run(main())
+
+
+def test_the_number_of_connections_is_bounded(run: Run) -> None:
+    async def main() -> None:
+        config = RemotingConfig(connections_max=1)
+        async with (
+            serving() as (_, first),
+            serving() as (_, second),
+            connecting(config=config) as connector,
+        ):
+            await connector.request(first, ECHO)
+            message = await ends_with(ConnectError, connector.request(second, ECHO))
+            assert message == f"{second}: there are 1 connections already"
+
+    run(main())
+
+
+def test_large_bodies_go_both_ways(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (_, address), connecting() as connector:
+            bodies = [bytes([n]) * (3 * 1024 * 1024 + n) for n in range(4)]
+            answers = await asyncio.gather(*(connector.request(address, ECHO, body=body) for body in bodies))
+            assert [answer.body for answer in answers] == bodies
+
+    run(main())
+
+
+@pytest.mark.parametrize("form", ["asyncio", "uvloop"])
+def test_run_uses_the_loop_that_the_environment_asks_for(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hanabi.remoting.loop import run as run_main
+
+    monkeypatch.setenv("HANABI_LOOP", form)
+
+    async def main() -> str:
+        return type(asyncio.get_running_loop()).__module__.split(".")[0]
+
+    assert run_main(main()) == form
