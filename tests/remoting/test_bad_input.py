@@ -72,10 +72,11 @@ def test_what_cannot_be_understood_closes_its_connection_with_one_log_line(
     run(main())
 
 
-def test_what_was_asked_before_the_garbage_is_answered(run: Run) -> None:
+@pytest.mark.parametrize("garbage", ["broken JSON", "a frame over the limit"])
+def test_what_was_asked_before_the_garbage_is_answered(run: Run, garbage: str) -> None:
     async def main() -> None:
         async with serving() as (_, address), raw_peer(address) as peer:
-            peer.send(GOOD + GOOD + HOPELESS["broken JSON"] + GOOD)
+            peer.send(GOOD + GOOD + HOPELESS[garbage])
             assert [(await peer.answer()).body for _ in range(2)] == [b"good", b"good"]
             assert await peer.until_closed() == b""
 

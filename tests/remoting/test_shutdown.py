@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import socket
 from typing import cast
 
 import pytest
@@ -136,6 +137,22 @@ def test_a_silent_peer_that_never_closes_does_not_hold_the_stop(run: Run) -> Non
             began = asyncio.get_running_loop().time()
             await server.stop(30.0)
             assert asyncio.get_running_loop().time() - began < 2.0
+
+    run(main())
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_peers_that_are_being_let_in_when_the_stop_comes_are_not_forgotten(run: Run, turns: int) -> None:
+    async def main() -> None:
+        async with serving() as (server, address):
+            host, port = parse_address(address)
+            peers = [socket.create_connection((host, port)) for _ in range(20)]  # blocking: the server has no turn yet
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await asyncio.wait_for(server.stop(5.0), timeout=4.0)
+            assert not server.connections
+            for peer in peers:
+                peer.close()
 
     run(main())
 

@@ -72,3 +72,13 @@ def test_good_frames_before_one_over_the_limit_come_out_wherever_the_stream_is_c
             frames += decoder.feed(stream[start:end])
         decoder.feed(b"and on")
     assert frames == [b"alpha", b"omega"]
+
+
+def test_a_frame_over_the_limit_behind_good_ones_is_told_of_without_more_bytes() -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(encode_frame(b"alpha") + b"\xff\xff\xff\xff") == [b"alpha"]
+    with pytest.raises(RemoteProtocolError, match="limit"):
+        decoder.check()
+    half_a_frame = FrameDecoder()
+    half_a_frame.feed(encode_frame(b"omega")[:6])
+    half_a_frame.check()

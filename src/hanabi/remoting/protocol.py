@@ -238,6 +238,10 @@ class Connection(asyncio.Protocol):
 
     def _account(self, began_anew: bool) -> None:
         """Keep the endpoint's sum true, and remember when the incomplete frame began."""
+        try:
+            self._decoder.check()  # what came before a frame over the limit has been answered by now
+        except RemoteProtocolError as error:
+            self._refuse(str(error))
         endpoint, held = self._endpoint, self._decoder.buffered_bytes
         if held and (began_anew or not self._held_bytes):
             self._frame_since = self._last_active
@@ -363,6 +367,8 @@ class Connection(asyncio.Protocol):
             return
         self._empty_outbox()
         self._end()
+        if self._transport.is_closing():
+            return  # the peer, or the loop, was faster
         if self._transport.can_write_eof():
             self._transport.write_eof()
             self._loop.call_later(LINGER_SECONDS, self._transport.close)

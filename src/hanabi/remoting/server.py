@@ -56,6 +56,7 @@ class RemotingServer:
         self._tls: ServerTls | None = None
         self._listeners: list[socket.socket] = []
         self._welcoming: dict[Connection, asyncio.Task[None]] = {}  # accepted, not yet open
+        self._silent: set[Connection] = set()  # of those, the ones whose first byte we wait for
         self._accepted = self._refused = 0
         self._refused_unlogged = 0
         self._refusal_logged = float("-inf")
@@ -102,13 +103,21 @@ class RemotingServer:
         for listener in self._listeners:
             loop.remove_reader(listener.fileno())
         self._close_listeners()
-        if welcoming := list(self._welcoming.values()):
-            for task in welcoming:
-                task.cancel()
-            await asyncio.wait(welcoming)
+        await self._end_welcomes(deadline_seconds)
         for connection in list(self._endpoint.connections):
             connection.finish("the server shuts down")
         await self._endpoint.all_gone(deadline_seconds)
+
+    async def _end_welcomes(self, deadline_seconds: float) -> None:
+        """Who has said nothing yet may go. Who is being connected is let in first: cut off then, uvloop would close
+        the transport and never tell its connection."""
+        await asyncio.sleep(0)  # every welcome has begun: one cancelled before would leave its socket open
+        for connection in self._silent:
+            self._welcoming[connection].cancel()
+        if welcoming := list(self._welcoming.values()):
+            _, late = await asyncio.wait(welcoming, timeout=deadline_seconds)
+            for task in late:
+                task.cancel()
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -161,6 +170,7 @@ class RemotingServer:
     async def _welcome(self, client: socket.socket, connection: Connection) -> None:
         """Make an open *connection* of an accepted socket."""
         loop = asyncio.get_running_loop()
+        self._silent.add(connection)
         try:
             context = await self._context_for(client)
         except BaseException as error:
@@ -170,6 +180,8 @@ class RemotingServer:
                 raise
             self._count_bad_opening(connection, error)
             return
+        finally:
+            self._silent.discard(connection)
         handshake = {
             "ssl_handshake_timeout": self._config.tls_handshake_seconds,
             "ssl_shutdown_timeout": self._config.stalled_peer_seconds,

@@ -186,6 +186,7 @@ class _JsonHeader(msgspec.Struct, omit_defaults=True):
 
 
 _encode_json = msgspec.json.Encoder().encode
+_LANGUAGE_NAMES = tuple(language.name for language in Language)  # an enum's own `name` is a call, on every reply
 
 
 def encode_head(
@@ -209,7 +210,9 @@ def encode_head(
     if form is HeaderForm.BINARY:
         header = _encode_binary_header(code, language, version, opaque, flag, remark, fields)
     else:
-        header = _encode_json(_JsonHeader(code, fields, flag, language.name, opaque, remark, "JSON", version))
+        header = _encode_json(
+            _JsonHeader(code, fields, flag, _LANGUAGE_NAMES[language], opaque, remark, "JSON", version)
+        )
     if len(header) > _HEADER_BYTES_MAX:  # it would run over into the byte of the form
         raise MQError(f"header of {len(header)} bytes, limit {_HEADER_BYTES_MAX}")
     return _LENGTH_AND_FORM.pack(4 + len(header) + body_bytes, form << 24 | len(header)) + header

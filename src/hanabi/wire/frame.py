@@ -34,7 +34,7 @@ class FrameDecoder:
     def feed(self, data: bytes) -> list[bytes]:
         """Take what arrived; return the frames now complete, without their length prefix.
 
-        Raises when the next frame is over the limit, once the frames before it have been returned.
+        Frames that came before one over the limit are returned; `check` tells of that one, and so does the next feed.
         """
         buffer = self._buffer
         if buffer:
@@ -49,10 +49,10 @@ class FrameDecoder:
         while (body := start + _PREFIX_BYTES) <= available:
             (size,) = _LENGTH.unpack_from(data, start)
             end = body + size
-            if size + _PREFIX_BYTES > self._limit:  # hostile, or we lost our place: never try to buffer it
-                if frames:
-                    break  # these are good, whatever follows them; the next feed comes back to this
-                raise RemoteProtocolError(f"frame of {size + _PREFIX_BYTES} bytes, limit {self._limit}")
+            if end - start > self._limit:  # hostile, or we lost our place: never try to buffer it
+                if not frames:
+                    raise self._over_limit(end - start)
+                break
             if end > available:
                 self._wanted = end - start
                 break
@@ -61,6 +61,16 @@ class FrameDecoder:
         if start < available:
             buffer += data[start:] if start else data
         return frames
+
+    def check(self) -> None:
+        """Raise if the frame that has begun is over the limit: it will never be complete."""
+        if len(self._buffer) >= _PREFIX_BYTES:
+            size = _PREFIX_BYTES + _LENGTH.unpack_from(self._buffer)[0]
+            if size > self._limit:
+                raise self._over_limit(size)
+
+    def _over_limit(self, size: int) -> RemoteProtocolError:
+        return RemoteProtocolError(f"frame of {size} bytes, limit {self._limit}")
 
 
 def encode_frame(content: bytes) -> bytes:
