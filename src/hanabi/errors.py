@@ -8,12 +8,20 @@
     │   ├── ConnectionLostError   the connection went away while an answer was pending
     │   ├── RequestTimeoutError   no answer in time
     │   └── TooManyRequestsError  this side's own limit of pending requests: nothing was sent
-    └── BrokerError               a server said no; one class a response code that programs tell apart
+    ├── BrokerError               a server said no; one class a response code that programs tell apart
+    └── StoreError                the message store cannot do what was asked
+        ├── StoreFull             the disk or the quota has no room: nothing of the message was stored
+        ├── StoreUnwritable       the directory or the device refuses to be written
+        ├── StoreLocked           another process has this directory
+        ├── StoreClosed           the store is closed, or was never opened
+        ├── StoreDamaged          a file is missing, has a wrong size, or holds what it must not
+        └── MessageRefused        the message is larger than the store's limits
 
-The numbers are those of `hanabi.wire.codes.ResponseCode`, written out because this module imports nothing;
+The numbers are those of `hanabi.wire.codes.ResponseCode`, written out because this module imports nothing of ours;
 a test holds the two together.
 """
 
+import errno
 from typing import ClassVar
 
 
@@ -109,3 +117,53 @@ class QueryNotFound(BrokerError):
     """Nothing is stored under this name."""
 
     code = 22
+
+
+class StoreError(MQError):
+    """The message store cannot do what was asked."""
+
+    @staticmethod
+    def from_os_error(error: OSError, doing: str) -> "StoreError":
+        """The exception for what the operating system refused while we were *doing* something ("creating FILE")."""
+        reason = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StoreFull(f"no room on the disk for {doing}: {reason}")
+        return StoreUnwritable(f"{doing} failed: {reason}")
+
+
+class StoreFull(StoreError):
+    """The disk or the quota has no room, so nothing of the message was stored. Works again when there is room."""
+
+    code = 14
+    retriable = True
+
+
+class StoreUnwritable(StoreError):
+    """The directory is read-only, the permission is missing, or the device failed."""
+
+    code = 14
+    retriable = True
+
+
+class StoreLocked(StoreError):
+    """Another process has this directory open as its store."""
+
+
+class StoreClosed(StoreError):
+    """The store is closed, or was never opened."""
+
+    code = 14
+    retriable = True
+
+
+class StoreDamaged(StoreError):
+    """A file of the store is missing, has a wrong size, or holds what it must not. The message names the file."""
+
+    code = 14
+    retriable = True
+
+
+class MessageRefused(StoreError):
+    """The message is larger than the limits of the store allow; it would be refused again."""
+
+    code = 13

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from hanabi.errors import MQError
-from hanabi.namesrv.durable_file import read_durably, write_durably
+from hanabi.durable_table import DurableTable
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # the namespace in which a topic's key says on which brokers it is ordered
 
@@ -20,7 +19,7 @@ logger = logging.getLogger(__name__)
 Table = dict[str, dict[str, str]]
 
 
-class _File(msgspec.Struct):
+class _Content(msgspec.Struct):
     config_table: Table = msgspec.field(name="configTable")
 
 
@@ -28,9 +27,9 @@ class KVConfig:
     """The table and its file. Invariant: the table is what the file says."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        loaded = read_durably(path, msgspec.json.Decoder(_File).decode)
-        self._table: Table = loaded.config_table if loaded else {}
+        self._file = DurableTable(path, encode=msgspec.json.encode, decode=msgspec.json.Decoder(_Content).decode)
+        content = self._file.load()
+        self._table: Table = content.config_table if content else {}
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -53,8 +52,5 @@ class KVConfig:
 
     def _replace(self, namespace: str, keys: dict[str, str]) -> None:
         table = {**self._table, namespace: keys}
-        try:
-            write_durably(self._path, msgspec.json.encode(_File(table)))
-        except OSError as error:
-            raise MQError(f"KV config could not be saved in {self._path}: {error}") from error
+        self._file.save(_Content(table))
         self._table = table

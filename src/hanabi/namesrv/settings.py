@@ -8,9 +8,9 @@ their own, which only this module writes, and are in force again after a restart
 import logging
 from pathlib import Path
 
-from hanabi.errors import MQError, NoPermission
+from hanabi.durable_table import DurableTable
+from hanabi.errors import NoPermission
 from hanabi.namesrv.config import NamesrvConfig, as_properties, with_properties
-from hanabi.namesrv.durable_file import read_durably, write_durably
 from hanabi.wire.java_properties import decode_properties, format_properties
 
 CHANGEABLE = frozenset({"orderMessageEnable", "productEnvName"})
@@ -22,9 +22,9 @@ class Settings:
     """The configuration that the server was started with, and over it what was changed since."""
 
     def __init__(self, config: NamesrvConfig, path: Path) -> None:
-        self._path = path
+        self._file = DurableTable(path, encode=_encode, decode=decode_properties)
         self._changeable = CHANGEABLE - set(config.config_black_list.split(";"))
-        kept = read_durably(path, decode_properties) or {}
+        kept = self._file.load() or {}
         self._changed = {key: value for key, value in kept.items() if key in self._changeable}
         for key in kept:
             if key in self._changed:
@@ -42,13 +42,14 @@ class Settings:
                 raise NoPermission(f"Can not update config {key}: at run time only {allowed} may be changed")
         config = with_properties(self.current, asked)
         changed = {**self._changed, **{key: value.strip() for key, value in asked.items()}}
-        try:
-            write_durably(self._path, format_properties(changed).encode())
-        except OSError as error:
-            raise MQError(f"the change could not be saved in {self._path}: {error}") from error
+        self._file.save(changed)
         self.current, self._changed = config, changed
         logger.info("settings changed: %s", asked)
 
     def text(self) -> bytes:
         """All settings in force, as a properties file."""
         return format_properties(as_properties(self.current)).encode()
+
+
+def _encode(properties: dict[str, str]) -> bytes:
+    return format_properties(properties).encode()

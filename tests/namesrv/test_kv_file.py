@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from hanabi.errors import MQError
-from hanabi.namesrv.durable_file import read_durably, write_durably
 from hanabi.namesrv.kv_config import KVConfig
 
 # A process that dies without a word before its Nth call that opens or renames a file.
@@ -75,7 +74,7 @@ def test_a_broken_file_falls_back_to_its_backup_and_says_so(
     path.write_bytes(broken)
     with caplog.at_level(logging.WARNING):
         assert KVConfig(path).get("N", "k") == "old"
-    assert "kvConfig.json.bak is used" in caplog.text
+    assert f"read {path}.bak instead" in caplog.text
 
 
 def test_when_nothing_can_be_read_the_start_fails_rather_than_forgets(tmp_path: Path) -> None:
@@ -84,18 +83,6 @@ def test_when_nothing_can_be_read_the_start_fails_rather_than_forgets(tmp_path: 
     with pytest.raises(MQError, match=r"kvConfig\.json"):
         KVConfig(path)
     assert path.read_bytes() == b"{"
-
-
-def test_what_was_never_written_is_none(tmp_path: Path) -> None:
-    assert read_durably(tmp_path / "none", bytes) is None
-
-
-def test_the_content_before_the_last_is_the_backup(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "file"
-    for content in (b"1", b"2", b"3"):
-        write_durably(path, content)
-    assert (path.read_bytes(), path.with_name("file.bak").read_bytes()) == (b"3", b"2")
-    assert not path.with_name("file.tmp").exists()
 
 
 def test_the_file_of_values_is_apaches(tmp_path: Path) -> None:
@@ -112,9 +99,9 @@ def test_a_value_that_cannot_be_saved_is_not_in_force(tmp_path: Path) -> None:
     kv = KVConfig(path)
     kv.put("N", "k", "v")
     (tmp_path / "folder" / "kvConfig.json.tmp").mkdir()  # the disk says no
-    with pytest.raises(MQError, match="could not be saved"):
+    with pytest.raises(MQError, match=r"writing .* failed"):
         kv.put("N", "k", "w")
-    with pytest.raises(MQError, match="could not be saved"):
+    with pytest.raises(MQError, match=r"writing .* failed"):
         kv.delete("N", "k")
     assert kv.get("N", "k") == "v"
     assert KVConfig(path).get("N", "k") == "v"

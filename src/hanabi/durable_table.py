@@ -1,0 +1,97 @@
+"""A table that a server keeps as one small file: topics, groups, offsets, KV values... Written whole, and never half.
+
+    topics.json          the newest
+    topics.json.bak      the one before it, read when the newest is missing or unreadable
+    topics.json.tmp      being written
+
+Agrees with Java's ConfigManager and MixAll.string2File in the names; knows nothing of what is in the table.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from hanabi.errors import MQError, StoreDamaged, StoreError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def sync_directory(path: Path) -> None:
+    """Make created, renamed and removed names in *path* survive a power cut."""
+    if os.name == "nt":  # cannot open a directory, and needs no such thing
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class DurableTable(Generic[T]):
+    """One file and its backup. *decode* raises ValueError, msgspec's or our own errors for what it cannot read."""
+
+    def __init__(self, path: Path, *, encode: Callable[[T], bytes], decode: Callable[[bytes], T]) -> None:
+        self.path = path
+        self._backup = path.with_name(path.name + ".bak")
+        self._encode, self._decode = encode, decode
+        self._last_good: bytes | None = None  # what becomes the backup: never bytes that nobody could read
+
+    def load(self) -> T | None:
+        """The table, from the backup if need be; None when there is neither. StoreDamaged if nothing is readable."""
+        reasons: list[str] = []
+        for path in (self.path, self._backup):
+            try:
+                raw = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                reasons.append(f"{path}: {error}")
+                continue
+            if not raw:  # what is left when a disk was full: as good as missing
+                continue
+            try:
+                table = self._decode(raw)
+            except (ValueError, msgspec.MsgspecError, MQError) as error:
+                reasons.append(f"{path}: {error}")
+                continue
+            self._last_good = raw
+            if path != self.path:
+                logger.warning("%s is missing or unreadable, read %s instead%s", self.path, path, _because(reasons))
+            return table
+        if reasons:
+            raise StoreDamaged(f"neither the table nor its backup can be read: {'; '.join(reasons)}")
+        return None
+
+    def save(self, table: T) -> None:
+        """Write the table; a crash at any moment leaves the old or the new one. Does nothing if it is the same."""
+        raw = self._encode(table)
+        if raw == self._last_good and self.path.exists():
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._last_good is not None:
+                _replace(self._backup, self._last_good)
+            _replace(self.path, raw)
+            sync_directory(self.path.parent)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"writing {self.path}") from error
+        self._last_good = raw
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _because(reasons: list[str]) -> str:
+    return f" ({'; '.join(reasons)})" if reasons else ""

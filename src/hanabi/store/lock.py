@@ -1,0 +1,126 @@
+"""Who has the store's directory: the file `lock` while someone does, and `abort`, which a crash leaves behind.
+
+The lock is the one Java takes (a POSIX record lock on the first byte, DefaultMessageStore.start), so an Apache broker
+on the same directory is kept out, and keeps us out.
+"""
+
+import logging
+import os
+import struct
+import sys
+import threading
+from pathlib import Path
+
+from hanabi.durable_table import sync_directory
+from hanabi.errors import StoreError, StoreLocked
+
+if sys.platform != "win32":
+    import fcntl
+
+logger = logging.getLogger(__name__)
+
+_CONTENT = b"lock"
+
+# A record lock belongs to the process: a second one from the same process would be granted, and closing any descriptor
+# of the file gives all of them up. So this process remembers what it has locked, by device and inode.
+_held: set[tuple[int, int]] = set()
+_held_lock = threading.Lock()
+
+
+class StoreLock:
+    """The exclusive right to one store directory. Use as a context manager, or `acquire` and `release`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._descriptor: int | None = None
+        self._identity = (0, 0)
+
+    def acquire(self) -> None:
+        """Take the lock, or raise StoreLocked at once."""
+        path = self.root / "lock"
+        with _held_lock:
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+                if path.exists():
+                    state = path.stat()
+                    if (state.st_dev, state.st_ino) in _held:
+                        raise StoreLocked(f"{self.root} is already open as a store in this process")
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+            except OSError as error:
+                raise StoreError.from_os_error(error, f"opening {path}") from error
+            try:
+                _lock_first_byte(descriptor, self.root)
+                os.pwrite(descriptor, _CONTENT, 0)
+                os.fsync(descriptor)
+            except OSError as error:
+                os.close(descriptor)
+                raise StoreError.from_os_error(error, f"writing {path}") from error
+            except StoreLocked:
+                os.close(descriptor)
+                raise
+            state = os.fstat(descriptor)
+            self._descriptor, self._identity = descriptor, (state.st_dev, state.st_ino)
+            _held.add(self._identity)
+
+    def release(self) -> None:
+        """Give the lock up. The file stays, as Apache's does."""
+        with _held_lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+                _held.discard(self._identity)
+
+    def __enter__(self) -> "StoreLock":
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def mark_running(root: Path) -> None:
+    """Leave the mark `abort` until `mark_stopped`. Whoever finds it at the start knows that there was a crash."""
+    try:
+        (root / "abort").touch()
+        sync_directory(root)
+    except OSError as error:
+        raise StoreError.from_os_error(error, f"creating {root / 'abort'}") from error
+
+
+def mark_stopped(root: Path) -> None:
+    """Everything is on the disk: remove the mark."""
+    try:
+        (root / "abort").unlink(missing_ok=True)
+        sync_directory(root)
+    except OSError as error:
+        raise StoreError.from_os_error(error, f"removing {root / 'abort'}") from error
+
+
+def has_crashed(root: Path) -> bool:
+    """Whether the last one that had this store open did not stop cleanly."""
+    return (root / "abort").exists()
+
+
+if sys.platform == "win32":
+
+    def _lock_first_byte(descriptor: int, root: Path) -> None:
+        raise StoreError(f"{root}: a store cannot be opened on Windows")
+
+else:
+
+    def _lock_first_byte(descriptor: int, root: Path) -> None:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+        except (BlockingIOError, PermissionError) as error:
+            raise StoreLocked(f"{root} is in use by {_holder(descriptor)}: stop that one first") from error
+
+
+def _holder(descriptor: int) -> str:
+    """Who holds the lock, as far as the system tells."""
+    if sys.platform == "linux":
+        flock = struct.Struct("hhqqi4x")  # type, whence, start, length, process id
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, flock.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        process_id = flock.unpack(answer)[4]
+        if process_id > 0:
+            return f"process {process_id}"
+    return "another process"

@@ -1,0 +1,344 @@
+"""An endless file, kept as segments of one size that are named by the offset of their first byte.
+
+    00000000000000000000   00000000001073741824   00000000002147483648   00000000003221225472
+    min_offset ............................................. end_offset    prepared ahead, not part of the log yet
+
+Knows bytes and offsets, not messages. One thread writes (append, roll, truncate); others may read, flush and delete
+the oldest: the tuple of segments is never changed, only replaced, so that a reader always sees a whole one.
+"""
+
+import itertools
+import logging
+import mmap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from hanabi.errors import StoreClosed, StoreDamaged, StoreError
+from hanabi.store.segment import Buffer, Segment, segment_name
+
+logger = logging.getLogger(__name__)
+
+_NEVER = 1 << 62
+
+
+class WriteBufferPool:
+    """Memory the size of a segment, used again and again; RocketMQ's transientStorePool.
+
+    When all buffers are lent, a segment does without one, as in Apache.
+    """
+
+    def __init__(self, count: int, size: int) -> None:
+        self._free = [mmap.mmap(-1, size) for _ in range(count)]  # the pages come only when they are first written
+
+    def borrow(self) -> mmap.mmap | None:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return None
+
+    def give_back(self, buffer: mmap.mmap) -> None:
+        self._free.append(buffer)
+
+
+class Log:
+    """The sequence of segments. Invariant: they are adjacent, and all but the last are full.
+
+    When it is opened every segment counts as full; whoever knows the content finds the true end and says so with
+    `truncate_to`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        segment_bytes: int,
+        *,
+        writable: bool = True,
+        warm: bool = False,
+        pool: WriteBufferPool | None = None,
+        prepare_ahead: bool = True,
+    ) -> None:
+        """Open the log in *directory*, which need not exist yet. Raises StoreDamaged if files are missing or cut."""
+        self.directory, self.segment_bytes = directory, segment_bytes
+        self.segments = _open_segments(directory, segment_bytes, writable=writable)
+        self.active: Segment | None = self.segments[-1] if self.segments else None
+        self.prepare_at = _NEVER  # position in the active segment from which `prepare_next` is due
+        self.failure: StoreError | None = None  # why nothing may be written any more
+        self._pool, self._warm, self._prepare_ahead = pool, warm, prepare_ahead
+        self._preparation: _Preparation | None = None
+        self._next: Segment | None = None
+        self._committing = threading.Lock()  # by the writer, now and then, or by the one who flushes
+        self._changing = threading.Lock()  # held while `segments` is replaced
+
+    # Where it begins and ends
+
+    @property
+    def min_offset(self) -> int:
+        """The first offset there is; 0 for an empty log."""
+        segments = self.segments
+        return segments[0].base_offset if segments else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next byte will be written."""
+        segment = self.active
+        return segment.base_offset + segment.written if segment else 0
+
+    @property
+    def max_offset(self) -> int:
+        """How far readers may look; less than `end_offset` only while a write buffer holds the rest."""
+        for segment in reversed(self.segments):
+            if segment.readable:  # a segment is committed only after all before it
+                return segment.base_offset + segment.readable
+        return self.min_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the disk."""
+        for segment in reversed(self.segments):
+            if segment.flushed:  # a segment is flushed only after all before it
+                return segment.base_offset + segment.flushed
+        return self.min_offset
+
+    # Reading
+
+    def find(self, offset: int) -> Segment | None:
+        """The segment that has *offset* in its range, whether or not something is written there."""
+        segments = self.segments
+        if not segments:
+            return None
+        index = (offset - segments[0].base_offset) // self.segment_bytes
+        return segments[index] if 0 <= index < len(segments) else None
+
+    def read(self, offset: int, size: int) -> memoryview | None:
+        """The *size* bytes at *offset* without a copy; None where they are not, or not in one segment."""
+        segments = self.segments
+        if not segments:
+            return None
+        index, position = divmod(offset - segments[0].base_offset, self.segment_bytes)
+        return segments[index].slice(position, size) if 0 <= index < len(segments) else None
+
+    def read_tail(self, offset: int) -> memoryview | None:
+        """Everything from *offset* to the end of its segment, without a copy: empty at the end, None outside."""
+        segment = self.find(offset)
+        return None if segment is None else segment.tail(offset - segment.base_offset)
+
+    # Writing
+
+    def roll(self, filler: bytes = b"") -> Segment:
+        """Fill up the active segment and go on in the next one.
+
+        The next one is there before anything is changed, so that a full disk leaves the log as it was.
+        """
+        active = self.active
+        if active is not None and active.written == 0:
+            return active
+        segment = self._next_segment(0 if active is None else active.base_offset + self.segment_bytes)
+        if active is not None:
+            if active.written < self.segment_bytes:
+                active.fill(filler)
+            if segment.buffer is None:
+                self.commit()  # what goes straight into a file must not become readable before what is older
+            if self._warm:
+                active.unlock_memory()
+        self._use(segment)
+        return segment
+
+    def start_at(self, offset: int) -> None:
+        """Let an empty log begin with the segment of *offset*: a slave starts with the oldest its master still has."""
+        if self.segments or offset % self.segment_bytes:
+            raise StoreError(f"{self.directory} cannot begin at {offset}: only empty, and at the start of a file")
+        self._use(self._next_segment(offset))
+
+    def append(self, data: Buffer) -> int:
+        """Copy *data* to the end, over as many segments as it needs; return its offset. For bytes made elsewhere."""
+        self.check_usable()
+        start, view = self.end_offset, memoryview(data)
+        while view:
+            segment = self.active
+            if segment is None or segment.written == self.segment_bytes:
+                segment = self.roll()
+            room = self.segment_bytes - segment.written
+            segment.append(view[:room])
+            view = view[room:]
+            if segment.written > self.prepare_at:
+                self.prepare_next()
+        return start
+
+    def prepare_next(self) -> None:
+        """Begin to make the next segment in a thread; due once the active one is written up to `prepare_at`."""
+        self.prepare_at = _NEVER
+        if self.active is not None:
+            base_offset = self.active.base_offset + self.segment_bytes
+            self._preparation = _Preparation(lambda: self._create(base_offset))
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget everything from *offset* on, on the disk too. Afterwards the log ends there."""
+        if not self.segments and offset == 0:
+            return
+        if not self.min_offset <= offset <= self.end_offset:
+            raise ValueError(f"{offset} is outside {self.min_offset}..{self.end_offset}")
+        self._drop_preparation()
+        self.commit()
+        with self._changing:
+            # From the end, so that a crash in between leaves no gap.
+            while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
+                self._give_back(self.segments[-1])
+                self.segments[-1].delete()
+                self.segments = self.segments[:-1]
+            self.active = last = self.segments[-1]
+            last.truncate_to(offset - last.base_offset)
+        self.prepare_at = self._prepare_position()
+
+    def delete_oldest(self) -> bool:
+        """Remove the oldest segment and its file; readers that have it keep it. False if only one is left."""
+        segments = self.segments
+        if len(segments) < 2:
+            return False
+        segments[0].delete()  # takes long for a large file, so the writer is not made to wait for it
+        with self._changing:
+            self.segments = tuple(segment for segment in self.segments if segment is not segments[0])
+        with self._committing:
+            self._give_back(segments[0])
+        return True
+
+    # Bringing it to the disk
+
+    def commit(self) -> None:
+        """Move what write buffers hold into the files. Blocks. Does nothing where there are no write buffers."""
+        if self._pool is None:
+            return
+        with self._committing:
+            for segment in self.segments:
+                try:
+                    segment.commit()
+                except OSError as error:
+                    raise StoreError.from_os_error(error, f"writing {segment.path}") from error
+                if segment.committed == self.segment_bytes:
+                    self._give_back(segment)
+
+    def flush(self) -> int:
+        """Bring everything readable to the disk, oldest first; return the offset below which it is there. Blocks.
+
+        After a failure nothing is written any more: the kernel reports a failed write once, and calling it again would
+        report success for bytes that are gone.
+        """
+        self.check_usable()
+        unflushed = [*itertools.takewhile(lambda segment: segment.flushed < segment.size, reversed(self.segments))]
+        for segment in reversed(unflushed):
+            if segment.flushed == segment.readable:
+                continue
+            try:
+                segment.flush()
+            except (OSError, StoreDamaged) as error:
+                self.failure = StoreDamaged(f"flushing {segment.path} failed, restart when it is repaired: {error}")
+                raise self.failure from error
+        return self.flushed_offset
+
+    def check_usable(self) -> None:
+        """Raise if it is closed, or if a flush has failed."""
+        if self.failure is not None:
+            raise type(self.failure)(str(self.failure))
+
+    def close(self) -> None:
+        """Let go of all files. Flush before, if what is written should be on the disk."""
+        self._drop_preparation()
+        with self._changing:
+            self.failure = StoreClosed(f"{self.directory} is closed")
+            segments, self.segments, self.active = self.segments, (), None
+        for segment in segments:
+            self._give_back(segment)
+            segment.close()
+
+    def destroy(self) -> None:
+        """Delete all files, then close."""
+        self._drop_preparation()
+        for segment in reversed(self.segments):
+            segment.delete()
+        self.close()
+
+    # How it is done
+
+    def _next_segment(self, base_offset: int) -> Segment:
+        """The prepared segment, or a new one. It is kept until `_use`, should something go wrong before."""
+        self.check_usable()
+        if self._next is None:
+            preparation, self._preparation = self._preparation, None
+            self._next = preparation.take() if preparation is not None else None
+        if self._next is None:
+            self._next = self._create(base_offset)
+        return self._next
+
+    def _create(self, base_offset: int) -> Segment:
+        buffer = self._pool.borrow() if self._pool is not None else None
+        path = self.directory / segment_name(base_offset)
+        try:
+            return Segment.create(path, self.segment_bytes, warm=self._warm, buffer=buffer)
+        except StoreError:
+            if buffer is not None and self._pool is not None:
+                self._pool.give_back(buffer)
+            raise
+
+    def _use(self, segment: Segment) -> None:
+        with self._changing:
+            self.segments = (*self.segments, segment)
+        self.active, self._next = segment, None
+        self.prepare_at = self._prepare_position()
+
+    def _prepare_position(self) -> int:
+        # Halfway is early enough for the thread, and late enough not to hold a gigabyte for a log that hardly grows.
+        return self.segment_bytes // 2 if self._prepare_ahead else _NEVER
+
+    def _drop_preparation(self) -> None:
+        preparation, self._preparation = self._preparation, None
+        segment, self._next = self._next, None
+        if preparation is not None:
+            segment = preparation.take()
+        if segment is not None:
+            self._give_back(segment)
+            segment.delete()
+            segment.close()
+
+    def _give_back(self, segment: Segment) -> None:
+        buffer = segment.release_buffer()
+        if buffer is not None and self._pool is not None:
+            self._pool.give_back(buffer)
+
+
+def _open_segments(directory: Path, segment_bytes: int, *, writable: bool) -> tuple[Segment, ...]:
+    try:
+        if writable:
+            directory.mkdir(parents=True, exist_ok=True)
+        paths = sorted(path for path in directory.iterdir() if len(path.name) == 20 and path.name.isdigit())
+        if paths and writable and paths[-1].stat().st_size == 0:  # a crash between creating and sizing it
+            logger.warning("removing the empty file %s", paths[-1])
+            paths.pop().unlink()
+    except OSError as error:
+        raise StoreError.from_os_error(error, f"opening {directory}") from error
+    for previous, path in itertools.pairwise(paths):
+        expected = segment_name(int(previous.name) + segment_bytes)
+        if path.name != expected:
+            raise StoreDamaged(f"{directory}: {previous.name} is followed by {path.name}, but {expected} is expected")
+    return tuple(Segment.open(path, segment_bytes, writable=writable) for path in paths)
+
+
+class _Preparation:
+    """A thread that makes one segment and ends."""
+
+    def __init__(self, make: Callable[[], Segment]) -> None:
+        self._make = make
+        self._segment: Segment | None = None
+        self._thread = threading.Thread(target=self._run, name="hanabi-prepare-segment", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._segment = self._make()
+        except StoreError as error:
+            # Not yet a failure: it is tried again, by the writer and with its consequences, when it is needed.
+            logger.warning("could not prepare the next segment: %s", error)
+
+    def take(self) -> Segment | None:
+        """Wait for the thread; the segment, or None if it could not be made."""
+        self._thread.join()
+        return self._segment

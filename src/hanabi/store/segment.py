@@ -1,0 +1,254 @@
+"""One preallocated, memory-mapped file of a log. Knows nothing of messages, of the other files, or of time.
+
+    0 ........ flushed ........ readable ........ written ........ size
+      on disk           in the file      in the buffer      zeros
+
+Without a write buffer `readable` and `written` are the same.
+
+Lifetimes. Nothing is ever unmapped under a reader, and no one counts references: a slice given to a reader holds the
+map, the map holds the file, and CPython lets both go with the last slice. So `delete` only unlinks the name, and a
+segment that its log has dropped disappears when the last reader is done. (Apache counts by hand, in ReferenceResource.)
+"""
+
+import ctypes
+import errno
+import logging
+import mmap
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+from hanabi.durable_table import sync_directory
+from hanabi.errors import StoreDamaged, StoreError
+
+logger = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+_CHUNK_BYTES = 1 << 20
+_ZEROS = bytes(_CHUNK_BYTES)
+_WARM_SYNC_BYTES = 16 << 20  # Apache's flushLeastPagesWhenWarmMapedFile
+
+# A mapped page that was written is known to the kernel as a dirty page of the file, so this syncs it; unlike
+# mmap.flush it lets other threads run meanwhile.
+sync_file: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+def segment_name(base_offset: int) -> str:
+    """The file name of the segment that starts at *base_offset*: 20 digits."""
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """A file of a log. Invariant: 0 <= flushed <= readable <= written <= size; bytes below `written` never change.
+
+    One thread writes; another one may commit and flush; any number may read.
+    """
+
+    def __init__(self, path: Path, size: int, descriptor: int, *, writable: bool, buffer: mmap.mmap | None) -> None:
+        """Use `create` or `open`. Takes *descriptor* over."""
+        self.path, self.size = path, size
+        self.base_offset = int(path.name)
+        self.written = self.committed = self.flushed = 0
+        self._deleted = False
+        self._descriptor = descriptor
+        # Closed when the object goes, not when the file is deleted: a flush in another thread that still has hold of
+        # this segment must never find the number given to another file.
+        self._close_descriptor = weakref.finalize(self, os.close, descriptor)
+        try:
+            self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"mapping {path}") from error
+        self._view = memoryview(self._map).toreadonly()
+        self.buffer = buffer
+        self._target = self._map if buffer is None else buffer
+
+    @classmethod
+    def create(cls, path: Path, size: int, *, warm: bool = False, buffer: mmap.mmap | None = None) -> "Segment":
+        """Make a new file with all its blocks reserved; StoreFull if there is no room, and then no file either."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"creating {path}") from error
+        try:
+            os.ftruncate(descriptor, size)  # first, so that a crash leaves an empty file or one of full size
+            _reserve(descriptor, size)
+            if warm or not hasattr(os, "posix_fallocate"):
+                _warm(descriptor, size)
+            sync_directory(path.parent)
+        except OSError as error:
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+            raise StoreError.from_os_error(error, f"reserving {size} bytes for {path}") from error
+        segment = cls(path, size, descriptor, writable=True, buffer=buffer)
+        if warm:
+            segment.lock_in_memory()
+        return segment
+
+    @classmethod
+    def open(cls, path: Path, size: int, *, writable: bool = True) -> "Segment":
+        """Open a file that exists. It counts as written to the end until `truncate_to` says otherwise."""
+        try:
+            flags = (os.O_RDWR if writable else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0)
+            descriptor = os.open(path, flags)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"opening {path}") from error
+        found = os.fstat(descriptor).st_size
+        if found != size:
+            os.close(descriptor)
+            raise StoreDamaged(f"{path} has {found} bytes, but the files of this log have {size}")
+        segment = cls(path, size, descriptor, writable=writable, buffer=None)
+        segment.written = segment.committed = segment.flushed = size
+        return segment
+
+    # Writing
+
+    def append(self, data: Buffer) -> None:
+        """Copy *data* behind what is written. The caller has seen to it that it fits."""
+        end = self.written + len(data)
+        self._target[self.written : end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
+        self.written = end
+
+    def fill(self, header: bytes) -> None:
+        """Give up the rest of this segment: write *header* there, and count all of it as written."""
+        start = self.written
+        header = header[: self.size - start]
+        self._target[start : start + len(header)] = header
+        if self.buffer is not None:  # a buffer was used before, and old bytes must not get into a new file
+            self._target[start + len(header) : self.size] = bytes(self.size - start - len(header))
+        self.written = self.size
+
+    def commit(self) -> None:
+        """Move what the write buffer holds into the file, where readers and `flush` see it. May block."""
+        buffer, start, end = self.buffer, self.committed, self.written
+        if buffer is None or start == end:
+            return
+        with memoryview(buffer) as view:
+            while start < end:
+                start += os.pwrite(self._descriptor, view[start:end], start)
+                self.committed = start
+
+    def release_buffer(self) -> mmap.mmap | None:
+        """Go on without the write buffer, which the caller may use again. What was not committed is lost."""
+        buffer = self.buffer
+        if buffer is not None:
+            self.written = self.committed
+            self._target, self.buffer = self._map, None
+        return buffer
+
+    def flush(self) -> None:
+        """Bring everything readable to the disk. Blocks; other threads run meanwhile."""
+        end = self.readable
+        self.check_file()
+        sync_file(self._descriptor)
+        self.flushed = max(self.flushed, end)
+
+    def truncate_to(self, position: int) -> None:
+        """Forget everything from *position* on, also on the disk, and be ready to be written there.
+
+        The bytes are zeroed, not only passed over as in Apache's MappedFileQueue.truncateDirtyFiles: old records behind
+        the place would be valid in every respect (size, magic, physical offset, CRC), and when the new ones happen to
+        end where an old one begins, the next recovery would bring back messages that this one declared lost.
+        """
+        try:
+            _reserve(self._descriptor, self.size)  # Apache's files are sparse: a full disk would be a SIGBUS
+            sync_file(self._descriptor)  # so that SEEK_DATA sees every page that was written
+            _zero(self._descriptor, position, self.size)
+            sync_file(self._descriptor)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"truncating {self.path}") from error
+        self.written = self.committed = self.flushed = position
+
+    # Reading
+
+    @property
+    def readable(self) -> int:
+        """How far readers may look."""
+        return self.written if self.buffer is None else self.committed
+
+    def slice(self, position: int, size: int) -> memoryview | None:
+        """The *size* bytes at *position* without a copy, or None where not all of them are readable."""
+        end = position + size
+        if position < 0 or size < 0 or end > (self.written if self.buffer is None else self.committed):
+            return None
+        return self._view[position:end]
+
+    def tail(self, position: int) -> memoryview:
+        """Everything readable from *position* on, without a copy; empty at the end."""
+        return self._view[position : self.readable]
+
+    # Care
+
+    def check_file(self) -> None:
+        """Raise StoreDamaged if someone has deleted or cut the file under us."""
+        state = os.fstat(self._descriptor)
+        if state.st_nlink == 0 and not self._deleted:
+            raise StoreDamaged(f"{self.path} was deleted while in use")
+        if state.st_size != self.size:
+            raise StoreDamaged(f"{self.path} was cut to {state.st_size} of {self.size} bytes while in use")
+
+    def lock_in_memory(self) -> None:
+        """Ask that no page of it be swapped out. Refusal (RLIMIT_MEMLOCK) is logged and does no harm."""
+        _call_on_memory(self._map, "mlock", self.path)
+
+    def unlock_memory(self) -> None:
+        _call_on_memory(self._map, "munlock", self.path)
+
+    def delete(self) -> None:
+        """Remove the file's name, for good. Its bytes live on for those who read them now; then the space is free."""
+        self._deleted = True
+        try:
+            self.path.unlink(missing_ok=True)
+            sync_directory(self.path.parent)  # so that after a power cut no older or newer one is missing instead
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"deleting {self.path}") from error
+
+    def close(self) -> None:
+        """Let go of the file. Readers that still hold slices keep the map until they drop them."""
+        self._view.release()
+        try:
+            self._map.close()
+        except BufferError:
+            logger.debug("%s is still being read; it is unmapped after the last reader", self.path)
+        self._close_descriptor()
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Give the file all its blocks now. What it already holds stays as it is."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+
+
+def _warm(descriptor: int, size: int) -> None:
+    """Write zeros once, so that the pages are in memory when messages come, and sync now and then."""
+    unsynced = 0
+    for start in range(0, size, _CHUNK_BYTES):
+        unsynced += os.pwrite(descriptor, _ZEROS[: size - start], start)
+        if unsynced >= _WARM_SYNC_BYTES:
+            sync_file(descriptor)
+            unsynced = 0
+
+
+def _zero(descriptor: int, start: int, end: int) -> None:
+    """Zero start..end, but write only where something else is: most of a segment was never touched."""
+    while start < end:
+        try:
+            start = os.lseek(descriptor, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but holes and reserved blocks from here on
+                return
+            if error.errno != errno.EINVAL:  # a file system without SEEK_DATA: look at every byte
+                raise
+        chunk = os.pread(descriptor, min(_CHUNK_BYTES, end - start), start)
+        if not chunk:
+            return
+        clean = chunk.count(0) == len(chunk)
+        start += len(chunk) if clean else os.pwrite(descriptor, _ZEROS[: len(chunk)], start)
+
+
+def _call_on_memory(memory: mmap.mmap, function: str, path: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    first_byte = ctypes.c_char.from_buffer(memory)
+    result = getattr(libc, function)(ctypes.byref(first_byte), ctypes.c_size_t(len(memory)))
+    if result != 0:
+        logger.warning("%s of %s failed: %s", function, path, os.strerror(ctypes.get_errno()))

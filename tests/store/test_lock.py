@@ -1,0 +1,99 @@
+"""Who may have a store's directory, and how a crash is known."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hanabi.errors import StoreLocked, StoreUnwritable
+from hanabi.store.lock import StoreLock, has_crashed, mark_running, mark_stopped
+
+HOLD = """
+import sys
+from pathlib import Path
+from hanabi.store.lock import StoreLock
+StoreLock(Path(sys.argv[1])).acquire()
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+# What Java's FileChannel.tryLock(0, 1, false) does.
+JAVAS_LOCK = """
+import fcntl, sys
+file = open(sys.argv[1] + "/lock", "r+b")
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    print("granted")
+except OSError:
+    print("refused")
+"""
+
+
+def test_the_lock_file_is_apaches(tmp_path: Path) -> None:
+    with StoreLock(tmp_path / "store"):
+        assert (tmp_path / "store" / "lock").read_bytes() == b"lock"
+
+
+def test_a_second_one_in_this_process_is_refused(tmp_path: Path) -> None:
+    with StoreLock(tmp_path):
+        same_place = tmp_path / ".." / tmp_path.name
+        with pytest.raises(StoreLocked, match="already open as a store in this process"):
+            StoreLock(same_place).acquire()
+        assert javas_answer(tmp_path) == "refused"  # and the refusal did not give up the first one's
+    StoreLock(tmp_path).acquire()
+
+
+def test_another_process_that_has_it_is_named(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        lock = StoreLock(tmp_path)
+        with pytest.raises(StoreLocked, match=f"{tmp_path} is in use by process {holder.pid}"):
+            lock.acquire()
+        holder.kill()
+        holder.wait()
+        lock.acquire()  # a lock dies with its process
+        lock.release()
+
+
+def test_apache_is_kept_out_while_we_have_it_and_let_in_after(tmp_path: Path) -> None:
+    lock = StoreLock(tmp_path)
+    lock.acquire()
+    assert javas_answer(tmp_path) == "refused"
+    lock.release()
+    lock.release()
+    assert javas_answer(tmp_path) == "granted"
+    assert (tmp_path / "lock").exists()
+
+
+def javas_answer(root: Path) -> str:
+    answer = subprocess.run([sys.executable, "-c", JAVAS_LOCK, str(root)], capture_output=True, text=True, check=True)
+    return answer.stdout.strip()
+
+
+def test_a_refused_lock_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    with StoreLock(tmp_path):
+        before = len([*Path("/proc/self/fd").iterdir()])
+        with pytest.raises(StoreLocked):
+            StoreLock(tmp_path).acquire()
+        assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreUnwritable, match=r"opening .*/lock"):
+        StoreLock(tmp_path / "file" / "store").acquire()
+
+
+def test_the_mark_of_a_crash_is_there_while_running_and_gone_after_a_clean_stop(tmp_path: Path) -> None:
+    assert not has_crashed(tmp_path)
+    mark_running(tmp_path)
+    assert (tmp_path / "abort").read_bytes() == b""
+    assert has_crashed(tmp_path)
+    mark_stopped(tmp_path)
+    mark_stopped(tmp_path)
+    assert not has_crashed(tmp_path)
