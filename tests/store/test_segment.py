@@ -201,7 +201,7 @@ def test_a_file_cut_by_someone_else_is_told_at_the_next_flush(segment: Segment) 
 
 def test_a_missing_directory_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / segment_name(0)
-    with pytest.raises(StoreUnwritable, match=f"creating {path}: No such file"):
+    with pytest.raises(StoreUnwritable, match=f"creating {path} failed: No such file"):
         Segment.create(path, SIZE)
 
 
