@@ -3,9 +3,8 @@
 import tarfile
 from functools import cache
 
-from tests.golden_frames import ALL_FRAMES, GOLDEN, GoldenFrame
-
 from hanabi.wire.command import Command, decode_command
+from tests.golden_frames import ALL_FRAMES, GOLDEN, GoldenFrame
 
 STORES = ("store-clean.tar.gz", "store-crashed-slave.tar.gz")
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.golden_records import golden_store
 
 from hanabi.durable_table import DurableTable
 from hanabi.errors import StoreDamaged, StoreUnwritable
+from tests.golden_records import golden_store
 
 Numbers = dict[str, int]
 

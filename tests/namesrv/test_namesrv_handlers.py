@@ -7,9 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.golden_frames import GoldenFrame, golden_frames
-from tests.namesrv.brokers import registration, topics, unregistration
-from tests.namesrv.talk import Peer, Running, running
 
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.wire.bodies.route import (
@@ -47,6 +44,9 @@ from hanabi.wire.headers.namesrv import (
     WipeWritePermHeader,
 )
 from hanabi.wire.java_properties import decode_properties
+from tests.golden_frames import GoldenFrame, golden_frames
+from tests.namesrv.brokers import registration, topics, unregistration
+from tests.namesrv.talk import Peer, Running, running
 
 V4_9_3 = 399
 Story = Callable[[Running, Peer], Awaitable[None]]

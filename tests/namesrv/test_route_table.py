@@ -1,13 +1,13 @@
 """The route table keeps who serves what, and forgets who is gone."""
 
 import pytest
-from tests.namesrv.brokers import registration, topics, unregistration
 
 from hanabi.namesrv.route_table import SILENCE_MS_MAX, RouteTable
 from hanabi.wire.bodies.route import QueueData, TopicRoute
 from hanabi.wire.bodies.topics import TopicConfigTable
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.namesrv import RegisterBrokerHeader, RegisterBrokerReplyHeader
+from tests.namesrv.brokers import registration, topics, unregistration
 
 NO_TOPICS = topics()
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.namesrv.brokers import registration, topics, unregistration
 
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.wire.fastjson import encode_body
+from tests.namesrv.brokers import registration, topics, unregistration
 
 NAMES = st.sampled_from(["broker-a", "broker-b"])
 IDS = st.sampled_from([0, 0, 1, 2])

@@ -5,6 +5,14 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from hanabi.errors import ConnectionLostError
+from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.endpoint import Endpoint
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.codes import HeaderForm, ResponseCode
+from hanabi.wire.command import encode_request
+from hanabi.wire.frame import encode_frame
 from tests.remoting.peers import (
     ECHO,
     HANDLERS,
@@ -17,14 +25,6 @@ from tests.remoting.peers import (
     serving,
     warnings,
 )
-
-from hanabi.errors import ConnectionLostError
-from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.endpoint import Endpoint
-from hanabi.remoting.protocol import Connection
-from hanabi.wire.codes import HeaderForm, ResponseCode
-from hanabi.wire.command import encode_request
-from hanabi.wire.frame import encode_frame
 
 GOOD = encode_request(ECHO, 1, None, b"good")
 

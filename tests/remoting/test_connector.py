@@ -4,11 +4,11 @@ import asyncio
 import socket
 
 import pytest
-from tests.remoting.peers import ECHO, WAIT, Gate, Run, connecting, ends_with, eventually, serving
 
 from hanabi.errors import ConnectError, ConnectionLostError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
+from tests.remoting.peers import ECHO, WAIT, Gate, Run, connecting, ends_with, eventually, serving
 
 
 def test_callers_share_one_connection_even_while_it_is_being_made(run: Run) -> None:

@@ -7,6 +7,14 @@ import socket
 from contextlib import suppress
 
 import pytest
+
+from hanabi.errors import RequestTimeoutError, TooManyRequestsError
+from hanabi.remoting.address import parse_address
+from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.endpoint import Endpoint
+from hanabi.remoting.protocol import Connection
+from hanabi.remoting.server import RemotingServer
+from hanabi.wire.command import encode_request
 from tests.remoting.peers import (
     BLOB,
     BLOB_BYTES,
@@ -24,14 +32,6 @@ from tests.remoting.peers import (
     serving,
     warnings,
 )
-
-from hanabi.errors import RequestTimeoutError, TooManyRequestsError
-from hanabi.remoting.address import parse_address
-from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.endpoint import Endpoint
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer
-from hanabi.wire.command import encode_request
 
 SMALL_BUFFER = RemotingConfig(write_buffer_bytes_max=64 * 1024)
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.remoting.certificates import Issued, issue
-from tests.remoting.peers import ECHO, Run, connecting, ends_with, eventually, raw_peer, serving, warnings
 
 from hanabi.errors import ConfigError, ConnectError, RequestTimeoutError, TransportError
 from hanabi.remoting.address import format_address
@@ -18,6 +16,8 @@ from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.server import RemotingServer
 from hanabi.remoting.tls import ClientAuth, ServerTls, TlsConfig, TlsMode, client_context, server_context, tls_config
 from hanabi.wire.command import encode_request
+from tests.remoting.certificates import Issued, issue
+from tests.remoting.peers import ECHO, Run, connecting, ends_with, eventually, raw_peer, serving, warnings
 
 
 class Authority:

@@ -4,6 +4,16 @@ import asyncio
 import re
 
 import pytest
+
+from hanabi.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
+from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.endpoint import Endpoint
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.codes import HeaderForm, ResponseCode
+from hanabi.wire.command import Command, decode_command, encode_request
+from hanabi.wire.frame import FrameDecoder
+from hanabi.wire.headers.base import NoHeader
 from tests.remoting.peers import (
     ECHO,
     FAIL,
@@ -21,16 +31,6 @@ from tests.remoting.peers import (
     serving,
     warnings,
 )
-
-from hanabi.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
-from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.endpoint import Endpoint
-from hanabi.remoting.protocol import Connection
-from hanabi.wire.codes import HeaderForm, ResponseCode
-from hanabi.wire.command import Command, decode_command, encode_request
-from hanabi.wire.frame import FrameDecoder
-from hanabi.wire.headers.base import NoHeader
 
 
 def memory_connection(handlers: dict[int, Handler]) -> tuple[Connection, MemoryTransport]:

@@ -6,6 +6,15 @@ import socket
 from typing import cast
 
 import pytest
+
+from hanabi.errors import ConnectError, ConnectionLostError
+from hanabi.remoting.address import format_address, parse_address
+from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.remoting.server import RemotingServer
+from hanabi.wire.command import Command
+from hanabi.wire.headers.base import NoHeader
 from tests.remoting.peers import (
     BLOB,
     ECHO,
@@ -19,15 +28,6 @@ from tests.remoting.peers import (
     serving,
     warnings,
 )
-
-from hanabi.errors import ConnectError, ConnectionLostError
-from hanabi.remoting.address import format_address, parse_address
-from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer
-from hanabi.wire.command import Command
-from hanabi.wire.headers.base import NoHeader
 
 
 def test_what_is_in_flight_is_answered_before_the_connection_closes(run: Run) -> None:

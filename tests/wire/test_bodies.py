@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.message import MessageQueue
@@ -32,6 +31,7 @@ from hanabi.wire.bodies.topics import (
 )
 from hanabi.wire.command import decode_command
 from hanabi.wire.fastjson import decode_body, encode_body
+from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 FAMILIES = [acl, clients, groups, heartbeat, locks, mappings, offsets, pop, route, stats, topics]
 ALL_BODIES = sorted(

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from tests.golden_frames import ALL_FRAMES
 
 from hanabi.errors import BrokerError, MQError, UnknownReplyError
 from hanabi.wire.codes import Language, RequestCode, ResponseCode, request_name
+from tests.golden_frames import ALL_FRAMES
 
 
 def subclasses(kind: type[MQError]) -> list[type[MQError]]:

@@ -4,7 +4,6 @@ import json
 import struct
 
 import pytest
-from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.wire.codes import Flag, HeaderForm, Language, RequestCode, ResponseCode
@@ -12,6 +11,7 @@ from hanabi.wire.command import Command, decode_command, encode_head, encode_rep
 from hanabi.wire.frame import FrameDecoder
 from hanabi.wire.headers.client import GetConsumerListByGroupHeader
 from hanabi.wire.headers.pop import PollingInfoHeader
+from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 FORMS = [HeaderForm.JSON, HeaderForm.BINARY]
 

@@ -7,12 +7,12 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.golden_records import frames_with_records
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.wire import sysflag
 from hanabi.wire.compression import CompressionType, compress, decompress
 from hanabi.wire.record import decode_records
+from tests.golden_records import frames_with_records
 
 TEXT = b"hanabi " * 20
 # What Java's compressors of RocketMQ 4.9.8 made of TEXT at level 5.

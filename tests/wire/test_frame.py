@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.golden_frames import ALL_FRAMES
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.wire.frame import FRAME_BYTES_MAX, FrameDecoder, encode_frame
+from tests.golden_frames import ALL_FRAMES
 
 GOLDEN_STREAM = b"".join(golden.frame for golden in ALL_FRAMES)
 GOLDEN_CONTENTS = [golden.frame[4:] for golden in ALL_FRAMES]

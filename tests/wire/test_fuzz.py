@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.golden_frames import ALL_FRAMES
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.wire.codes import HeaderForm
@@ -18,6 +17,7 @@ from hanabi.wire.command import Command, decode_command, encode_head
 from hanabi.wire.frame import FrameDecoder
 from hanabi.wire.headers.base import Header, header_fields
 from hanabi.wire.headers.registry import REPLY_HEADERS, REQUEST_HEADERS
+from tests.golden_frames import ALL_FRAMES
 
 fuzz = settings(
     max_examples=int(os.environ.get("HANABI_FUZZ_EXAMPLES", "300")),

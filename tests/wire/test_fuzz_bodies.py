@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.golden_frames import ALL_FRAMES
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.wire.bodies.base import Body
@@ -18,6 +17,7 @@ from hanabi.wire.bodies.topics import RegisterBrokerBody, decode_register_body, 
 from hanabi.wire.command import decode_command
 from hanabi.wire.dialect import parse_dialect
 from hanabi.wire.fastjson import decode_body, encode_body
+from tests.golden_frames import ALL_FRAMES
 
 fuzz = settings(
     max_examples=int(os.environ.get("HANABI_FUZZ_EXAMPLES", "300")),

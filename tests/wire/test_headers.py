@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 import hanabi.wire.headers
 from hanabi.errors import RemoteProtocolError
@@ -25,6 +24,7 @@ from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.query import QueryConsumeQueueHeader, QueryMessageHeader
 from hanabi.wire.headers.registry import REPLY_HEADERS, REQUEST_HEADERS
 from hanabi.wire.headers.send import SendMessageHeader, SendMessageReplyHeader, SendMessageV2Header
+from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 FORMS = [HeaderForm.JSON, HeaderForm.BINARY]
 REGISTERED = sorted({*REQUEST_HEADERS.values(), *REPLY_HEADERS.values()}, key=lambda kind: kind.__name__)

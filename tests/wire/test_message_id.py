@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.golden_frames import ALL_FRAMES
-from tests.golden_records import STORES, frames_with_records, golden_logs
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.message import Address
@@ -23,6 +21,8 @@ from hanabi.wire.message_id import (
 from hanabi.wire.properties import parse_properties
 from hanabi.wire.record import decode_record, decode_records
 from hanabi.wire.stored import to_message
+from tests.golden_frames import ALL_FRAMES
+from tests.golden_records import STORES, frames_with_records, golden_logs
 
 V4 = bytes([127, 0, 0, 1])
 V6 = bytes.fromhex("fd000000000000000000000000000002")

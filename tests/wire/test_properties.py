@@ -5,7 +5,6 @@ import string
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.golden_records import frames_with_records
 
 from hanabi.errors import MQError
 from hanabi.message import Message
@@ -22,6 +21,7 @@ from hanabi.wire.properties import (
 )
 from hanabi.wire.record import decode_records
 from hanabi.wire.tags import java_hash, tags_code
+from tests.golden_records import frames_with_records
 
 any_text = st.text(st.characters(codec="utf-8"), max_size=20)
 property_names = any_text.map(lambda text: text.replace("\x01", "").replace("\x02", "")).filter(bool)

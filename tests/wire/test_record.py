@@ -6,8 +6,6 @@ from collections import defaultdict
 from typing import TypedDict, Unpack
 
 import pytest
-from tests.golden_frames import ALL_FRAMES, GoldenFrame
-from tests.golden_records import STORES, frames_with_records, golden_logs, golden_store
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.message import Address
@@ -31,6 +29,8 @@ from hanabi.wire.record import (
     scan_records,
 )
 from hanabi.wire.stored import to_message
+from tests.golden_frames import ALL_FRAMES, GoldenFrame
+from tests.golden_records import STORES, frames_with_records, golden_logs, golden_store
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 HOST_V6 = bytes.fromhex("0000000000000000000000000000000100002a9f")

@@ -1,0 +1,19 @@
+"""All benchmarks, one after the other: `python -m benches [--quick]`."""
+
+import argparse
+
+from benches import route_queries, route_scale, start_and_memory
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benches", description="Measure us and Apache RocketMQ side by side."
+    )
+    parser.add_argument("--quick", action="store_true", help="few short rounds: to see that it works, not to quote")
+    quick: bool = parser.parse_args().quick
+    start_and_memory.main(quick=quick)
+    route_queries.main(quick=quick)
+    route_scale.main(quick=quick)
+
+
+main()

@@ -1,0 +1,94 @@
+"""Apache RocketMQ's jars, from Maven Central, kept in `.interop/` so that only the first run needs the network.
+
+Each folder of `java/` with a pom.xml is one set of jars; our own drivers beside them are compiled against a set.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+JAVA = Path(__file__).parent / "java"
+CACHE = Path(__file__).parent.parent.parent / ".interop"
+DOWNLOAD_TIMEOUT_S = 600
+
+SERVERS_4 = "servers-4"
+ADMIN_4 = "admin-4"
+ALL_5 = "all-5"
+
+
+class JavaUnavailable(Exception):
+    """Java, Maven or Maven Central is missing here; the message says which."""
+
+
+def versions(jar_set: str) -> str:
+    """Which release of RocketMQ *jar_set* is, as its pom.xml says."""
+    text = (JAVA / jar_set / "pom.xml").read_text()
+    return text.partition("<rocketmq.version>")[2].partition("</rocketmq.version>")[0]
+
+
+@cache
+def classpath(jar_set: str) -> str:
+    """The class path of a jar set, downloaded when it is not in the cache."""
+    _need("java")
+    pom = JAVA / jar_set / "pom.xml"
+    folder = CACHE / f"{jar_set}-{_digest(pom)}"
+    if not folder.exists():
+        _into(folder, [_need("mvn"), "-B", "-q", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies",
+                       "-DincludeScope=runtime", "-DoutputDirectory={}"])  # fmt: skip
+    return f"{folder}/*"
+
+
+@cache
+def driver_classpath(jar_set: str) -> str:
+    """The class path of a jar set and of our drivers, compiled against it."""
+    jars = classpath(jar_set)
+    sources = sorted(JAVA.glob("*.java"))
+    folder = CACHE / f"drivers-{jar_set}-{_digest(*sources, JAVA / jar_set / 'pom.xml')}"
+    if not folder.exists():
+        _into(folder, [_need("javac"), "-nowarn", "-cp", jars, "-d", "{}", *map(str, sources)])
+    return f"{folder}:{jars}"
+
+
+def _digest(*paths: Path) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+
+
+def _need(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        raise JavaUnavailable(f"{program} is not installed")
+    return found
+
+
+def _into(folder: Path, command: list[str]) -> None:
+    """Run *command* on a new folder in place of its {}, and give the folder its name only when all is in it."""
+    CACHE.mkdir(exist_ok=True)
+    partial = Path(tempfile.mkdtemp(dir=CACHE, prefix="partial-"))
+    try:
+        _run([part.replace("{}", str(partial)) for part in command])
+        try:
+            partial.rename(folder)
+        except OSError:
+            if not folder.exists():  # else another run was quicker, and its result is as good
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise JavaUnavailable(f"{Path(command[0]).name} took more than {DOWNLOAD_TIMEOUT_S} s") from error
+    if done.returncode:
+        complaint = next((line for line in done.stdout.splitlines() if "ERROR" in line), done.stderr.strip()[:500])
+        raise JavaUnavailable(f"{Path(command[0]).name} failed: {complaint}")
+
+
+def required() -> bool:
+    """CI must run these tests: there, what is missing is a failure and not a reason to skip."""
+    return os.environ.get("CI", "").lower() == "true"

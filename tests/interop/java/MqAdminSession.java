@@ -1,0 +1,31 @@
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/**
+ * Many mqadmin commands in one JVM, because starting a JVM costs more than the command.
+ *
+ * In:  one command a line, its arguments separated by tabs.
+ * Out: for each, a line with the number of bytes, then exactly what the command printed (both streams).
+ */
+public class MqAdminSession {
+    public static void main(String[] ignored) throws Exception {
+        PrintStream answers = System.out;
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            ByteArrayOutputStream printed = new ByteArrayOutputStream();
+            PrintStream capture = new PrintStream(printed, true, "UTF-8");
+            System.setOut(capture);
+            System.setErr(capture);
+            MQAdminStartup.main(line.split("\t"));
+            capture.flush();
+            answers.println(printed.size());
+            printed.writeTo(answers);
+            answers.flush();
+        }
+        System.exit(0); // the client library leaves threads behind that would keep the JVM alive
+    }
+}
