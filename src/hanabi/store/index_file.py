@@ -1,0 +1,253 @@
+"""One file of the key index: a hash table on disk from the hash of "topic#key" to positions in the commit log.
+
+    0    +---------------------------------------------------------------------------+
+         | begin time i64 | end time i64 | begin log offset i64 | end log offset i64 |    of the first and last entry
+         | slots in use i32 | next entry number i32 |                                     entries count from 1
+    40   +---------------------------------------------------------------------------+
+         | newest entry number i32 |  x maxHashSlotNum          hash % slots; 0: none
+         +---------------------------------------------------------------------------+
+         | key hash i32 | log offset i64 | seconds i32 | previous entry number i32 |  x maxIndexNum; number 0 is unused
+         +---------------------------------------------------------------------------+
+
+Agrees with IndexFile.java and IndexHeader.java byte for byte, big-endian. `seconds` counts from the begin time. The
+hash is Java's of the text, made positive. Only hashes are compared here: the reader compares the keys in the records,
+so a damaged file can hide a message from a search but never show a wrong one.
+
+A file is mapped and preallocated: a full disk is an error when it is made, and not a signal later. It is unmapped when
+the last reader lets it go, so a file may be deleted while another thread searches it.
+"""
+
+import logging
+import mmap
+import os
+import struct
+import weakref
+from pathlib import Path
+from typing import Final
+
+from hanabi.errors import StoreError
+from hanabi.store.segment import sync_file
+
+HEADER: Final = struct.Struct(">qqqqii")
+SLOT: Final = struct.Struct(">i")
+ENTRY: Final = struct.Struct(">iqii")
+
+_INT_MAX: Final = 2**31 - 1
+_SLOTS_AT: Final = HEADER.size
+
+logger = logging.getLogger(__name__)
+
+_pack_header, _pack_slot, _pack_entry = HEADER.pack_into, SLOT.pack_into, ENTRY.pack_into
+_unpack_slot, _unpack_entry = SLOT.unpack_from, ENTRY.unpack_from
+
+
+def index_file_bytes(slots: int, entries_max: int) -> int:
+    """How long an index file is: 420,000,040 bytes with Apache's defaults."""
+    return HEADER.size + slots * SLOT.size + entries_max * ENTRY.size
+
+
+class IndexFile:
+    """One index file. Invariant: 1 <= next_entry <= entries_max; entries [1, next_entry) are in their slots' chains."""
+
+    def __init__(self, path: Path, slots: int, entries_max: int, fd: int, *, writable: bool) -> None:
+        """Use `create` or `open`. Takes *fd* over."""
+        self.path, self.slots, self.entries_max = path, slots, entries_max
+        self.is_synced = True
+        self.is_sealed = not writable  # nothing may be added
+        self._fd = fd
+        self._close_fd = weakref.finalize(self, os.close, fd)
+        self._entries_at = _SLOTS_AT + slots * SLOT.size
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        self._map = mmap.mmap(fd, index_file_bytes(slots, entries_max), access=access)
+        header: tuple[int, int, int, int, int, int] = HEADER.unpack_from(self._map)
+        self.begin_ms, self.end_ms, self.begin_log_offset, self.end_log_offset, self.slots_used, next_entry = header
+        self.next_entry = min(max(next_entry, 1), entries_max)
+
+    @classmethod
+    def create(
+        cls, path: Path, slots: int, entries_max: int, *, end_log_offset: int = 0, end_ms: int = 0
+    ) -> "IndexFile":
+        """Make a new file with all its blocks reserved. It goes on from where the file before it ends."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"creating {path}") from error
+        try:
+            _reserve(fd, index_file_bytes(slots, entries_max))
+        except OSError as error:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise StoreError.from_os_error(error, f"creating {path}") from error
+        try:
+            file = cls(path, slots, entries_max, fd, writable=True)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise StoreError.from_os_error(error, f"mapping {path}") from error
+        file.begin_log_offset = file.end_log_offset = end_log_offset
+        file.begin_ms = file.end_ms = end_ms
+        # As Apache, which leaves the number of the next entry at 0 until there is one.
+        _pack_header(file._map, 0, end_ms, end_ms, end_log_offset, end_log_offset, 0, 0)
+        file.is_synced = False
+        return file
+
+    @classmethod
+    def open(cls, path: Path, slots: int, entries_max: int, *, writable: bool = True) -> "IndexFile":
+        """Open a file that has the right size, and look whether its header agrees with its entries."""
+        try:
+            fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+            file = cls(path, slots, entries_max, fd, writable=writable)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"opening {path}") from error
+        file._check()
+        return file
+
+    @property
+    def is_full(self) -> bool:
+        return self.is_sealed or self.next_entry >= self.entries_max
+
+    def put(self, hashed_key: int, log_offset: int, store_ms: int) -> None:
+        """Add one entry. The file must not be full."""
+        number = self.next_entry
+        mapped = self._map
+        slot_at = _SLOTS_AT + hashed_key % self.slots * 4
+        (previous,) = _unpack_slot(mapped, slot_at)
+        if not 0 < previous < number:
+            previous = 0
+            self.slots_used += 1
+        begin_ms = self.begin_ms
+        seconds = (store_ms - begin_ms) // 1000 if 0 < begin_ms < store_ms else 0
+        if seconds > _INT_MAX:
+            seconds = _INT_MAX
+        # In this order: a process killed in between leaves an entry that does not count yet, which `open` takes back.
+        _pack_entry(mapped, self._entries_at + number * 20, hashed_key, log_offset, seconds, previous)
+        _pack_slot(mapped, slot_at, number)
+        if number == 1:
+            # After `seconds` was computed, as Apache: those of the first entry count from the end of the last file.
+            self.begin_ms = begin_ms = store_ms
+            self.begin_log_offset = log_offset
+        number += 1
+        _pack_header(mapped, 0, begin_ms, store_ms, self.begin_log_offset, log_offset, self.slots_used, number)
+        self.is_synced = False
+        self.next_entry = number
+        self.end_log_offset = log_offset
+        self.end_ms = store_ms  # last: a sync in another thread notes this time as safe
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Key hash, log offset, seconds, previous number."""
+        hashed_key, log_offset, seconds, previous = _unpack_entry(self._map, self._entries_at + number * ENTRY.size)
+        return hashed_key, log_offset, seconds, previous
+
+    def has_times_in(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether the file's time overlaps with [begin_ms, end_ms] (IndexFile.java, isTimeMatched)."""
+        return (
+            (begin_ms < self.begin_ms and end_ms > self.end_ms)
+            or self.begin_ms <= begin_ms <= self.end_ms
+            or self.begin_ms <= end_ms <= self.end_ms
+        )
+
+    def search(
+        self, hashed_key: int, begin_ms: int, end_ms: int, count_max: int, found: dict[int, None], steps_max: int
+    ) -> bool:
+        """Add the log offsets under *hashed_key* to *found*, newest first; False if *steps_max* was not enough.
+
+        Entry numbers must fall along a chain: a damaged link can end a search early but not make it run in a circle.
+        """
+        number: int = _unpack_slot(self._map, _SLOTS_AT + hashed_key % self.slots * SLOT.size)[0]
+        below = self.next_entry
+        for _ in range(steps_max):
+            if not 0 < number < below or len(found) >= count_max:
+                return True
+            entry_hash, log_offset, seconds, previous = self.entry(number)
+            if seconds < 0:
+                return True
+            stored_ms = self._time_of(number, seconds)
+            if entry_hash == hashed_key and begin_ms <= stored_ms <= end_ms and log_offset >= 0:
+                found[log_offset] = None
+            if stored_ms < begin_ms:
+                return True
+            number, below = previous, number
+        return False
+
+    def _time_of(self, number: int, seconds: int) -> int:
+        # The first entry's seconds may count from the end of the file before; its time is the begin time itself.
+        return self.begin_ms + seconds * 1000 if number > 1 else self.begin_ms
+
+    def truncate(self, log_offset: int) -> int:
+        """Take back the entries from *log_offset* of the log on, newest first; return how many."""
+        taken = 0
+        while self.next_entry > 1:
+            number = self.next_entry - 1
+            hashed_key, entry_log_offset, seconds, previous = self.entry(number)
+            if 0 <= entry_log_offset < log_offset:
+                self.end_log_offset = entry_log_offset
+                if taken:
+                    self.end_ms = min(self.end_ms, self._time_of(number, seconds) + 999)
+                break
+            self._take_back(number, hashed_key, previous)
+            taken += 1
+        if taken:
+            if self.next_entry == 1:
+                self.end_log_offset, self.end_ms = self.begin_log_offset, self.begin_ms = 0, 0
+            self._write_header()
+        return taken
+
+    def _take_back(self, number: int, hashed_key: int, previous: int) -> None:
+        slot_at = _SLOTS_AT + max(hashed_key, 0) % self.slots * SLOT.size
+        if _unpack_slot(self._map, slot_at)[0] == number:
+            _pack_slot(self._map, slot_at, previous if 0 < previous < number else 0)
+            if previous <= 0:
+                self.slots_used -= 1
+        _pack_entry(self._map, self._entries_at + number * ENTRY.size, 0, 0, 0, 0)
+        self.next_entry = min(self.next_entry, number)
+
+    def _write_header(self) -> None:
+        next_entry = self.next_entry if self.next_entry > 1 else 0
+        header = self.begin_ms, self.end_ms, self.begin_log_offset, self.end_log_offset, self.slots_used, next_entry
+        _pack_header(self._map, 0, *header)
+        self.is_synced = False
+
+    def _check(self) -> None:
+        number = self.next_entry
+        if not self.is_full:
+            # Killed between slot and header: the next entry is half there, and its slot points at it already.
+            hashed_key, _, _, previous = self.entry(number)
+            slot_at = _SLOTS_AT + max(hashed_key, 0) % self.slots * SLOT.size
+            if _unpack_slot(self._map, slot_at)[0] == number:
+                _pack_slot(self._map, slot_at, previous if 0 < previous < number else 0)
+        if number == 1:
+            return
+        last, first = self.entry(number - 1)[1], self.entry(1)[1]
+        if last != self.end_log_offset or first != self.begin_log_offset:
+            # Which of them is right nobody can tell. The lower end costs double entries at worst, a higher one would
+            # keep messages out of the index.
+            logger.error("%s: its header does not agree with its entries; nothing more is added to it", self.path)
+            self.end_log_offset = max(min(last, self.end_log_offset), 0)
+            self.is_sealed = True
+
+    def sync(self) -> None:
+        """Return when everything put before the call is on the disk. Lets other threads run meanwhile."""
+        self.is_synced = True  # first, so that a put meanwhile takes it back
+        try:
+            sync_file(self._fd)
+        except OSError as error:
+            self.is_synced = False
+            raise StoreError.from_os_error(error, f"syncing {self.path}") from error
+
+    def close(self) -> None:
+        """Unmap and close, when no other thread uses the file."""
+        self._map.close()
+        self._close_fd()
+
+    def delete(self) -> None:
+        """Remove the file. Who still searches or syncs it keeps it until then."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"deleting {self.path}") from error
+
+
+def _reserve(fd: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+    else:
+        os.ftruncate(fd, size)

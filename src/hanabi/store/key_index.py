@@ -1,0 +1,223 @@
+"""Which messages have a key: the index files of a store, from "topic#key" to positions in the commit log.
+
+    index/20261115064547147            named by the local time of its making, to the millisecond
+
+Agrees with IndexService.java. Only hashes are compared here: the reader compares the keys in the records. Knows nothing
+of records; time comes in as a parameter.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hanabi.durable_table import sync_directory
+from hanabi.errors import StoreError
+from hanabi.store.index_file import IndexFile, index_file_bytes
+from hanabi.store.key_hash import key_hash
+
+CHAIN_STEPS_MAX: Final = 1_000_000  # about a second: how far back one search follows one chain
+
+logger = logging.getLogger(__name__)
+
+
+class KeyMatches(NamedTuple):
+    """What a search found: log offsets, newest first. The other fields are what a query answer tells of the index."""
+
+    log_offsets: list[int]
+    last_update_ms: int
+    last_update_log_offset: int
+    is_complete: bool  # False if a chain was too long to follow to its end
+
+
+class KeyIndex:
+    """All index files of a store, oldest first. Only the last one grows."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        slots: int,
+        entries_max: int,
+        now_ms: Callable[[], int],
+        on_full: Callable[[IndexFile], None] | None = None,
+        writable: bool = True,
+    ) -> None:
+        """*on_full* gets a file that is complete, to sync it (in a thread of its own) and to note its time."""
+        self._directory, self._slots, self._entries_max = directory, slots, entries_max
+        self._now_ms, self._on_full, self._writable = now_ms, on_full, writable
+        self.files: list[IndexFile] = []
+        self._growing: IndexFile | None = None
+
+    @property
+    def end_log_offset(self) -> int:
+        """Where the last message in the index begins; 0 if there is none."""
+        return self.files[-1].end_log_offset if self.files else 0
+
+    def load(self, *, trusted_until_ms: int | None = None) -> None:
+        """Open all files. *trusted_until_ms*, after a crash, is the index time of the checkpoint.
+
+        Files that end later than that are deleted, as by Apache: some of their pages may never have been written. A
+        file of another size was made with other settings; it is left alone, and not searched.
+        """
+        size = index_file_bytes(self._slots, self._entries_max)
+        for path in sorted(self._directory.iterdir()) if self._directory.is_dir() else []:
+            if not (path.name.isascii() and path.name.isdigit() and path.is_file()):
+                continue
+            actual = path.stat().st_size
+            if actual == 0 and self._writable:
+                path.unlink()  # made, and never filled
+                continue
+            if actual != size:
+                logger.error("%s has %d bytes, maxHashSlotNum and maxIndexNum say %d: not used", path, actual, size)
+                continue
+            file = IndexFile.open(path, self._slots, self._entries_max, writable=self._writable)
+            if trusted_until_ms is not None and file.end_ms > trusted_until_ms and self._writable:
+                logger.warning("%s was not synced before the crash: deleted", path)
+                file.delete()
+                continue
+            self.files.append(file)
+        self._growing = self.files[-1] if self.files and not self.files[-1].is_full else None
+
+    def put(self, topic: str, keys: Iterable[str], log_offset: int, store_ms: int) -> None:
+        """Add one message under all its *keys* (in Apache the unique key comes first).
+
+        A message that is in the index already is passed over. Raises StoreError if a new file cannot be made.
+        """
+        file = self._growing
+        if file is None or log_offset <= file.end_log_offset:
+            self._put_again(topic, keys, log_offset, store_ms)
+            return
+        for key in keys:
+            if file.next_entry >= file.entries_max:
+                file = self._file_to_grow()
+            file.put(key_hash(f"{topic}#{key}"), log_offset, store_ms)
+
+    def _put_again(self, topic: str, keys: Iterable[str], log_offset: int, store_ms: int) -> None:
+        """As `put`, for a message that may be in the index, or with some of its keys if a crash came between them."""
+        known = self._hashes_at_end(log_offset)
+        if known is None:
+            return
+        for key in keys:
+            hashed_key = key_hash(f"{topic}#{key}")
+            if hashed_key in known:
+                known.remove(hashed_key)
+            else:
+                self._file_to_grow().put(hashed_key, log_offset, store_ms)
+
+    def _hashes_at_end(self, log_offset: int) -> list[int] | None:
+        """The hashes under which the last message is known, if it is the one at *log_offset*; None if that is older."""
+        if log_offset < self.end_log_offset:
+            return None
+        hashes: list[int] = []
+        for file in reversed(self.files):
+            for number in range(file.next_entry - 1, 0, -1):
+                hashed_key, entry_log_offset, _, _ = file.entry(number)
+                if entry_log_offset != log_offset:
+                    return hashes
+                hashes.append(hashed_key)
+        return hashes
+
+    def _file_to_grow(self) -> IndexFile:
+        if self._growing is not None and not self._growing.is_full:
+            return self._growing
+        last = self.files[-1] if self.files else None
+        path = self._directory / self._new_name(last)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"creating {self._directory}") from error
+        file = IndexFile.create(
+            path,
+            self._slots,
+            self._entries_max,
+            end_log_offset=last.end_log_offset if last else 0,
+            end_ms=last.end_ms if last else 0,
+        )
+        self.files.append(file)
+        self._growing = file
+        if last is not None and self._on_full is not None:
+            self._on_full(last)
+        return file
+
+    def _new_name(self, last: IndexFile | None) -> str:
+        name = local_time_name(self._now_ms())
+        # Names are sorted to know the order of the files, so a clock that goes back must not make a smaller one.
+        if last is not None and name <= last.path.name:
+            name = f"{int(last.path.name) + 1:017d}"
+        return name
+
+    def search(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> KeyMatches:
+        """The messages that may have *key*, stored in [begin_ms, end_ms], newest first, at most *count_max*."""
+        last = self.files[-1] if self.files else None
+        found: dict[int, None] = {}
+        hashed_key = key_hash(f"{topic}#{key}")
+        is_complete = True
+        for file in reversed(self.files):
+            if file.has_times_in(begin_ms, end_ms) and not file.search(
+                hashed_key, begin_ms, end_ms, count_max, found, CHAIN_STEPS_MAX
+            ):
+                is_complete = False
+                break
+            if file.begin_ms < begin_ms or len(found) >= count_max:
+                break
+        return KeyMatches(list(found), last.end_ms if last else 0, last.end_log_offset if last else 0, is_complete)
+
+    def sync(self) -> int:
+        """Sync every file that changed; return the store time up to which the index is then safe. Any thread."""
+        until_ms = 0
+        for file in list(self.files):
+            end_ms = file.end_ms
+            if not file.is_synced:
+                file.sync()
+            until_ms = max(until_ms, end_ms)
+        return until_ms
+
+    def truncate(self, log_offset: int) -> int:
+        """Take back all entries from *log_offset* of the log on; return how many. For recovery only."""
+        taken = 0
+        while self.files:
+            file = self.files[-1]
+            taken += file.truncate(log_offset)
+            if file.next_entry > 1:
+                break
+            self.files.pop().delete()
+        self._growing = self.files[-1] if self.files and not self.files[-1].is_full else None
+        return taken
+
+    def delete_expired(self, log_offset_min: int) -> int:
+        """Delete the files whose messages all lie below *log_offset_min*, but not the last one; return how many."""
+        files = self.files
+        count = 0
+        while count < len(files) - 1 and files[count].end_log_offset < log_offset_min:
+            count += 1
+        expired, self.files = files[:count], files[count:]  # a new list: others may be walking over the old one
+        for file in expired:
+            file.delete()
+        return count
+
+    def close(self) -> None:
+        """Sync, and let all files go."""
+        try:
+            if self._writable:
+                self.sync()
+                if self._directory.is_dir():
+                    sync_directory(self._directory)
+        finally:
+            for file in self.files:
+                file.close()
+            self.files.clear()
+            self._growing = None
+
+    def destroy(self) -> None:
+        """Delete all files, to build the index again."""
+        while self.files:
+            self.files.pop().delete()
+        self._growing = None
+
+
+def local_time_name(at_ms: int) -> str:
+    """yyyyMMddHHmmssSSS in local time, as UtilAll.timeMillisToHumanString."""
+    seconds, milliseconds = divmod(at_ms, 1000)
+    return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(seconds))}{milliseconds:03d}"
