@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.golden_records import STORES, golden_store
 
 from hanabi.errors import StoreUnwritable
 from hanabi.store.checkpoint import CHECKPOINT_BYTES, Checkpoint
+from tests.golden_records import STORES, golden_store
 
 NOW_MS = 1 << 41
 

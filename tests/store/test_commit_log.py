@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.golden_records import STORES, golden_logs
 
 from hanabi.errors import MessageRefused, StoreClosed, StoreError, StoreFull
 from hanabi.store.commit_log import AppendResult, CommitLog, PendingMessage
@@ -25,6 +24,7 @@ from hanabi.wire.record import (
     decode_record,
     scan_records,
 )
+from tests.golden_records import STORES, golden_logs
 
 SIZE = 16_384
 HOST = encode_host("127.0.0.1", 10911)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hanabi.errors import StoreLocked, StoreUnwritable
-from hanabi.store.lock import StoreLock, has_crashed, mark_running, mark_stopped
+from hanabi.store.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
 
 HOLD = """
 import sys
@@ -92,7 +92,7 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> Non
 def test_the_mark_of_a_crash_is_there_while_running_and_gone_after_a_clean_stop(tmp_path: Path) -> None:
     assert not has_crashed(tmp_path)
     mark_running(tmp_path)
-    assert (tmp_path / "abort").read_bytes() == b""
+    assert has_crashed_as_ours(tmp_path)
     assert has_crashed(tmp_path)
     mark_stopped(tmp_path)
     mark_stopped(tmp_path)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hanabi._version import __version__
-from hanabi.cli import serve
+from hanabi.cli import serve, store
 from hanabi.errors import MQError
 
 USAGE_ERROR = 2  # the exit code for anything the user can mend: a taken port, a bad key, a locked home
@@ -19,6 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(serve.app, name="serve")
+app.add_typer(store.app, name="store")
 
 
 def _show_version(asked: bool) -> None:

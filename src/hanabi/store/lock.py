@@ -4,6 +4,7 @@ The lock is the one Java takes (a POSIX record lock on the first byte, DefaultMe
 on the same directory is kept out, and keeps us out.
 """
 
+import contextlib
 import logging
 import os
 import struct
@@ -20,6 +21,7 @@ if sys.platform != "win32":
 logger = logging.getLogger(__name__)
 
 _CONTENT = b"lock"
+_OURS = b"hanabi\n"
 
 # A record lock belongs to the process: a second one from the same process would be granted, and closing any descriptor
 # of the file gives all of them up. So this process remembers what it has locked, by device and inode.
@@ -79,9 +81,16 @@ class StoreLock:
 
 
 def mark_running(root: Path) -> None:
-    """Leave the mark `abort` until `mark_stopped`. Whoever finds it at the start knows that there was a crash."""
+    """Leave the mark `abort` until `mark_stopped`. Whoever finds it at the start knows that there was a crash.
+
+    Apache's is empty and nobody reads it; ours says whose it is, if the disk has room for that.
+    """
+    path = root / "abort"
     try:
-        (root / "abort").touch()
+        path.touch()
+        if path.read_bytes() != _OURS:
+            with contextlib.suppress(OSError):
+                path.write_bytes(_OURS)
         sync_directory(root)
     except OSError as error:
         raise StoreError.from_os_error(error, f"creating {root / 'abort'}") from error
@@ -99,6 +108,14 @@ def mark_stopped(root: Path) -> None:
 def has_crashed(root: Path) -> bool:
     """Whether the last one that had this store open did not stop cleanly."""
     return (root / "abort").exists()
+
+
+def has_crashed_as_ours(root: Path) -> bool:
+    """Whether it did not stop cleanly and was one of us, not an Apache broker."""
+    try:
+        return (root / "abort").read_bytes() == _OURS
+    except OSError:
+        return False
 
 
 if sys.platform == "win32":

@@ -370,6 +370,55 @@ def scan_records(
         position += checked.size
 
 
+# What tells one record from another, in one unpack where both hosts are IPv4: size, magic, CRC, queue id, queue offset,
+# log offset, low byte of the system flag, body length.
+_IDENTITY_V4 = struct.Struct(">iIii4xqq3xB44xi")
+
+
+def topic_field(topic: bytes) -> bytes:
+    """*topic* as it lies in a record, with its length: what `is_record` wants."""
+    return bytes((len(topic),)) + topic if len(topic) <= TOPIC_BYTES_MAX else _I16.pack(len(topic)) + topic
+
+
+def is_record(
+    buffer: "Readable",
+    position: int,
+    size: int,
+    topic: bytes,
+    queue_id: int,
+    queue_offset: int,
+    log_offset: int,
+    check_crc: bool,
+) -> bool:
+    """Whether the record at *position* is this one: an entry that points at it may have a bad bit.
+
+    *size* bytes must be there; *topic* is a `topic_field`.
+    """
+    if size < _HEAD_V4_BYTES:
+        return False
+    found_size, magic, crc, found_queue_id, found_queue_offset, found_log_offset, flags, body_bytes = (
+        _IDENTITY_V4.unpack_from(buffer, position)
+    )
+    if (
+        found_size != size
+        or found_log_offset != log_offset
+        or found_queue_offset != queue_offset
+        or found_queue_id != queue_id
+        or (magic != MAGIC and magic != MAGIC_LONG_TOPIC)
+    ):
+        return False
+    body_start = position + _HEAD_V4_BYTES
+    if flags & sysflag.HOSTS_V6:
+        body_start = position + _HEADS[flags >> 4 & 3].size
+        if body_start > position + size:
+            return False
+        (body_bytes,) = _I32.unpack_from(buffer, body_start - 4)
+    body_end = body_start + body_bytes
+    if body_bytes < 0 or body_end + len(topic) > position + size or buffer[body_end : body_end + len(topic)] != topic:
+        return False
+    return not check_crc or not body_bytes or zlib.crc32(buffer[body_start:body_end]) & 0x7FFF_FFFF == crc
+
+
 class Dispatch(NamedTuple):
     """What the consume queues and the key index need to know of a record.
 
@@ -391,14 +440,32 @@ class Dispatch(NamedTuple):
     properties: bytes
 
 
-def decode_dispatch(buffer: "Readable", position: int = 0, end: int | None = None) -> Dispatch:
-    """What dispatch needs of the record at *position*: lengths are checked, the body is neither copied nor checked."""
+def decode_dispatch(
+    buffer: "Readable", position: int = 0, end: int | None = None, *, check_crc: bool = False
+) -> Dispatch:
+    """What dispatch needs of the record at *position*: lengths are checked, the body is not copied."""
     if end is None:
         end = len(buffer)
-    head, _, _, topic_start, topic_end, properties_start = _boundaries(buffer, position, end)
-    size, _, _, queue_id, _, queue_offset, log_offset, sys_flag, _, _, store_timestamp_ms, _, _, prepared_offset, _ = (
-        head.unpack_from(buffer, position)
-    )
+    head, body_start, body_end, topic_start, topic_end, properties_start = _boundaries(buffer, position, end)
+    (
+        size,
+        _,
+        crc,
+        queue_id,
+        _,
+        queue_offset,
+        log_offset,
+        sys_flag,
+        _,
+        _,
+        store_timestamp_ms,
+        _,
+        _,
+        prepared_offset,
+        _,
+    ) = head.unpack_from(buffer, position)
+    if check_crc and body_end > body_start and zlib.crc32(buffer[body_start:body_end]) & 0x7FFF_FFFF != crc:
+        raise RemoteProtocolError(_crc_mismatch(position, crc, bytes(buffer[body_start:body_end])))
     properties = bytes(buffer[properties_start : position + size])
     return Dispatch(
         str(buffer[topic_start:topic_end], "utf-8", "replace"),

@@ -1,0 +1,220 @@
+"""`hanabi store`: look into a store, ours or Apache's, while a broker runs on it or not. Never writes, never locks.
+
+What is looked at is in `hanabi.store.inspection`, imported when a command runs; here are options, output, exit codes.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from hanabi.cli.log_output import LogLevel, configure_logging
+from hanabi.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hanabi.store.inspection.home import StoreHome
+    from hanabi.store.inspection.messages import Wanted
+
+DAMAGE_FOUND = 1
+PIPE_CLOSED = 141  # what a shell reports for a program that SIGPIPE ended
+
+app = typer.Typer(help="Look into a store, ours or Apache's. Never writes.", no_args_is_help=True)
+
+Home = Annotated[Path, typer.Option("--home", metavar="DIR", help="The store: RocketMQ's storePathRootDir.")]
+CommitLog = Annotated[
+    Path | None,
+    typer.Option("--commit-log", metavar="DIR", show_default="commitlog in the store", help="storePathCommitLog."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
+Topic = Annotated[str | None, typer.Option("--topic", help="Only this topic.")]
+Queue = Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue.")]
+Offset = Annotated[int | None, typer.Option("--offset", min=0, help="From this queue offset on.")]
+Key = Annotated[str | None, typer.Option("--key", help="Only with this key or unique key.")]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Stored then or later: 2026-11-15T06:45:00, UTC, or milliseconds."),
+]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stored before.")]
+LogOffset = Annotated[int | None, typer.Option("--log-offset", min=0, help="From this offset of the commit log on.")]
+Count = Annotated[int | None, typer.Option("--count", metavar="N", min=0, help="At most so many.")]
+Queues = Annotated[bool, typer.Option("--queues", help="Entries of the consume queues instead of messages.")]
+Index = Annotated[bool, typer.Option("--index", help="Entries of the key index instead of messages.")]
+DelayLevels = Annotated[
+    str | None,
+    typer.Option("--delay-levels", metavar="LEVELS", show_default="RocketMQ's", help="The broker's messageDelayLevel."),
+]
+
+DEFAULT_HOME = Path("hanabi-data")
+
+
+@app.callback()
+def _store() -> None:
+    pass
+
+
+@app.command()
+def info(home: Home = DEFAULT_HOME, commit_log: CommitLog = None, json: Json = False) -> None:
+    """Show files, offsets, times, queues, index, checkpoint and tables, without reading all of the store."""
+    from hanabi.cli.store_text import overview_text
+    from hanabi.store.inspection.overview import survey
+
+    with _output() as write:
+        overview = survey(_open(home, commit_log))
+        write(_json(overview) if json else overview_text(overview))
+
+
+@app.command()
+def verify(
+    home: Home = DEFAULT_HOME, commit_log: CommitLog = None, delay_levels: DelayLevels = None, json: Json = False
+) -> None:
+    """Check every record, every queue entry and the key index.
+
+    Exit code 0: all is well. 1: something is damaged, and the output says where. 2: it could not be looked at.
+    """
+    from hanabi.cli.store_text import verify_text
+    from hanabi.store.inspection.expected import DELAY_LEVELS_DEFAULT
+    from hanabi.store.inspection.verify import verify as verify_store
+
+    with _output() as write:
+        opened = _open(home, commit_log)
+        with _progress_bar() as on_progress:
+            report = verify_store(opened, delay_levels=delay_levels or DELAY_LEVELS_DEFAULT, on_progress=on_progress)
+        write(_json(report) if json else verify_text(report))
+    if not report.clean:
+        raise typer.Exit(DAMAGE_FOUND)
+
+
+@app.command()
+def dump(
+    home: Home = DEFAULT_HOME,
+    commit_log: CommitLog = None,
+    topic: Topic = None,
+    queue: Queue = None,
+    offset: Offset = None,
+    key: Key = None,
+    from_: From = None,
+    to: To = None,
+    log_offset: LogOffset = None,
+    count: Count = None,
+    queues: Queues = False,
+    index: Index = False,
+    json: JsonLines = False,
+) -> None:
+    """Show messages, in the order of the log; with --topic and --queue in that of the queue.
+
+    What cannot be read is named on stderr and passed over; the exit code is then 1.
+    """
+    from hanabi.store.inspection.messages import Wanted
+
+    if queues and index:
+        raise ConfigError("--queues and --index are two different things: choose one")
+    if index and (topic is None) != (key is None):
+        raise ConfigError("--index finds a key by the hash of topic and key: give both --topic and --key, or neither")
+    wanted = Wanted(
+        topic=topic,
+        queue_id=queue,
+        queue_offset=offset,
+        key=key,
+        from_ms=_parse_time("--from", from_),
+        to_ms=_parse_time("--to", to),
+        log_offset=log_offset,
+        count=count,
+    )
+    opened = _open(home, commit_log)
+    with _output() as write:
+        if queues or index:
+            _dump_entries(opened, wanted, write, of_index=index, as_json=json)
+            return
+        broken = _dump_messages(opened, wanted, write, as_json=json)
+    if broken:
+        raise typer.Exit(DAMAGE_FOUND)
+
+
+def _dump_messages(home: "StoreHome", wanted: "Wanted", write: Callable[[str], None], *, as_json: bool) -> int:
+    from hanabi.cli.store_text import message_line, message_text
+    from hanabi.store.inspection.messages import find_messages
+
+    broken = 0
+
+    def on_broken(sentence: str) -> None:
+        nonlocal broken
+        broken += 1
+        typer.echo(f"hanabi: {sentence}", err=True)
+
+    for record in find_messages(home, wanted, on_broken):
+        line = message_line(record)
+        write(_json(line) if as_json else message_text(line))
+    return broken
+
+
+def _dump_entries(
+    home: "StoreHome", wanted: "Wanted", write: Callable[[str], None], *, of_index: bool, as_json: bool
+) -> None:
+    from hanabi.cli.store_text import entry_text
+    from hanabi.store.inspection.raw_entries import index_entries, queue_entries
+
+    for entry in index_entries(home, wanted) if of_index else queue_entries(home, wanted):
+        write(_json(entry) if as_json else entry_text(entry))
+
+
+def _open(home: Path, commit_log: Path | None) -> "StoreHome":
+    from hanabi.store.inspection.home import StoreHome
+
+    configure_logging(LogLevel.ERROR, as_json=False)  # what is worth telling is in the output
+    return StoreHome.open(home, commit_log)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode() + "\n"
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+
+
+@contextmanager
+def _output() -> Iterator[Callable[[str], None]]:
+    """Write to stdout. Whoever reads it may close it when they have enough (`| head`): that is no error."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        yield _write
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush, at exit
+        raise typer.Exit(PIPE_CLOSED) from None
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda part, done, total: progress.update(task, description=part, completed=done, total=total)
+
+
+def _parse_time(option: str, text: str | None) -> int | None:
+    """Milliseconds since 1970, from these or from a date. A date without a zone is UTC, as those that we write."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text}: must be a time such as 2026-11-15T06:45:00, or milliseconds") from error
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

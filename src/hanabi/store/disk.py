@@ -1,0 +1,23 @@
+"""What the machine has: how full a disk is, and how much memory there is."""
+
+import os
+import shutil
+from pathlib import Path
+
+
+def used_ratio(path: Path) -> float:
+    """How full the disk of *path* is, from 0 to 1 in hundredths rounded up; -1 if nobody can tell.
+
+    Of what a normal user can have, as Java's UtilAll.getDiskPartitionSpaceUsedPercent.
+    """
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return -1.0
+    entire = usage.used + usage.free
+    return -(-usage.used * 100 // entire) / 100 if entire else -1.0
+
+
+def physical_memory_bytes() -> int:
+    """How much memory this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,80 @@
+"""What consume queues and index should say of a record. Pure: from the record alone, and the broker's delay levels.
+
+Agrees with CommitLog.java (checkMessageAndReturnSize), the two dispatchers of DefaultMessageStore.java, and
+ScheduleMessageService.java for the levels.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from hanabi.errors import ConfigError
+from hanabi.store.indexer import SCHEDULE_TOPIC
+from hanabi.store.key_hash import key_hash
+from hanabi.wire import property_names as names
+from hanabi.wire import sysflag
+from hanabi.wire.properties import find_property
+from hanabi.wire.record import Dispatch
+
+DELAY_LEVELS_DEFAULT: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LEVEL: Final = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
+_MULTI_DISPATCH: Final = names.INNER_MULTI_DISPATCH.encode()
+_MULTI_QUEUE_OFFSET: Final = names.INNER_MULTI_QUEUE_OFFSET.encode()
+_LIGHT_QUEUE_PREFIX: Final = "%LMQ%"  # MixAll.LMQ_PREFIX
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """The delay of each level in milliseconds, from the broker's messageDelayLevel."""
+    delays: list[int] = []
+    for word in text.split():
+        match = _LEVEL.fullmatch(word)
+        if match is None:
+            raise ConfigError(f"delay level {word!r}: must be a number and one of s, m, h, d, such as 30s")
+        delays.append(int(match[1]) * _UNIT_MS[match[2]])
+    if not delays:
+        raise ConfigError("there must be at least one delay level, such as 1s")
+    return tuple(delays)
+
+
+class ExpectedEntry(NamedTuple):
+    """Where a record should be found, and what stands there beside its offset and size."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    tags_code: int
+    is_certain: bool  # otherwise it depends on the broker's settings whether it is there
+
+
+def expected_entries(record: Dispatch, delays_ms: tuple[int, ...]) -> list[ExpectedEntry]:
+    """The consume queue entries of *record*. None for a transaction's first half and for one that was taken back."""
+    if record.sys_flag & sysflag.TRANSACTION_PREPARED:  # this bit is in both types
+        return []
+    code = record.tags_code
+    if record.topic == SCHEDULE_TOPIC:
+        code = _deliver_ms(record, delays_ms) or code
+    entries = [ExpectedEntry(record.topic, record.queue_id, record.queue_offset, code, True)]
+    if _MULTI_DISPATCH in record.properties:
+        topics = (find_property(record.properties, _MULTI_DISPATCH) or "").split(",")
+        offsets = (find_property(record.properties, _MULTI_QUEUE_OFFSET) or "").split(",")
+        for topic, offset in zip(topics, offsets, strict=False):
+            queue_id = 0 if topic.startswith(_LIGHT_QUEUE_PREFIX) else record.queue_id
+            if offset.isdecimal():
+                entries.append(ExpectedEntry(topic, queue_id, int(offset), code, False))
+    return entries
+
+
+def _deliver_ms(record: Dispatch, delays_ms: tuple[int, ...]) -> int | None:
+    level = find_property(record.properties, names.DELAY_LEVEL.encode())
+    if level is None or not level.isdecimal() or not int(level):
+        return None
+    return record.store_timestamp_ms + delays_ms[min(int(level), len(delays_ms)) - 1]
+
+
+def expected_key_hashes(record: Dispatch) -> set[int]:
+    """The hashes under which the index may know *record*."""
+    if record.sys_flag & sysflag.TRANSACTION_ROLLBACK == sysflag.TRANSACTION_ROLLBACK:
+        return set()
+    keys = [*record.keys.split(names.KEY_SEPARATOR), record.unique_key]
+    return {key_hash(f"{record.topic}#{key}") for key in keys if key}

@@ -1,0 +1,370 @@
+"""The face of the store: put, get, query. It joins the parts and has little to say itself.
+
+    put ─> commit log ─> consume queue ─> key index ─> on_append        in the caller's thread, one message at a time
+           flush of the log, flush of queues and index, retention       in threads of their own, after `start`
+
+One thread puts, copies and deletes topics; any thread reads. Knows no network and no event loop.
+"""
+
+import contextlib
+import enum
+import logging
+import time
+from collections.abc import Callable, Container, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hanabi.errors import MessageRefused, StoreClosed, StoreError, StoreFull, StoreUnwritable
+from hanabi.store.checkpoint import Checkpoint
+from hanabi.store.commit_log import AppendResult, CommitLog, PendingMessage
+from hanabi.store.config import FlushMode, StoreConfig
+from hanabi.store.consume_queues import ConsumeQueues
+from hanabi.store.disk import physical_memory_bytes, used_ratio
+from hanabi.store.flush import LogFlusher, QueueFlusher, Repeater
+from hanabi.store.indexer import SCHEDULE_TOPIC, Hooks, Indexer
+from hanabi.store.key_index import KeyIndex
+from hanabi.store.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
+from hanabi.store.log_walk import LogWalk
+from hanabi.store.queries import Queries
+from hanabi.store.reads import QueueReader
+from hanabi.store.recovery import Parts, Recovery, newest_file_ms, recover, restore_queue_offsets
+from hanabi.store.retention import Retention
+from hanabi.store.segment import Buffer
+from hanabi.wire.properties import PROPERTIES_BYTES_MAX
+
+logger = logging.getLogger(__name__)
+
+_CHECKPOINT_BYTES: Final = 256 << 20  # so much new log makes a checkpoint due before its time: recovery stays short
+_KEPT_TOPICS: Final = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+_NEVER: Final = 2**63 - 1
+_HOUR_MS: Final = 3_600_000
+
+
+def _clock_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class PutStatus(enum.Enum):
+    """How a put ended, by RocketMQ's names. Those of slaves are for the broker to give.
+
+    OS_PAGECACHE_BUSY never comes from here: it means that another thread has been appending for a second, and there is
+    only one.
+    """
+
+    PUT_OK = "PUT_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    OS_PAGECACHE_BUSY = "OS_PAGECACHE_BUSY"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+
+
+class PutResult(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a put. `appended` is where each message went, in order; empty unless the status is PUT_OK."""
+
+    status: PutStatus
+    appended: tuple[AppendResult, ...] = ()
+    reason: str = ""
+
+    @property
+    def end_offset(self) -> int:
+        """Everything is durable when the log is flushed up to here."""
+        return self.appended[-1].end_offset
+
+
+class MessageStore:
+    """One open store. `open`, then `start`, then `close`; or use it as a context manager, which starts and closes."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        lock: StoreLock,
+        parts: Parts,
+        recovery: Recovery,
+        *,
+        now_ms: Callable[[], int],
+        disk_ratio: Callable[[Path], float],
+        memory_bytes: int,
+    ) -> None:
+        """Use `open`. The parts have been recovered."""
+        self.config, self.recovery, self._lock = config, recovery, lock
+        self._commit_log, self._queues, self._index, self._indexer, self._checkpoint = parts
+        self._log = self._commit_log.log
+        self.reader = QueueReader(self._commit_log, self._queues, config, physical_memory_bytes=memory_bytes)
+        self.queries = Queries(self._commit_log, self._queues, self._index)
+        self.retention = Retention(
+            self._commit_log, self._queues, self._index, config, now_ms=now_ms, disk_ratio=disk_ratio
+        )
+        self.get = self.reader.get
+        self._log_flusher = LogFlusher(self._commit_log, self._checkpoint, config)
+        self._queue_flusher = QueueFlusher(
+            self._flush_queues, lambda: self._indexer.dispatched_ms, self._checkpoint, config
+        )
+        self._retention_thread = Repeater("hanabi-retention", self.retention.step)
+        self._checkpointed_to = self._log.end_offset
+        self._copied_to = self._log.end_offset
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        config: StoreConfig,
+        *,
+        now_ms: Callable[[], int] = _clock_ms,
+        hooks: Hooks | None = None,
+        disk_ratio: Callable[[Path], float] = used_ratio,
+        memory_bytes: int | None = None,
+    ) -> "MessageStore":
+        """Lock the directory, recover what is in it, and be ready for messages. Nothing is flushed before `start`."""
+        root = Path(config.root)
+        with contextlib.ExitStack() as undo:
+            lock = undo.enter_context(StoreLock(root))
+            commit_log = CommitLog.open(config, now_ms=now_ms)
+            undo.callback(commit_log.log.close)
+            # The messages tell the time as well, when the clock was set back.
+            latest_ms = max(now_ms(), newest_file_ms(commit_log.log) + _HOUR_MS)
+            checkpoint = Checkpoint.load(config.checkpoint_path, now_ms=latest_ms)
+            queues = ConsumeQueues(
+                config.consume_queue_path,
+                config.consume_queue_segment_bytes,
+                ext_directory=config.consume_queue_ext_path if config.consume_queue_ext_enabled else None,
+                ext_file_bytes=config.consume_queue_ext_segment_bytes,
+            )
+            undo.callback(queues.descriptors.close)
+            index = None
+            if config.index_enabled:
+                index = KeyIndex(
+                    config.index_path, slots=config.index_slots, entries_max=config.index_entries, now_ms=now_ms
+                )
+                undo.callback(index.close)
+            parts = Parts(commit_log, queues, index, Indexer(queues, index, hooks=hooks), checkpoint)
+            crashed = has_crashed(root)
+            recovery = recover(parts, config, crashed=crashed, crashed_as_ours=crashed and has_crashed_as_ours(root))
+            mark_running(root)
+            store = cls(
+                config,
+                lock,
+                parts,
+                recovery,
+                now_ms=now_ms,
+                disk_ratio=disk_ratio,
+                memory_bytes=memory_bytes or physical_memory_bytes(),
+            )
+            store.retention.check_disk()
+            undo.pop_all()
+            return store
+
+    # Putting
+
+    def put(self, message: PendingMessage) -> PutResult:
+        """Store one message. Never raises for the message or the disk: the status and the reason say what is wrong."""
+        indexer = self._indexer
+        if self._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed:
+            refused = self._why_refused()
+            if refused is not None:
+                return refused
+        try:
+            queue = self._queues.open(message.topic, message.queue_id)
+            appended = self._commit_log.append(message)
+        except StoreError as error:
+            return _failed(error, [message])
+        indexer.appended(message, appended, queue)
+        self._log_flusher.appended()
+        return PutResult(PutStatus.PUT_OK, (appended,))
+
+    def put_batch(self, messages: Sequence[PendingMessage]) -> PutResult:
+        """Store several messages of one queue: all of them or none."""
+        indexer = self._indexer
+        if self._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed:
+            refused = self._why_refused()
+            if refused is not None:
+                return refused
+        try:
+            if not messages:
+                raise MessageRefused("a batch without messages")
+            queue = self._queues.open(messages[0].topic, messages[0].queue_id)
+            appended = self._commit_log.append_batch(messages)
+        except StoreError as error:
+            return _failed(error, messages)
+        for message, result in zip(messages, appended, strict=True):
+            indexer.appended(message, result, queue)
+        self._log_flusher.appended()
+        return PutResult(PutStatus.PUT_OK, tuple(appended))
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether a message counts as stored only when it is on the disk (SYNC_FLUSH): then `await_flush`."""
+        return self.config.flush_mode is FlushMode.SYNC_FLUSH
+
+    def await_flush(self, end_offset: int, on_done: Callable[[PutStatus], None]) -> None:
+        """Call *on_done* once, in another thread: PUT_OK when the log is on the disk up to there, FLUSH_DISK_TIMEOUT
+        when that takes too long or fails."""
+        self._log_flusher.await_flush(
+            end_offset, lambda stored: on_done(PutStatus.PUT_OK if stored else PutStatus.FLUSH_DISK_TIMEOUT)
+        )
+
+    def append_copy(self, log_offset: int, data: Buffer) -> None:
+        """Store bytes of a master's log, which must follow on ours, and dispatch the records that are now whole."""
+        if self._closed:
+            raise StoreClosed(f"{self.config.root} is closed")
+        self._commit_log.append_copy(log_offset, data)
+        start = max(self._copied_to, self._log.min_offset)
+        walk = LogWalk(self._log, start, check_crc=False, flushed_before_ms=_NEVER)
+        for record in walk:
+            self._indexer.dispatch(record, notify=True)
+        self._copied_to = walk.end
+        self._commit_log.store_timestamp_ms = max(self._commit_log.store_timestamp_ms, walk.last_store_ms)
+        self._log_flusher.appended()
+
+    def restore_queue_offsets(self) -> None:
+        """Go on counting where the queues end: for a slave that becomes a master."""
+        restore_queue_offsets(self._commit_log, self._queues)
+
+    def _why_refused(self) -> PutResult | None:
+        """Why no message can be taken; None if one can again."""
+        reason = ""
+        if self._closed:
+            reason = f"the store {self.config.root} is closed"
+        elif self.retention.refuses:
+            reason = f"the disk of {self.config.root} is too full"
+        elif self._indexer.failure is not None:
+            reason = str(self._indexer.failure)
+        else:
+            try:
+                self._indexer.catch_up()
+            except StoreError as error:
+                reason = str(error)
+        return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=reason) if reason else None
+
+    # Where things are
+
+    @property
+    def min_log_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def max_log_offset(self) -> int:
+        """Where the next message will begin."""
+        return self._log.end_offset
+
+    @property
+    def flushed_log_offset(self) -> int:
+        """Everything below is on the disk."""
+        return self._log.flushed_offset
+
+    @property
+    def latest_store_ms(self) -> int:
+        """When the newest message of all was stored; 0 if there was none."""
+        return self._commit_log.store_timestamp_ms
+
+    def read_log(self, log_offset: int) -> memoryview | None:
+        """The log's bytes from there to the end of the file, for a slave; empty at the end, None outside."""
+        return self._log.read_tail(log_offset)
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Topic and queue id of all queues."""
+        return ((queue.topic, queue.queue_id) for queue in self._queues)
+
+    # Deleting
+
+    def delete_topic(self, topic: str) -> int:
+        """Delete all queues of *topic*; return how many. Its messages stay in the log until they are too old."""
+        for queue in self._queues.queues_of(topic):
+            self._commit_log.forget_queue(topic, queue.queue_id)
+        return self._queues.delete_topic(topic)
+
+    def delete_unused_topics(self, known: Container[str]) -> list[str]:
+        """Delete the queues of all topics that are not *known*; return which those were."""
+        unused = [topic for topic in self._queues.topics() if topic not in known and topic not in _KEPT_TOPICS]
+        for topic in unused:
+            logger.info("topic %s is unused: %d queues deleted", topic, self.delete_topic(topic))
+        return unused
+
+    def delete_expired_queues(self) -> int:
+        """Delete the queues whose messages are all gone; return how many. Should they come again, they begin at 0."""
+        expired = [queue for queue in self._queues.expired(self._log.min_offset) if queue.topic != SCHEDULE_TOPIC]
+        for queue in expired:
+            self._commit_log.forget_queue(queue.topic, queue.queue_id)
+            self._queues.delete_queue(queue.topic, queue.queue_id)
+        return len(expired)
+
+    # Lifetime
+
+    def start(self) -> None:
+        """Begin to flush, and to delete what is too old."""
+        self._log_flusher.start()
+        self._queue_flusher.start()
+        self._retention_thread.start()
+
+    def flush(self, *, log_only: bool = False) -> None:
+        """Bring everything to the disk now, or the log alone. Blocks; any thread."""
+        self._log_flusher.flush_all()
+        if not log_only:
+            self._queue_flusher.flush_all()
+
+    def close(self) -> None:
+        """Bring everything to the disk and let it go. The mark of a crash stays if that fails."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.ExitStack() as steps:  # backwards; each is taken even if one before it fails
+            steps.callback(self._lock.release)
+            steps.callback(self._log.close)
+            steps.callback(self._queues.descriptors.close)
+            if self._index is not None:
+                steps.callback(self._index.close)
+            self._retention_thread.stop()
+            steps.callback(self._stop_flushing)
+
+    def _stop_flushing(self) -> None:
+        self._log_flusher.stop()
+        self._queue_flusher.stop()
+        if self._indexer.failure is not None or self._indexer.unindexed:
+            logger.error(
+                "%s: queues or index lack messages, so the next start recovers as after a crash", self.config.root
+            )
+        else:
+            mark_stopped(Path(self.config.root))
+
+    def __enter__(self) -> "MessageStore":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _flush_queues(self, least_pages: int) -> None:
+        """Write the queues to their files; with 0, or when much was appended, also bring them to the disk."""
+        dispatched_ms, end = self._indexer.dispatched_ms, self._log.end_offset  # before: what comes meanwhile is not in
+        is_early = least_pages > 0 and end - self._checkpointed_to >= _CHECKPOINT_BYTES
+        if least_pages and not is_early:
+            self._queues.flush()
+            return
+        self._queues.flush(sync=True)
+        if self._index is not None:
+            self._index.sync()
+            if not self._indexer.unindexed:
+                self._checkpoint.index_ms = max(self._checkpoint.index_ms, dispatched_ms)
+        self._checkpointed_to = end
+        if is_early:
+            self._checkpoint.queues_ms = max(self._checkpoint.queues_ms, dispatched_ms)
+            self._checkpoint.flush()
+
+
+def _failed(error: StoreError, messages: Sequence[PendingMessage]) -> PutResult:
+    if isinstance(error, MessageRefused):
+        is_properties = any(len(message.properties) > PROPERTIES_BYTES_MAX for message in messages)
+        status = PutStatus.PROPERTIES_SIZE_EXCEEDED if is_properties else PutStatus.MESSAGE_ILLEGAL
+    elif isinstance(error, StoreFull | StoreUnwritable):
+        status = PutStatus.CREATE_MAPPED_FILE_FAILED
+    elif type(error) is StoreError:  # a name that no directory can have
+        status = PutStatus.MESSAGE_ILLEGAL
+    else:
+        status = PutStatus.SERVICE_NOT_AVAILABLE
+    return PutResult(status, reason=str(error))

@@ -1,0 +1,110 @@
+"""Finding messages other than by their queue: by place in the log, by key and time, by unique key, by store time.
+
+The index knows hashes only, so every record that it points at is read and its keys are compared. (Apache leaves that to
+the client.)
+"""
+
+from typing import NamedTuple
+
+from hanabi.store.commit_log import CommitLog
+from hanabi.store.consume_queues import ConsumeQueues
+from hanabi.store.key_index import KeyIndex
+from hanabi.store.log_walk import record_at
+from hanabi.store.queue_time import BoundaryType, offset_by_time
+from hanabi.wire.record import Dispatch
+
+
+class KeyQuery(NamedTuple):
+    """The messages with a key, oldest first, and what the answer tells of the index."""
+
+    records: list[memoryview]
+    last_update_ms: int
+    last_update_log_offset: int
+
+
+class Queries:
+    """Looks messages up. May be used by any thread."""
+
+    def __init__(self, commit_log: CommitLog, queues: ConsumeQueues, index: KeyIndex | None) -> None:
+        self._log, self._queues, self._index = commit_log.log, queues, index
+
+    # By place
+
+    def record(self, log_offset: int) -> memoryview | None:
+        """The message at *log_offset*; None if no whole and valid one begins there."""
+        found = self._dispatch_at(log_offset)
+        return self._log.read(log_offset, found.size) if found is not None else None
+
+    # By key
+
+    def by_key(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> KeyQuery:
+        """The newest messages with *key*, a key or the unique key, stored in [begin_ms, end_ms]."""
+        return self._search(topic, key, max_count, begin_ms, end_ms, unique_only=False)
+
+    def by_unique_key(
+        self, topic: str, unique_key: str, max_count: int = 1, begin_ms: int = 0, end_ms: int = 2**63 - 1
+    ) -> KeyQuery:
+        """The messages that a producer sent under this id. More than one if it sent again after a timeout."""
+        return self._search(topic, unique_key, max_count, begin_ms, end_ms, unique_only=True)
+
+    def _search(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique_only: bool
+    ) -> KeyQuery:
+        if self._index is None:
+            return KeyQuery([], 0, 0)
+        for looked_at in (max_count, 8 * max_count, 64 * max_count):
+            matches = self._index.search(topic, key, begin_ms, end_ms, looked_at)
+            found = [
+                record
+                for record in map(self._dispatch_at, matches.log_offsets)  # newest first
+                if record is not None and record.topic == topic and _has_key(record, key, unique_only=unique_only)
+            ][:max_count]
+            if len(found) == max_count or len(matches.log_offsets) < looked_at:
+                break  # else others have the same hash, and the right ones may lie behind them
+        views = (self._log.read(record.log_offset, record.size) for record in reversed(found))
+        records = [view for view in views if view is not None]
+        return KeyQuery(records, matches.last_update_ms, matches.last_update_log_offset)
+
+    # By time
+
+    def offset_by_time(self, topic: str, queue_id: int, time_ms: int, boundary: BoundaryType | None = None) -> int:
+        """The queue offset for *time_ms*; see `queue_time.offset_by_time`. 0 for a queue that does not exist."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        log_offset_min = self._log.min_offset
+        return offset_by_time(queue, time_ms, self._store_time_at, log_offset_min=log_offset_min, boundary=boundary)
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """When a message was stored; -1 if it is not there."""
+        queue = self._queues.find(topic, queue_id)
+        entries = queue.entries(offset, 1) if queue is not None else []
+        return self._store_time_at(entries[0][0], entries[0][1]) if entries else -1
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """When the oldest message of a queue was stored; -1 if there is none."""
+        queue = self._queues.find(topic, queue_id)
+        return self.store_time(topic, queue_id, queue.min_offset) if queue is not None else -1
+
+    def latest_store_time(self, topic: str, queue_id: int) -> int:
+        """When the newest message of a queue was stored; -1 if there is none."""
+        queue = self._queues.find(topic, queue_id)
+        return self.store_time(topic, queue_id, queue.max_offset - 1) if queue is not None else -1
+
+    def earliest_store_time_in_log(self) -> int:
+        """When the oldest message of all was stored; -1 if there is none."""
+        return self._store_time_at(self._log.min_offset, 0)
+
+    def _store_time_at(self, log_offset: int, _size: int) -> int:
+        record = self._dispatch_at(log_offset)
+        return record.store_timestamp_ms if record is not None else -1
+
+    def _dispatch_at(self, log_offset: int) -> Dispatch | None:
+        log = self._log
+        if log_offset >= log.max_offset:
+            log.commit()  # it may still be in the write buffer
+        return record_at(log, log_offset, check_crc=True)
+
+
+def _has_key(record: Dispatch, key: str, *, unique_only: bool) -> bool:
+    return record.unique_key == key or (not unique_only and key in record.keys.split(" "))

@@ -1,0 +1,244 @@
+"""Reading messages by their queue: a range of a queue as slices of the log, and where a queue begins and ends.
+
+Statuses, limits and the next offset agree with Java's DefaultMessageStore.getMessage. What is added: no entry is
+believed. The record at its place must be the message that was asked for, or it is reported and passed over, so that a
+bad bit in a queue never delivers a wrong message. The CRC of a body is checked for what was in the log when the store
+was opened; what came later was checked by nobody's disk yet. (Apache checks neither.)
+"""
+
+import enum
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from hanabi.store.commit_log import CommitLog
+from hanabi.store.config import StoreConfig
+from hanabi.store.consume_queue import ENTRY, ConsumeQueue
+from hanabi.store.consume_queue_ext import ExtUnit, is_ext_address
+from hanabi.store.consume_queues import ConsumeQueues
+from hanabi.wire.record import is_record, topic_field
+
+logger = logging.getLogger(__name__)
+
+_FILTERED_ENTRIES_MAX: Final = 800  # how many entries one read looks at when a filter takes few; Apache's 16,000 bytes
+_REPORTS_MAX: Final = 1_000
+
+EntryFilter = Callable[[int | None, ExtUnit | None], bool]  # (tags code, None if unknown; extension); False: not wanted
+RecordFilter = Callable[[memoryview], bool]
+
+
+_Picked = tuple[memoryview, int, int]  # a record: segment, from where, to where
+_NO_VIEW: Final = memoryview(b"")
+
+
+class GetStatus(enum.Enum):
+    """How a read ended, by RocketMQ's names."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class GetResult(msgspec.Struct, gc=False):
+    """The answer to a read. `slices` hold whole records, one or several in each, in order; they keep the log alive."""
+
+    status: GetStatus
+    next_offset: int  # where to read next
+    min_offset: int
+    max_offset: int
+    slices: list[memoryview] = []
+    count: int = 0
+    size: int = 0
+    behind_bytes: int = 0  # of the log, behind the last message that was looked at
+    suggests_slave: bool = False  # so far behind that the disk must be read: a slave should do that
+
+
+class QueueReader:
+    """Reads queues. May be used by any thread."""
+
+    def __init__(
+        self, commit_log: CommitLog, queues: ConsumeQueues, config: StoreConfig, *, physical_memory_bytes: int
+    ) -> None:
+        self._log, self._queues = commit_log.log, queues
+        self._opened_at = self._log.end_offset
+        self._memory_bytes = physical_memory_bytes * config.memory_ratio_percent // 100
+        self._memory_limits = config.memory_transfer_bytes_max, config.memory_transfer_count_max
+        self._disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
+        self._topic_fields: dict[str, bytes] = {}
+        self._reported: set[tuple[str, int, int]] = set()
+        self.corrects_offsets = True  # off on a slave that may lack what its master has
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        *,
+        entry_filter: EntryFilter | None = None,
+        record_filter: RecordFilter | None = None,
+    ) -> GetResult:
+        """At most *max_count* messages from *offset* on that the filters let pass, and at least one if there is one."""
+        max_count = max(max_count, 1)
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return self._nothing(GetStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
+        low, high = queue.min_offset, queue.max_offset
+        if not low <= offset < high:
+            if high == 0:
+                return self._nothing(GetStatus.NO_MESSAGE_IN_QUEUE, offset, 0, low, high)
+            if offset < low:
+                return self._nothing(GetStatus.OFFSET_TOO_SMALL, offset, low, low, high)
+            if offset == high:
+                return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
+            return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
+        entries = queue.read(offset, max_count)
+        if not entries:
+            logger.warning("queue %s/%d has no readable entry %d", topic, queue_id, offset)
+            return self._nothing(GetStatus.OFFSET_FOUND_NULL, offset, min(queue.next_file(offset), high), low, high)
+        result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
+        self._collect(queue, result, entries, max_count, entry_filter, record_filter)
+        if result.count:
+            result.status = GetStatus.FOUND
+        return result
+
+    def _nothing(self, status: GetStatus, offset: int, corrected: int, low: int, high: int) -> GetResult:
+        return GetResult(status, corrected if self.corrects_offsets else offset, low, high)
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        result: GetResult,
+        entries: bytes,
+        max_count: int,
+        entry_filter: EntryFilter | None,
+        record_filter: RecordFilter | None,
+    ) -> None:
+        """Go over *entries* and what follows them, and put into *result* what passes."""
+        log, queue_id, opened_at = self._log, queue.queue_id, self._opened_at
+        topic = self._topic_field(queue.topic)
+        log_end, offset = log.end_offset, result.next_offset
+        in_disk_below = log_end - self._memory_bytes
+        look_until = offset + max(_FILTERED_ENTRIES_MAX, max_count)
+        picked: list[_Picked] = []
+        view, base, limit = _NO_VIEW, 0, 0  # a segment, and the log offsets between which it can be read
+        count = total = log_offset = 0
+        while entries:
+            for log_offset, size, tags_code in ENTRY.iter_unpack(entries):
+                if count:
+                    bytes_max, count_max = self._disk_limits if log_offset < in_disk_below else self._memory_limits
+                    if count >= max_count or total + size > bytes_max or count >= count_max:
+                        look_until = offset
+                        break
+                offset += 1
+                if entry_filter is not None and not self._passes(queue, tags_code, entry_filter):
+                    continue
+                if log_offset < base or log_offset + size > limit:
+                    view, base, limit = self._segment_view(log_offset, size)
+                position = log_offset - base
+                if not limit or not is_record(
+                    view, position, size, topic, queue_id, offset - 1, log_offset, log_offset < opened_at
+                ):
+                    self._pass_over(queue, offset - 1, log_offset, result)
+                    continue
+                if record_filter is None or record_filter(view[position : position + size]):
+                    picked.append((view, position, position + size))
+                    total += size
+                    count += 1
+            if offset >= look_until or count >= max_count:
+                break
+            entries = queue.read(offset, look_until - offset)
+        result.slices, result.count, result.size, result.next_offset = _join(picked), count, total, offset
+        result.behind_bytes = log_end - log_offset
+        result.suggests_slave = result.behind_bytes > self._memory_bytes
+
+    def _segment_view(self, log_offset: int, size: int) -> tuple[memoryview, int, int]:
+        """The readable part of the segment with this record, and where in the log that is; empty if it is not there."""
+        log = self._log
+        segment = log.find(log_offset)
+        if segment is None:
+            return _NO_VIEW, 0, 0
+        base = segment.base_offset
+        if log_offset + size > base + segment.readable:
+            log.commit()  # it may still be in the write buffer
+        view = segment.tail(0)
+        return (view, base, base + len(view)) if log_offset + size <= base + len(view) else (_NO_VIEW, 0, 0)
+
+    def _passes(self, queue: ConsumeQueue, tags_code: int, entry_filter: EntryFilter) -> bool:
+        if queue.ext is None or not is_ext_address(tags_code):
+            return entry_filter(tags_code, None)
+        unit = queue.ext.get(tags_code)
+        # A unit that is lost: the code is unknown, and the client looks at the tags itself.
+        return entry_filter(None if unit is None else unit.tags_code, unit)
+
+    def _topic_field(self, topic: str) -> bytes:
+        field = self._topic_fields.get(topic)
+        if field is None:
+            field = self._topic_fields[topic] = topic_field(topic.encode())
+        return field
+
+    def _pass_over(self, queue: ConsumeQueue, offset: int, log_offset: int, result: GetResult) -> None:
+        """The log does not have this message: it was deleted, or there is damage."""
+        if 0 <= log_offset < self._log.min_offset:
+            result.status = GetStatus.MESSAGE_WAS_REMOVING
+            return
+        place = (queue.topic, queue.queue_id, offset)
+        if place in self._reported:
+            return
+        if len(self._reported) >= _REPORTS_MAX:
+            self._reported.clear()
+        self._reported.add(place)
+        logger.error(
+            "message %d of %s/%d is passed over: what the log has at %d is damaged or another message",
+            offset,
+            queue.topic,
+            queue.queue_id,
+            log_offset,
+        )
+
+    # Where a queue begins and ends
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first message that is still there. 0 for a queue that does not exist, as Apache answers."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Behind the last message: what the next one will get."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def log_offset(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Where in the log a message lies, if it is there."""
+        queue = self._queues.find(topic, queue_id)
+        entries = queue.entries(offset, 1) if queue is not None else []
+        return entries[0][0] if entries else None
+
+    def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a message is so far behind that it has probably left the memory."""
+        log_offset = self.log_offset(topic, queue_id, offset)
+        return log_offset is not None and self._log.end_offset - log_offset > self._memory_bytes
+
+
+def _join(picked: list[_Picked]) -> list[memoryview]:
+    """The records as slices; those that lie side by side become one."""
+    if not picked:
+        return []
+    slices: list[memoryview] = []
+    view, start, end = picked[0]
+    for other, next_start, next_end in picked[1:]:
+        if next_start == end and other is view:
+            end = next_end
+        else:
+            slices.append(view[start:end])
+            view, start, end = other, next_start, next_end
+    slices.append(view[start:end])
+    return slices
