@@ -1,5 +1,6 @@
 """Tables as files: the newest or the one before it, never half of one."""
 
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -106,6 +107,7 @@ def test_a_full_disk_leaves_the_table_as_it_was(small_disk: Path) -> None:
     with pytest.raises(Exception, match="no room on the disk for writing"):
         table.save({"a" * 30_000: 1})
     assert table_at(path).load() == {"a": 1}
+    assert sorted(file.name for file in small_disk.glob("offsets*")) == ["offsets.json", "offsets.json.bak"]
     (small_disk / "ballast").unlink()
     table.save({"a": 2})
     assert table_at(path).load() == {"a": 2}
@@ -141,3 +143,35 @@ def test_apaches_files_have_the_names_we_read(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
         assert newest
         assert newest != table.load()
+
+
+def test_a_table_that_could_not_be_written_leaves_nothing_behind(path: Path) -> None:
+    path.mkdir(parents=True)  # a folder cannot be replaced by a file
+    with pytest.raises(StoreUnwritable, match="writing"):
+        table_at(path).save({"a": 1})
+    assert [file.name for file in path.parent.iterdir()] == ["offsets.json"]
+
+
+def test_a_path_that_is_none_is_a_clear_error(tmp_path: Path) -> None:
+    table = table_at(tmp_path / "off\0sets.json")
+    with pytest.raises(StoreDamaged, match="null byte"):
+        table.load()
+    with pytest.raises(StoreUnwritable, match="null byte"):
+        table.check_writable()
+
+
+def test_whether_a_table_can_be_written_is_known_before_the_first_time(path: Path) -> None:
+    table = table_at(path)
+    table.check_writable()
+    assert list(path.parent.iterdir()) == []
+    path.with_name("offsets.json.tmp").mkdir()
+    with pytest.raises(StoreUnwritable, match=r"writing .*offsets\.json failed"):
+        table.check_writable()
+
+
+def test_a_full_disk_does_not_keep_a_server_from_starting(small_disk: Path) -> None:
+    (small_disk / "ballast").touch()
+    subprocess.run(["mount", "-o", "remount,nr_inodes=2", str(small_disk)], check=True)
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "one-more").touch()  # there is not even room for a name
+    table_at(small_disk / "offsets.json").check_writable()

@@ -10,12 +10,13 @@ Agrees with Java's ConfigManager and MixAll.string2File in the names; knows noth
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
-from hanabi.errors import MQError, StoreDamaged, StoreError
+from hanabi.errors import MQError, StoreDamaged, StoreError, StoreFull, StoreUnwritable
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class DurableTable(Generic[T]):
                 raw = path.read_bytes()
             except FileNotFoundError:
                 continue
-            except OSError as error:
+            except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
                 reasons.append(f"{path}: {error}")
                 continue
             if not raw:  # what is left when a disk was full: as good as missing
@@ -68,6 +69,20 @@ class DurableTable(Generic[T]):
             raise StoreDamaged(f"neither the table nor its backup can be read: {'; '.join(reasons)}")
         return None
 
+    def check_writable(self) -> None:
+        """Find out before the first `save` that there can be none. A full disk is none of it: it may get room."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = _temporary(self.path)
+            temporary.open("ab").close()
+            temporary.unlink()
+        except OSError as error:
+            reason = StoreError.from_os_error(error, f"writing {self.path}")
+            if not isinstance(reason, StoreFull):
+                raise reason from error
+        except ValueError as error:
+            raise StoreUnwritable(f"writing {self.path!r} failed: {error}") from error
+
     def save(self, table: T) -> None:
         """Write the table; a crash at any moment leaves the old or the new one. Does nothing if it is the same."""
         raw = self._encode(table)
@@ -84,13 +99,22 @@ class DurableTable(Generic[T]):
         self._last_good = raw
 
 
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")
+
+
 def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    temporary = _temporary(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):  # what was half written would only take the room that is missing
+            temporary.unlink()
+        raise
 
 
 def _because(reasons: list[str]) -> str:

@@ -15,7 +15,9 @@ QUICK_START = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel
 WITH_TLS = (*QUICK_START, "-Dtls.enable=true")
 
 # Without these a 4.9 broker on Java 17 cannot unmap its files, and its shutdown stops half way.
-_OPENED = ("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
+_OPENED = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")
+)
 
 # 4.9 configures logback from this file of its home; 5.x brings its own configuration, which writes below user.home.
 _LOGBACK = """<configuration>
@@ -61,7 +63,7 @@ class ApacheNameServer:
 
 
 class ApacheBroker:
-    """One of Apache's brokers, a master."""
+    """One of Apache's brokers, a master. Its store is `store` in its home."""
 
     def __init__(
         self,
@@ -70,9 +72,11 @@ class ApacheBroker:
         *,
         name: str,
         cluster: str,
-        namesrv: str,
+        namesrv: str | None,
         jvm: Sequence[str] = QUICK_START,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
+        """*settings* are more of its broker.conf; without *namesrv* only those find it who know its address."""
         self.home, self.name, self.namesrv = home, name, namesrv
         # Beside its own port it takes the second below for its fast lane and the next for its slaves.
         port = free_port(beside=(-2, 1))
@@ -85,7 +89,7 @@ class ApacheBroker:
                 "brokerId": 0,
                 "brokerIP1": "127.0.0.1",
                 "listenPort": port,
-                "namesrvAddr": namesrv,
+                **({"namesrvAddr": namesrv} if namesrv else {}),
                 "storePathRootDir": home / "store",
                 "storePathCommitLog": home / "store" / "commitlog",
                 "mappedFileSizeCommitLog": 1 << 22,
@@ -96,6 +100,7 @@ class ApacheBroker:
                 "mappedFileSizeTimerLog": 1 << 20,
                 # Its first check, after a minute, makes a topic: on one site before a command, on the other after it.
                 "transactionCheckInterval": 3_600_000,
+                **(settings or {}),
             },
         )
         main = "org.apache.rocketmq.broker.BrokerStartup"
@@ -103,9 +108,10 @@ class ApacheBroker:
         self.process = ServerProcess(f"Apache's {name}", command, home / "console.log", java_environment())
 
     def wait_ready(self) -> None:
-        """Until it serves and its name server knows it."""
+        """Until it serves and its name server, if it has one, knows it."""
         self.process.wait_for_line(f"The broker[{self.name}, {self.address}] boot success")
-        self.process.wait_until(lambda: knows_broker(self.namesrv, self.name), f"register with {self.namesrv}")
+        if namesrv := self.namesrv:
+            self.process.wait_until(lambda: knows_broker(namesrv, self.name), f"register with {namesrv}")
 
     def logged(self) -> list[str]:
         """Every line of its logs."""
@@ -116,7 +122,7 @@ class ApacheBroker:
         """What it logged about its name server as a warning or an error."""
         about = ("register", "name server", "nameserver", "namesrv", "name_server")
         serious = [line for line in self.logged() if " WARN " in line or " ERROR " in line]
-        return [line for line in serious if any(word in line.lower() for word in (*about, self.namesrv))]
+        return [line for line in serious if any(word in line.lower() for word in (*about, str(self.namesrv)))]
 
 
 def _properties(path: Path, values: Mapping[str, object]) -> Path:

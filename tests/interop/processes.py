@@ -9,6 +9,7 @@ from pathlib import Path
 
 POLL_INTERVAL_S = 0.01
 START_TIMEOUT_S = 90
+STOP_TIMEOUT_S = 90
 _PORTS = range(12_000, 31_000)  # below what the kernel gives to outgoing connections, so that none takes ours
 
 
@@ -50,6 +51,11 @@ class ServerProcess:
     def terminate(self) -> None:
         """Ask it to stop, as an operator would, and do not wait until it has."""
         self._process.terminate()
+
+    def stop(self) -> None:
+        """Ask it to stop, and wait until it has."""
+        self._process.terminate()
+        self._process.wait(timeout=STOP_TIMEOUT_S)
 
     def kill(self) -> None:
         """End it at once; one that has ended already stays as it is."""

@@ -70,11 +70,11 @@ class Running:
     def __init__(self, server: NameServer, clock: Clock, address: tuple[str, int]) -> None:
         self.server = server
         self.clock = clock
-        self._address = address
+        self.address = address
         self._peers: list[Peer] = []
 
     async def peer(self) -> Peer:
-        peer = Peer(*await asyncio.open_connection(*self._address))
+        peer = Peer(*await asyncio.open_connection(*self.address))
         self._peers.append(peer)
         return peer
 

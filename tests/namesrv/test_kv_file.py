@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.errors import MQError
+from hanabi.errors import MQError, NoPermission, StoreDamaged, StoreUnwritable
+from hanabi.namesrv import kv_config
 from hanabi.namesrv.kv_config import KVConfig
 
 # A process that dies without a word before its Nth call that opens or renames a file.
@@ -104,4 +105,61 @@ def test_a_value_that_cannot_be_saved_is_not_in_force(tmp_path: Path) -> None:
     with pytest.raises(MQError, match=r"writing .* failed"):
         kv.delete("N", "k")
     assert kv.get("N", "k") == "v"
+    (tmp_path / "folder" / "kvConfig.json.tmp").rmdir()
     assert KVConfig(path).get("N", "k") == "v"
+
+
+def test_a_place_where_nothing_can_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "kvConfig.json.tmp").mkdir()
+    with pytest.raises(StoreUnwritable, match=r"writing .*kvConfig\.json failed"):
+        KVConfig(tmp_path / "kvConfig.json")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreUnwritable, match=r"writing .*kvConfig\.json failed"):
+        KVConfig(tmp_path / "file" / "kvConfig.json")
+
+
+def test_a_path_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises((StoreUnwritable, StoreDamaged), match="null"):
+        KVConfig(tmp_path / "kv\0Config.json")
+
+
+def test_a_value_or_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    kv = KVConfig(tmp_path / "kvConfig.json")
+    longest = "v" * kv_config.VALUE_BYTES_MAX
+    kv.put("N", "k", longest)
+    for namespace, key, value in (
+        ("N", "k", longest + "v"),
+        ("N", "k", "ü" * (kv_config.VALUE_BYTES_MAX // 2 + 1)),
+        ("N" * (kv_config.NAME_CHARACTERS_MAX + 1), "k", ""),
+        ("N", "k" * (kv_config.NAME_CHARACTERS_MAX + 1), ""),
+    ):
+        with pytest.raises(NoPermission, match="more than"):
+            kv.put(namespace, key, value)
+    assert kv.namespace("N") == {"k": longest}
+
+
+def test_all_values_together_have_a_limit_and_what_is_deleted_makes_room(tmp_path: Path) -> None:
+    kv = KVConfig(tmp_path / "kvConfig.json")
+    value = "v" * (kv_config.VALUE_BYTES_MAX - 20)
+    for number in range(kv_config.TABLE_BYTES_MAX // kv_config.VALUE_BYTES_MAX):
+        kv.put("N", str(number), value)
+    with pytest.raises(NoPermission, match="no room for one-more"):
+        kv.put("N", "one-more", value)
+    assert kv.get("N", "one-more") is None
+    kv.delete("N", "0")
+    kv.put("N", "one-more", value)
+
+
+def test_a_table_that_is_already_too_large_can_be_made_smaller(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    path.write_text(json.dumps({"configTable": {"N": {"k": "v" * kv_config.TABLE_BYTES_MAX, "other": "w"}}}))
+    kv = KVConfig(path)
+    kv.delete("N", "k")
+    assert kv.namespace("N") == {"other": "w"}
+
+
+def test_values_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        KVConfig(tmp_path / "kvConfig.json").put("N", "k", "secret")
+    assert "N/k" in caplog.text
+    assert "secret" not in caplog.text

@@ -69,3 +69,11 @@ def test_values_are_kept_where_the_file_says_but_changed_settings_always_at_home
         asyncio.run(once(tmp_path / "home", config))
     assert "not in configStorePath" in caplog.text
     assert [path.name for path in (tmp_path / "home" / "namesrv").iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("path", ["file/kvConfig.json", "kv\0Config.json"])
+def test_a_place_for_values_that_cannot_be_written_stops_the_start(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MQError, match=r"writing .*Config\.json'?\)? failed"):
+        asyncio.run(once(tmp_path / "home", NamesrvConfig(kv_config_path=f"{tmp_path}/{path}")))
+    asyncio.run(once(tmp_path / "home"))  # and its home is free

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hanabi.errors import ConfigError, MQError, NoPermission
-from hanabi.namesrv.config import NamesrvConfig, as_properties, read_config, with_properties
+from hanabi.namesrv.config import OURS, NamesrvConfig, as_properties, read_config, with_properties
+from hanabi.namesrv.limits import RouteLimits
 from hanabi.namesrv.settings import CHANGEABLE, Settings
 
 SAMPLE = Path(__file__).parents[2] / "conf" / "namesrv.conf"
@@ -39,6 +40,9 @@ def test_the_sample_file_has_every_default(caplog: pytest.LogCaptureFixture) -> 
     ("line", "complaint"),
     [
         ("listenPort=lots", "listenPort must be a whole number, not 'lots'"),
+        ("listenPort=1e3", "listenPort must be a whole number, not '1e3'"),
+        ("listenPort=9876.0", "listenPort must be a whole number, not '9876.0'"),
+        ("topicsTotalMax=0", "topicsTotalMax must be a whole number >= 1, not '0'"),
         ("listenPort=70000", "listenPort must be a whole number <= 65535, not '70000'"),
         ("listenPort=", "listenPort must be a whole number, not ''"),
         ("orderMessageEnable=yes", "orderMessageEnable must be true or false, not 'yes'"),
@@ -107,3 +111,31 @@ def test_a_change_that_cannot_be_saved_is_not_in_force(tmp_path: Path) -> None:
     with pytest.raises(MQError, match=r"writing .* failed"):
         settings.update(b"orderMessageEnable=true")
     assert settings.current == NamesrvConfig()
+
+
+def test_the_name_of_the_environment_is_a_name_and_not_a_file(tmp_path: Path) -> None:
+    settings = Settings(NamesrvConfig(), tmp_path / "namesrv.properties")
+    settings.update(b"productEnvName=" + b"x" * 255)
+    with pytest.raises(ConfigError, match=r"productEnvName must be text of at most 255 characters, not 'xxx.{0,60}$"):
+        settings.update(b"productEnvName=" + b"x" * 256)
+    assert settings.current.product_env_name == "x" * 255
+
+
+def test_the_settings_as_text_are_written_once_a_change(tmp_path: Path) -> None:
+    settings = Settings(NamesrvConfig(), tmp_path / "namesrv.properties")
+    before = settings.text()
+    assert settings.text() is before
+    settings.update(b"productEnvName=test")
+    assert b"productEnvName=test\n" in settings.text()
+
+
+def test_a_home_that_is_not_utf_8_is_shown(tmp_path: Path) -> None:
+    settings = Settings(NamesrvConfig(rocketmq_home="/data/\udcff"), tmp_path / "namesrv.properties")
+    assert b"rocketmqHome=/data/\\udcff\n" in settings.text()
+
+
+def test_the_limits_of_the_route_table_are_settings_that_rocketmqs_tools_do_not_see(tmp_path: Path) -> None:
+    config = read_config(written(tmp_path, "brokersMax=1\ntopicsPerBrokerMax=2\ntopicsTotalMax=3\n"))
+    assert config.routes() == RouteLimits(brokers_max=1, topics_per_broker_max=2, topics_total_max=3)
+    assert not OURS & as_properties(config).keys()
+    assert NamesrvConfig().routes() == RouteLimits()

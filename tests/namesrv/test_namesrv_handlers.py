@@ -1,14 +1,23 @@
 """Every request that a name server answers, over a real socket."""
 
 import asyncio
+import logging
+import socket
+import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from hanabi.namesrv.config import NamesrvConfig
+from hanabi.namesrv.handlers import namesrv_handlers
+from hanabi.namesrv.kv_config import KVConfig
+from hanabi.namesrv.name_server import NameServer
+from hanabi.namesrv.settings import Settings
+from hanabi.remoting import loop
 from hanabi.wire.bodies.route import (
     BrokerMemberGroupReply,
     ClusterInfo,
@@ -24,7 +33,7 @@ from hanabi.wire.bodies.topics import (
     encode_register_body,
 )
 from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
-from hanabi.wire.command import Command, decode_command
+from hanabi.wire.command import Command, decode_command, encode_request
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.base import Header
 from hanabi.wire.headers.namesrv import (
@@ -133,7 +142,7 @@ def test_a_registration_without_a_body_is_a_broker_without_topics(tmp_path: Path
         for version, address in ((409, "a:1"), (36, "b:1")):
             header = registration(address, f"broker-{address[0]}")
             assert (await peer.ask(RequestCode.REGISTER_BROKER, header, version=version)).code == 0
-        assert talk.server.routes.data_version("C", "a:1") == DataVersion()
+        assert talk.server.routes.data_version("C", "broker-a", "a:1") == DataVersion()
         assert talk.server.routes.addresses("broker-b") == {0: "b:1"}
 
     tell(tmp_path, story)
@@ -498,3 +507,126 @@ def test_what_apaches_broker_and_client_said_is_answered_as_apaches_name_server_
                 assert reply.body == expected.body
 
     tell(tmp_path, story)
+
+
+# ── what hostile peers find ──
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_peer_that_sends_damaged_registrations_is_complained_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(talk: Running, peer: Peer) -> None:
+        header = msgspec.structs.replace(registration("a:1"), body_crc32=4711)
+        for _ in range(3):
+            assert (await peer.ask(RequestCode.REGISTER_BROKER, header, b"{}")).remark == "crc32 not match"
+        assert len(warnings_of(caplog)) == 1
+        await (await talk.peer()).ask(RequestCode.REGISTER_BROKER, header, b"{}")
+        assert len(warnings_of(caplog)) == 2
+
+    tell(tmp_path, story)
+
+
+def test_a_broker_beyond_the_limits_is_told_so_and_complained_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(talk: Running, peer: Peer) -> None:
+        body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=topics("T", "U", "V")))
+        for _ in range(3):
+            reply = await peer.ask(RequestCode.REGISTER_BROKER, registration("a:1"), body)
+            assert reply.code == ResponseCode.NO_PERMISSION
+            assert reply.remark == "broker broker-a has 3 topics, limit 2 (topicsPerBrokerMax)"
+        assert await route(peer, "T") is None
+        (warning,) = warnings_of(caplog)
+        assert warning.endswith("broker broker-a is refused: " + (reply.remark or ""))
+
+    tell(tmp_path, story, NamesrvConfig(topics_per_broker_max=2))
+
+
+def test_only_a_topic_that_was_there_is_reported_as_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def story(talk: Running, peer: Peer) -> None:
+        await register(peer, registration("a:1"), topics("T"))
+        for topic in ("Nothing", "T", "T"):
+            await peer.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic))
+        assert caplog.text.count("is deleted") == 1
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("code", "header", "length"),
+    [
+        (RequestCode.UPDATE_NAMESRV_CONFIG, None, 64 * 1024),
+        (
+            RequestCode.QUERY_DATA_VERSION,
+            QueryDataVersionHeader(broker_name="broker-a", broker_addr="a:1", cluster_name="C", broker_id=0),
+            4 * 1024,
+        ),
+        (RequestCode.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicHeader(topic="T"), 1024 * 1024),
+        (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, 4 * 1024),
+        (RequestCode.PUT_KV_CONFIG, PutKVConfigHeader(namespace="N", key="k", value="v"), 4 * 1024),
+    ],
+)
+def test_a_body_longer_than_its_request_needs_is_refused_unread(
+    tmp_path: Path, code: int, header: Header | None, length: int
+) -> None:
+    async def story(talk: Running, peer: Peer) -> None:
+        reply = await peer.ask(code, header, b" " * (length + 1))
+        assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert f"a body of {length + 1} bytes, limit {length}" in (reply.remark or "")
+
+    tell(tmp_path, story)
+
+
+def test_only_registrations_may_have_a_body_as_long_as_a_frame(tmp_path: Path) -> None:
+    server = NameServer(NamesrvConfig(), tmp_path)
+    settings = Settings(NamesrvConfig(), tmp_path / "namesrv.properties")
+    handlers = namesrv_handlers(server.routes, KVConfig(tmp_path / "kvConfig.json"), settings, lambda: 0)
+    assert [code for code, handler in handlers.items() if handler.body_bytes_max is None] == [
+        RequestCode.REGISTER_BROKER
+    ]
+
+
+def test_a_value_that_is_too_long_is_refused_with_an_answer(tmp_path: Path) -> None:
+    async def story(talk: Running, peer: Peer) -> None:
+        put = PutKVConfigHeader(namespace="N", key="k", value="v" * (512 * 1024 + 1))
+        reply = await peer.ask(RequestCode.PUT_KV_CONFIG, put)
+        assert (reply.code, reply.remark) == (ResponseCode.NO_PERMISSION, "the value has more than 524288 bytes")
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("run_on", [asyncio.run, loop.run])
+def test_a_sign_of_life_that_waits_while_the_server_stands_still_is_heard_before_the_scan(
+    tmp_path: Path, run_on: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    """uvloop runs timers before it reads: a stall in what one peer sent must not cost another his place."""
+    header = BrokerHeartbeatHeader(cluster_name="C", broker_addr="a:1", broker_name="broker-a")
+    heartbeat = encode_request(RequestCode.BROKER_HEARTBEAT, 1, header)
+
+    async def main() -> None:
+        async with running(tmp_path, scan_seconds=0.05) as talk:
+            await register(await talk.peer(), registration("a:1", timeout_ms=1000), topics("T"))
+            this, other = socket.socketpair()
+            with socket.create_connection(talk.address) as broker, this, other:
+
+                def stand_still() -> None:
+                    asyncio.get_running_loop().remove_reader(this)
+                    talk.clock.ms = 5_000
+                    broker.sendall(heartbeat)
+                    time.sleep(0.2)
+
+                asyncio.get_running_loop().add_reader(this, stand_still)
+                other.send(b"x")
+                broker.setblocking(False)
+                await asyncio.get_running_loop().sock_recv(broker, 4)
+                assert talk.server.routes.route("T") is not None
+                talk.clock.ms = 7_000
+                await talk.until_gone("T")  # and then silence counts again
+
+    run_on(main())

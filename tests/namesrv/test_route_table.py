@@ -1,7 +1,11 @@
 """The route table keeps who serves what, and forgets who is gone."""
 
+import msgspec
 import pytest
 
+from hanabi.errors import NoPermission
+from hanabi.namesrv.encoded_routes import EncodedRoutes
+from hanabi.namesrv.limits import FILTER_SERVERS_MAX, NAME_CHARACTERS_MAX, RouteLimits
 from hanabi.namesrv.route_table import SILENCE_MS_MAX, RouteTable
 from hanabi.wire.bodies.route import QueueData, TopicRoute
 from hanabi.wire.bodies.topics import TopicConfigTable
@@ -105,7 +109,7 @@ def test_a_master_at_a_new_address_updates_queues_whatever_its_data_version(tabl
     table.says(registration("a:2"), topics("T", queues=2, version=5))
     assert table.found("T").broker_datas[0].broker_addrs == {0: "a:2"}
     assert table.found("T").queue_datas[0].read_queue_nums == 2
-    assert table.data_version("C", "a:1") is None
+    assert table.data_version("C", "broker-a", "a:1") is None
 
 
 def test_a_higher_id_does_not_displace_the_address_of_a_lower_one(table: Table) -> None:
@@ -128,12 +132,24 @@ def test_a_broker_that_only_changes_its_id_keeps_its_topics(table: Table) -> Non
     assert table.found("Other").broker_datas[0].broker_addrs == {1: "a:1"}
 
 
-def test_the_same_address_under_another_name_is_moved(table: Table) -> None:
-    table.says(registration("a:1", "broker-a"), topics("T", "Old"))
-    table.says(registration("a:1", "broker-b"), topics("T"))
-    assert [each.broker_name for each in table.found("T").broker_datas] == ["broker-b"]
+def test_two_names_at_one_address_both_stand_and_are_named_once(table: Table, caplog: pytest.LogCaptureFixture) -> None:
+    for now in range(3):  # they do not throw each other out again and again
+        table.says(registration("a:1", "broker-a"), topics("T", "Old"), owner="wire 1", now=now)
+        table.says(registration("a:1", "broker-b"), topics("T"), owner="wire 2", now=now)
+        assert [each.broker_name for each in table.found("T").broker_datas] == ["broker-a", "broker-b"]
+        assert table.route("Old") is not None
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning == "two brokers advertise one address: broker-a:0 at a:1 and broker-b:0 at a:1"
+
+
+def test_a_name_that_its_broker_no_longer_uses_goes_by_itself(table: Table) -> None:
+    table.says(registration("a:1", "old-name"), topics("T", "Old"), now=0)
+    table.says(registration("a:1", "new-name"), topics("T"), now=1000)
+    table.seen("C", "new-name", "a:1", 60_000)
+    table.expire(1 + SILENCE_MS_MAX)
+    assert [each.broker_name for each in table.found("T").broker_datas] == ["new-name"]
     assert table.route("Old") is None
-    assert table.cluster_info().cluster_addr_table == {"C": ["broker-b"]}
+    assert table.cluster_info().cluster_addr_table == {"C": ["new-name"]}
 
 
 def test_equal_addresses_in_two_clusters_are_two_brokers(table: Table) -> None:
@@ -194,8 +210,8 @@ def test_a_broker_may_say_how_long_it_may_be_silent(table: Table) -> None:
 
 def test_a_sign_of_life_is_enough_to_stay(table: Table) -> None:
     table.says(registration("a:1"), now=0)
-    table.seen("C", "a:1", 100_000)
-    table.seen("C", "nobody:1", 100_000)
+    table.seen("C", "broker-a", "a:1", 100_000)
+    table.seen("C", "broker-a", "nobody:1", 100_000)
     assert table.expire(200_000) == []
     table.says(registration("a:1"), now=200_000)
     assert table.expire(200_000 + SILENCE_MS_MAX) == []
@@ -220,11 +236,11 @@ def test_a_broker_that_registered_by_a_new_connection_outlives_the_old_one(table
 
 
 def test_the_data_version_is_what_the_broker_sent_last(table: Table) -> None:
-    assert table.data_version("C", "a:1") is None
+    assert table.data_version("C", "broker-a", "a:1") is None
     table.says(registration("a:1"), topics("T", version=5))
-    assert table.data_version("C", "a:1") == topics(version=5).data_version
+    assert table.data_version("C", "broker-a", "a:1") == topics(version=5).data_version
     table.says(registration("s:1", broker_id=1), topics("T", version=7))
-    assert table.data_version("C", "s:1") == topics(version=7).data_version
+    assert table.data_version("C", "broker-a", "s:1") == topics(version=7).data_version
 
 
 def test_write_permission_is_wiped_and_added(table: Table) -> None:
@@ -241,11 +257,11 @@ def test_write_permission_is_wiped_and_added(table: Table) -> None:
 def test_a_topic_is_deleted_everywhere_or_in_one_cluster(table: Table) -> None:
     table.says(registration("a:1", cluster="C"), topics("T", "U"))
     table.says(registration("b:1", "broker-b", cluster="D"), topics("T", "U"))
-    table.delete_topic("T", "C")
+    assert table.delete_topic("T", "C") == 1
     assert [each.broker_name for each in table.found("T").queue_datas] == ["broker-b"]
-    table.delete_topic("T", "nowhere")
-    table.delete_topic("T")
-    table.delete_topic("T")
+    assert table.delete_topic("T", "nowhere") == 0
+    assert table.delete_topic("T") == 1
+    assert table.delete_topic("T") == 0
     assert table.route("T") is None
     assert table.all_topics().topic_list == ["U"]
     table.unregister(unregistration("a:1"))  # and does not stumble over the topic it no longer has
@@ -327,3 +343,88 @@ def test_a_broker_that_leaves_costs_only_its_own_topics(table: Table) -> None:
     left = table.all_topics().topic_list
     assert len(left) == 19 * 500
     assert all(table.encoded_route(topic, standard=True) is before[topic] for topic in left)
+
+
+# ── limits ──
+
+
+def test_a_broker_with_too_many_topics_is_refused_and_nothing_changes() -> None:
+    table = Table(RouteLimits(topics_per_broker_max=2))
+    with pytest.raises(NoPermission, match=r"broker broker-a has 3 topics, limit 2 \(topicsPerBrokerMax\)"):
+        table.says(registration("a:1"), topics("T", "U", "V"))
+    assert table.cluster_info().broker_addr_table == {}
+    table.says(registration("a:1"), topics("T", "U"))
+    table.says(registration("a:1"), topics("U", "T", version=2), now=7)
+    with pytest.raises(NoPermission, match="topicsPerBrokerMax"):
+        table.says(registration("a:1"), topics("V", version=3))  # topics that are not mentioned stay, and count
+    with pytest.raises(NoPermission, match="topicsPerBrokerMax"):
+        table.register_topic("V", [QueueData(broker_name="broker-a", perm=6, read_queue_nums=1, write_queue_nums=1)])
+    assert sorted(table.all_topics().topic_list) == ["T", "U"]
+    assert table.data_version("C", "broker-a", "a:1") == topics(version=2).data_version
+
+
+def test_a_slave_may_mention_more_topics_than_are_kept() -> None:
+    table = Table(RouteLimits(topics_per_broker_max=1, topics_total_max=1))
+    table.says(registration("s:1", broker_id=1), topics("T", "U", "V"))
+    assert table.addresses("broker-a") == {1: "s:1"}
+
+
+def test_the_topics_of_all_brokers_together_have_a_limit() -> None:
+    table = Table(RouteLimits(topics_total_max=3))
+    table.says(registration("a:1"), topics("T", "U"))
+    with pytest.raises(NoPermission, match=r"4 topics on all brokers, limit 3 \(topicsTotalMax\)"):
+        table.says(registration("b:1", "broker-b"), topics("T", "V"))
+    table.says(registration("b:1", "broker-b"), topics("T"))
+    table.delete_topic("U")
+    table.says(registration("b:1", "broker-b"), topics("V", version=2))  # there is room again
+    table.unregister(unregistration("b:1", "broker-b"))
+    table.says(registration("c:1", "broker-c"), topics("W", "X"))
+    assert sorted(table.all_topics().topic_list) == ["T", "W", "X"]
+
+
+def test_the_number_of_brokers_has_a_limit() -> None:
+    table = Table(RouteLimits(brokers_max=2))
+    table.says(registration("a:1"))
+    table.says(registration("b:1", "broker-b"))
+    with pytest.raises(NoPermission, match=r"2 brokers are registered, limit 2 \(brokersMax\)"):
+        table.says(registration("c:1", "broker-c"))
+    table.says(registration("a:1"), now=1)
+    table.unregister(unregistration("a:1"))
+    table.says(registration("c:1", "broker-c"))
+
+
+@pytest.mark.parametrize("field", ["broker_name", "broker_addr", "cluster_name", "ha_server_addr"])
+def test_names_are_short(table: Table, field: str) -> None:
+    with pytest.raises(NoPermission, match=f"of {NAME_CHARACTERS_MAX + 1} characters, limit"):
+        table.says(msgspec.structs.replace(registration("a:1"), **{field: "x" * (NAME_CHARACTERS_MAX + 1)}))
+    with pytest.raises(NoPermission, match="a topic of"):
+        table.says(registration("a:1"), topics("T", "x" * (NAME_CHARACTERS_MAX + 1)))
+    assert table.cluster_info().broker_addr_table == {}
+    table.says(registration("a:1"), topics("x" * NAME_CHARACTERS_MAX))
+
+
+@pytest.mark.parametrize("servers", [["f:1"] * (FILTER_SERVERS_MAX + 1), ["x" * (NAME_CHARACTERS_MAX + 1)]])
+def test_filter_servers_are_few(table: Table, servers: list[str]) -> None:
+    with pytest.raises(NoPermission, match="filter server"):
+        table.register(registration("a:1"), topics("T"), servers, "wire", 0)
+    assert table.route("T") is None
+
+
+def test_tens_of_thousands_of_topics_register(table: Table) -> None:
+    names = [f"topic-{number}" for number in range(50_000)]
+    table.says(registration("a:1"), topics(*names))
+    assert len(table.all_topics().topic_list) == 50_000
+
+
+def test_encoded_routes_keep_so_many_bytes_and_then_start_over() -> None:
+    routes = EncodedRoutes(bytes_max=100)
+    for number in range(10):
+        routes.keep("T", True, None, bytes(60))  # the same one again is no more
+        routes.keep(str(number), False, None, bytes(4))
+    assert [number for number in range(10) if routes.get(str(number), False, None)] == list(range(10))
+    routes.keep("U", True, None, bytes(4))
+    assert (routes.get("T", True, None), routes.get("U", True, None)) == (None, bytes(4))
+    routes.forget(["U", "nothing"])
+    for number in range(24):
+        routes.keep(str(number), False, None, bytes(4))
+    assert routes.get("0", False, None) is not None

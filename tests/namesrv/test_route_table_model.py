@@ -51,8 +51,10 @@ class Model:
             return
         if old is not None and not moved:
             new.version, new.most_sent = old.version, old.most_sent
-        place = (new.cluster, new.address)
-        self.members = {key: each for key, each in self.members.items() if (each.cluster, each.address) != place}
+        place = (name, new.cluster, new.address)
+        self.members = {
+            key: each for key, each in self.members.items() if (key[0], each.cluster, each.address) != place
+        }
         self.members[name, broker_id] = new
         if broker_id == 0:
             if new.version != version:
@@ -136,11 +138,11 @@ class RouteTableMachine(RuleBasedStateMachine):
         assert {(each.broker_name, each.broker_id) for each in self.table.expire(self.now)} == gone
         self.model.drop(gone)
 
-    @rule(address=ADDRESSES, cluster=CLUSTERS)
-    def heartbeat(self, address: str, cluster: str) -> None:
-        self.table.seen(cluster, address, self.now)
-        for each in self.model.members.values():
-            if (each.cluster, each.address) == (cluster, address):
+    @rule(name=NAMES, address=ADDRESSES, cluster=CLUSTERS)
+    def heartbeat(self, name: str, address: str, cluster: str) -> None:
+        self.table.seen(cluster, name, address, self.now)
+        for key, each in self.model.members.items():
+            if (key[0], each.cluster, each.address) == (name, cluster, address):
                 each.seen = self.now
 
     @rule(name=NAMES, wipe=st.booleans())
@@ -192,7 +194,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         clusters: dict[str, set[str]] = {}
         for (name, _), each in self.model.members.items():
             clusters.setdefault(each.cluster, set()).add(name)
-            known = self.table.data_version(each.cluster, each.address)
+            known = self.table.data_version(each.cluster, name, each.address)
             assert known is not None
             assert (known.counter, known.state_version) == each.version
         info = self.table.cluster_info()

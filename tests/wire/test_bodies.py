@@ -22,6 +22,7 @@ from hanabi.wire.bodies.mappings import QueueMapping
 from hanabi.wire.bodies.registry import REPLY_BODIES, REQUEST_BODIES
 from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRoute
 from hanabi.wire.bodies.topics import (
+    PARTS_MAX,
     DataVersion,
     RegisterBrokerBody,
     TopicConfig,
@@ -306,3 +307,40 @@ def test_a_zip_bomb_is_refused_before_it_unfolds() -> None:
         decode_register_body(bomb, compressed=True)
     with pytest.raises(RemoteProtocolError, match="inflates to more than 100 bytes"):
         decode_register_body(COMPRESSED_BY_4, compressed=True, inflated_bytes_max=100)
+
+
+def count(number: int) -> bytes:
+    return number.to_bytes(4, "big")
+
+
+def test_the_parts_of_a_compressed_registration_share_one_limit() -> None:
+    line, mapping = part(b"T 1 1 6 SINGLE_TAG"), part(b'{"currIdMap":{0:1},"topic":"T"}')
+    most = PARTS_MAX // 2
+    body = compressed(VERSION, count(most), line * most, part(b"[]"), count(most), mapping * most)
+    assert len(decode_register_body(body, compressed=True).topic_config_serialize_wrapper.topic_config_table) == 1
+    body = compressed(VERSION, count(most), line * most, part(b"[]"), count(most + 1), mapping * (most + 1))
+    with pytest.raises(RemoteProtocolError, match="more than 50000 topics and mappings"):
+        decode_register_body(body, compressed=True)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"{counter:1}", NONE, part(b"[]")],
+        [VERSION, ONE, part(b"T 1 1 6 SINGLE_TAG {a:1}"), part(b"[]")],
+        [VERSION, ONE, part(b"T 1 1 6 SINGLE_TAG {'a':'b'}"), part(b"[]")],
+        [VERSION, NONE, part(b"['f:1']")],
+        [VERSION, NONE, part(b"[]"), ONE, part(b"{topic:'T'}")],
+        [VERSION, NONE, part(b"[]"), ONE, part(b"{},{}")],
+    ],
+)
+def test_in_parts_nothing_is_read_the_dear_way(parts: list[bytes]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_register_body(compressed(*parts), compressed=True)
+
+
+def test_tens_of_thousands_of_topics_are_read_compressed_or_not() -> None:
+    table = {name: msgspec.structs.replace(GOLDEN, topic_name=name) for name in map(str, range(50_000))}
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigTable(topic_config_table=table))
+    for compress in (False, True):
+        assert decode_register_body(encode_register_body(body, compress), compress) == body

@@ -7,7 +7,14 @@ import pytest
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.wire.codes import Flag, HeaderForm, Language, RequestCode, ResponseCode
-from hanabi.wire.command import Command, decode_command, encode_head, encode_reply_head, encode_request
+from hanabi.wire.command import (
+    HEADER_BYTES_MAX,
+    Command,
+    decode_command,
+    encode_head,
+    encode_reply_head,
+    encode_request,
+)
 from hanabi.wire.frame import FrameDecoder
 from hanabi.wire.headers.client import GetConsumerListByGroupHeader
 from hanabi.wire.headers.pop import PollingInfoHeader
@@ -210,3 +217,30 @@ def test_broken_fields_are_a_protocol_error_that_names_the_header(frame: bytes) 
 def test_fields_that_nobody_reads_do_no_harm() -> None:
     for frame in BROKEN_FIELDS.values():
         assert decode_command(frame).body == b""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_header_over_the_limit_is_refused_and_one_at_the_limit_is_not(form: HeaderForm) -> None:
+    frame = encode_head(code=1, opaque=1, fields={"key": "x" * 5000}, form=form)[4:]
+    header_bytes = len(frame) - 4
+    assert decode_command(frame, header_bytes).fields() == {"key": "x" * 5000}
+    with pytest.raises(RemoteProtocolError, match=f"header of {header_bytes} bytes, limit {header_bytes - 1}"):
+        decode_command(frame, header_bytes - 1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_header_has_a_limit_without_being_told(form: HeaderForm) -> None:
+    frame = encode_head(code=1, opaque=1, remark="x" * HEADER_BYTES_MAX, form=form)[4:]
+    with pytest.raises(RemoteProtocolError, match=f"limit {HEADER_BYTES_MAX}"):
+        decode_command(frame)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_far_more_fields_than_any_header_has_are_refused(form: HeaderForm) -> None:
+    def command(count: int) -> Command:
+        fields = {str(number): "" for number in range(count)}
+        return decode_command(encode_head(code=1, opaque=1, fields=fields, form=form)[4:])
+
+    assert len(command(4096).fields()) == 4096
+    with pytest.raises(RemoteProtocolError, match="more than 4096"):
+        command(4097).fields()

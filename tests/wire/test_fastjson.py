@@ -12,7 +12,7 @@ from hanabi.message import MessageQueue
 from hanabi.wire import dialect, fastjson
 from hanabi.wire.bodies.base import Body, written, written_new
 from hanabi.wire.dialect import parse_dialect
-from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.fastjson import decode_body, decode_plain_body, encode_body
 from hanabi.wire.headers.base import Int64
 
 QUEUE = MessageQueue("T", "a", 2)
@@ -285,3 +285,64 @@ def test_a_number_too_long_for_java_is_refused(text: str, digits: int) -> None:
 
     with pytest.raises(RemoteProtocolError, match="bad Bounded"):
         decode_body(text.encode() % (b"9" * digits), Bounded)
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b'{"items":[' + b"{}," * (fastjson.OBJECTS_MAX - 1) + b"{}]}", "110001 times {"),
+        (b'{"items":[' + b'"",' * (fastjson.COMMAS_MAX + 1) + b'""]}', "1048577 times ,"),
+        (b'{"unknown":{' + b"1:1," * (fastjson.NUMBER_KEYS_MAX + 1) + b"1:1}}", "more than 131072 number keys"),
+    ],
+)
+def test_a_body_made_of_tiny_things_is_refused_before_it_is_read(data: bytes, complaint: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=rf"bad Numbered: .*{complaint}"):
+        decode_body(data, Numbered)
+
+
+def test_as_many_number_keys_as_are_allowed_are_read() -> None:
+    names = ",".join(f'{number}:""' for number in range(fastjson.NUMBER_KEYS_MAX))
+    assert len(decode_body(f'{{"names":{{{names}}}}}'.encode(), Numbered).names) == fastjson.NUMBER_KEYS_MAX
+
+
+def test_the_dear_way_is_shorter_where_no_objects_are_keys() -> None:
+    values = b"1," * (fastjson.DIALECT_VALUES_MAX + 1)
+    with pytest.raises(RemoteProtocolError, match="bad Plain"):
+        decode_body(b"{unknown:[" + values + b"]}", Plain)
+    assert decode_body(b"{unknown:[" + values + b"]}", Keyed) == Keyed()
+
+
+def test_long_numbers_are_not_even_read() -> None:
+    with pytest.raises(RemoteProtocolError, match="a number of 401 characters"):
+        parse_dialect(b"[" + b"9" * 401 + b"]")
+    assert parse_dialect(b"[" + b"9" * 400 + b"]") == [int("9" * 400)]
+
+
+class Referring(Body, frozen=True, kw_only=True):
+    """Everything in it has a default, and a map takes whatever keys there are."""
+
+    attributes: dict[str, str] = written_new(dict)
+    first: Numbered = written_new(Numbered)
+    second: Numbered = written_new(Numbered)
+
+
+def test_a_reference_is_followed_where_every_field_of_its_place_has_a_default() -> None:
+    body = decode_body(b'{"first":{"note":"n"},"second":{"$ref":"$.first"}}', Referring)
+    assert body.second == Numbered(note="n")
+
+
+def test_a_reference_in_place_of_a_map_is_followed() -> None:
+    body = decode_body(b'{"first":{"a":"b"},"attributes":{"$ref":"$.first"}}', Referring)
+    assert body.attributes == {"a": "b"}
+
+
+def test_a_reference_to_nothing_is_an_error_even_where_all_have_defaults() -> None:
+    with pytest.raises(RemoteProtocolError, match="to nothing"):
+        decode_body(b'{"second":{"$ref":"$.first"}}', Referring)
+
+
+def test_a_plain_body_has_number_keys_and_no_more_of_the_dialect() -> None:
+    assert decode_plain_body(b'{"names":{7:"x"}}', Numbered) == Numbered(names={7: "x"})
+    for text in (b"{names:{}}", b"{'names':{}}", b'{"names":null}', b"", b'{"names":{"7":"x"},}'):
+        with pytest.raises(RemoteProtocolError, match="bad Numbered"):
+            decode_plain_body(text, Numbered)

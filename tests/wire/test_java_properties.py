@@ -70,3 +70,7 @@ def test_what_is_written_is_read_back(properties: dict[str, str]) -> None:
 def test_any_text_is_read_or_refused_with_our_own_error(text: str) -> None:
     with contextlib.suppress(ConfigError):
         parse_properties(text)
+
+
+def test_half_a_character_is_shown_as_it_is() -> None:
+    assert format_properties({"rocketmqHome": "/data/\udcff"}) == "rocketmqHome=/data/\\udcff\n"

@@ -5,6 +5,7 @@ is not here gets one warning line, since RocketMQ's files carry keys that we do 
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from typing import Annotated
 import msgspec
 
 from hanabi.errors import ConfigError
+from hanabi.namesrv.limits import RouteLimits
 from hanabi.remoting.config import RemotingConfig
 from hanabi.wire.java_properties import decode_properties
 
@@ -20,6 +22,10 @@ logger = logging.getLogger(__name__)
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+EnvName = Annotated[str, msgspec.Meta(max_length=255)]  # anybody may change it: room for a name, not for a file
+
+# Java's Integer.parseInt reads these; msgspec would also take 1e3.
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -31,9 +37,13 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     config_store_path: str = ""  # shown, not obeyed: where settings changed at run time are kept
     rocketmq_home: str = ""
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"  # not to be changed at run time
-    product_env_name: str = "center"
+    product_env_name: EnvName = "center"
     server_channel_max_idle_time_seconds: Positive = 120
     write_buffer_high_water_mark: Count = 0  # bytes; 0 leaves it to us
+    # Ours, not RocketMQ's: what brokers may make us remember.
+    brokers_max: Positive = RouteLimits().brokers_max
+    topics_per_broker_max: Positive = RouteLimits().topics_per_broker_max
+    topics_total_max: Positive = RouteLimits().topics_total_max
     # Read and shown so that RocketMQ's files and tools work; here is nothing for them to tune: one event loop
     # answers everything, buffers grow and shrink by themselves, and no other environment is asked for routes.
     cluster_test: bool = False
@@ -56,7 +66,16 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             return msgspec.structs.replace(limits, write_buffer_bytes_max=self.write_buffer_high_water_mark)
         return limits
 
+    def routes(self) -> RouteLimits:
+        """The limits of the route table that these settings ask for."""
+        return RouteLimits(
+            brokers_max=self.brokers_max,
+            topics_per_broker_max=self.topics_per_broker_max,
+            topics_total_max=self.topics_total_max,
+        )
 
+
+OURS = frozenset({"brokersMax", "topicsPerBrokerMax", "topicsTotalMax"})
 KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(NamesrvConfig)}
 
 
@@ -69,21 +88,38 @@ def with_properties(config: NamesrvConfig, properties: Mapping[str, str]) -> Nam
             # One at a time, so that the error is about this key.
             parsed = msgspec.convert({key: text}, NamesrvConfig, strict=False)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{key} must be {_expected(error)}, not {text!r}") from error
+            raise ConfigError(f"{key} must be {_expected(error)}, not {shortened(text)!r}") from error
         changed[key] = getattr(parsed, KEYS[key])
+        if type(changed[key]) is int and not _WHOLE_NUMBER.fullmatch(text):
+            raise ConfigError(f"{key} must be a whole number, not {shortened(text)!r}")
     return msgspec.convert(changed, NamesrvConfig)
 
 
 def _expected(error: msgspec.ValidationError) -> str:
     """What msgspec wanted, in words: "Expected `int` <= 65535 - at `$.listenPort`" has it in the middle."""
     wanted = str(error).removeprefix("Expected ").split(" - at ")[0].split(", got ")[0]
-    return wanted.replace("`int`", "a whole number").replace("`bool`", "true or false")
+    words = {
+        "`int`": "a whole number",
+        "`bool`": "true or false",
+        "`str`": "text",
+        "length <= 255": "at most 255 characters",
+    }
+    for word, in_english in words.items():
+        wanted = wanted.replace(word, in_english)
+    return wanted
+
+
+def shortened(text: str) -> str:
+    """What somebody wrote, for an error to repeat."""
+    return text if len(text) <= 50 else text[:50] + "..."
 
 
 def as_properties(config: NamesrvConfig) -> dict[str, str]:
-    """All settings as text, under RocketMQ's names."""
+    """RocketMQ's settings as text, under its names. Ours are left out: its tools show what its name server would."""
     values = zip(KEYS, msgspec.structs.astuple(config), strict=True)
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values}
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values if key not in OURS
+    }
 
 
 def read_config(path: Path) -> NamesrvConfig:

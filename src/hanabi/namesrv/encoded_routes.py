@@ -2,13 +2,20 @@
 
 from collections.abc import Iterable
 
+BYTES_MAX = 256 * 1024 * 1024  # 10,000 topics on 20 brokers have 40 MB, and twice that if asked for in both forms
+
 
 class EncodedRoutes:
-    """One table for fastjson's dialect, one for standard JSON. Only topics that exist are kept, so they are bounded."""
+    """One table for fastjson's dialect, one for standard JSON. Only topics that exist are kept, and only so many bytes.
 
-    __slots__ = ("_dialect", "_standard")
+    When it is full it starts over: what is asked for often is soon back.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_bytes", "_bytes_max", "_dialect", "_standard")
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._dialect: dict[str, tuple[str | None, bytes]] = {}
         self._standard: dict[str, tuple[str | None, bytes]] = {}
 
@@ -18,9 +25,21 @@ class EncodedRoutes:
         return kept[1] if kept is not None and kept[0] == order_conf else None
 
     def keep(self, topic: str, standard: bool, order_conf: str | None, encoded: bytes) -> None:
-        (self._standard if standard else self._dialect)[topic] = (order_conf, encoded)
+        kept = self._standard if standard else self._dialect
+        self._discard(kept, topic)
+        if self._bytes + len(encoded) > self._bytes_max:
+            self._dialect.clear()
+            self._standard.clear()
+            self._bytes = 0
+        kept[topic] = order_conf, encoded
+        self._bytes += len(encoded)
 
     def forget(self, topics: Iterable[str]) -> None:
         for topic in topics:
-            self._dialect.pop(topic, None)
-            self._standard.pop(topic, None)
+            self._discard(self._dialect, topic)
+            self._discard(self._standard, topic)
+
+    def _discard(self, kept: dict[str, tuple[str | None, bytes]], topic: str) -> None:
+        gone = kept.pop(topic, None)
+        if gone is not None:
+            self._bytes -= len(gone[1])

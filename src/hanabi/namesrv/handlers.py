@@ -8,6 +8,8 @@ import logging
 import zlib
 from collections.abc import Callable
 
+from hanabi.errors import NoPermission
+from hanabi.namesrv.complaints import Complaints
 from hanabi.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.settings import Settings
@@ -45,6 +47,12 @@ from hanabi.wire.headers.namesrv import (
 VERSION_3_0_11 = 37  # from here on a broker's body also has its filter servers
 VERSION_4_9_4 = 401  # from here on a client reads routes in standard JSON
 
+# The longest bodies, where there are any. A registration alone may fill a frame: it has all topics of a broker.
+DATA_VERSION_BYTES_MAX = 4 * 1024  # three numbers
+TOPIC_ROUTE_BYTES_MAX = 1024 * 1024  # one topic: a hundred bytes a broker
+SETTINGS_BYTES_MAX = 64 * 1024  # two settings may be changed; reading text takes a microsecond every few bytes
+NO_BODY_BYTES_MAX = 4 * 1024  # RocketMQ sends none with the others; whoever does is not made to notice
+
 logger = logging.getLogger(__name__)
 
 
@@ -58,29 +66,37 @@ def namesrv_handlers(
     values = KVHandlers(kv)
     config = SettingsHandlers(settings)
     return {
-        RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, routes.get_route),
-        RequestCode.GET_BROKER_CLUSTER_INFO: Handler(NoHeader, routes.get_cluster_info),
-        RequestCode.GET_BROKER_MEMBER_GROUP: Handler(GetBrokerMemberGroupHeader, routes.get_member_group),
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, routes.get_route, NO_BODY_BYTES_MAX),
+        RequestCode.GET_BROKER_CLUSTER_INFO: Handler(NoHeader, routes.get_cluster_info, NO_BODY_BYTES_MAX),
+        RequestCode.GET_BROKER_MEMBER_GROUP: Handler(
+            GetBrokerMemberGroupHeader, routes.get_member_group, NO_BODY_BYTES_MAX
+        ),
         RequestCode.REGISTER_BROKER: Handler(RegisterBrokerHeader, brokers.register),
-        RequestCode.UNREGISTER_BROKER: Handler(UnregisterBrokerHeader, brokers.unregister),
-        RequestCode.BROKER_HEARTBEAT: Handler(BrokerHeartbeatHeader, brokers.heartbeat),
-        RequestCode.QUERY_DATA_VERSION: Handler(QueryDataVersionHeader, brokers.query_data_version),
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER: Handler(WipeWritePermHeader, brokers.wipe_write_permission),
-        RequestCode.ADD_WRITE_PERM_OF_BROKER: Handler(AddWritePermHeader, brokers.add_write_permission),
-        RequestCode.REGISTER_TOPIC_IN_NAMESRV: Handler(RegisterTopicHeader, topics.register),
-        RequestCode.DELETE_TOPIC_IN_NAMESRV: Handler(DeleteTopicInNamesrvHeader, topics.delete),
-        RequestCode.GET_TOPICS_BY_CLUSTER: Handler(GetTopicsByClusterHeader, topics.of_cluster),
+        RequestCode.UNREGISTER_BROKER: Handler(UnregisterBrokerHeader, brokers.unregister, NO_BODY_BYTES_MAX),
+        RequestCode.BROKER_HEARTBEAT: Handler(BrokerHeartbeatHeader, brokers.heartbeat, NO_BODY_BYTES_MAX),
+        RequestCode.QUERY_DATA_VERSION: Handler(
+            QueryDataVersionHeader, brokers.query_data_version, DATA_VERSION_BYTES_MAX
+        ),
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: Handler(
+            WipeWritePermHeader, brokers.wipe_write_permission, NO_BODY_BYTES_MAX
+        ),
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: Handler(
+            AddWritePermHeader, brokers.add_write_permission, NO_BODY_BYTES_MAX
+        ),
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV: Handler(RegisterTopicHeader, topics.register, TOPIC_ROUTE_BYTES_MAX),
+        RequestCode.DELETE_TOPIC_IN_NAMESRV: Handler(DeleteTopicInNamesrvHeader, topics.delete, NO_BODY_BYTES_MAX),
+        RequestCode.GET_TOPICS_BY_CLUSTER: Handler(GetTopicsByClusterHeader, topics.of_cluster, NO_BODY_BYTES_MAX),
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _listing(table.all_topics),
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _listing(table.system_topics),
         RequestCode.GET_UNIT_TOPIC_LIST: _listing(table.unit_topics),
         RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _listing(table.unit_subscribed_topics),
         RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _listing(table.unit_subscribed_topics_of_no_unit),
-        RequestCode.PUT_KV_CONFIG: Handler(PutKVConfigHeader, values.put),
-        RequestCode.GET_KV_CONFIG: Handler(GetKVConfigHeader, values.get),
-        RequestCode.DELETE_KV_CONFIG: Handler(DeleteKVConfigHeader, values.delete),
-        RequestCode.GET_KVLIST_BY_NAMESPACE: Handler(GetKVListHeader, values.list_namespace),
-        RequestCode.UPDATE_NAMESRV_CONFIG: Handler(NoHeader, config.update),
-        RequestCode.GET_NAMESRV_CONFIG: Handler(NoHeader, config.show),
+        RequestCode.PUT_KV_CONFIG: Handler(PutKVConfigHeader, values.put, NO_BODY_BYTES_MAX),
+        RequestCode.GET_KV_CONFIG: Handler(GetKVConfigHeader, values.get, NO_BODY_BYTES_MAX),
+        RequestCode.DELETE_KV_CONFIG: Handler(DeleteKVConfigHeader, values.delete, NO_BODY_BYTES_MAX),
+        RequestCode.GET_KVLIST_BY_NAMESPACE: Handler(GetKVListHeader, values.list_namespace, NO_BODY_BYTES_MAX),
+        RequestCode.UPDATE_NAMESRV_CONFIG: Handler(NoHeader, config.update, SETTINGS_BYTES_MAX),
+        RequestCode.GET_NAMESRV_CONFIG: Handler(NoHeader, config.show, NO_BODY_BYTES_MAX),
     }
 
 
@@ -126,13 +142,18 @@ class BrokerHandlers:
         self._table = table
         self._kv = kv
         self._now_ms = now_ms
+        self._complaints = Complaints()
 
     def register(self, header: RegisterBrokerHeader, request: Command, connection: Connection) -> Reply:
         if header.body_crc32 and header.body_crc32 != zlib.crc32(request.body) & 0x7FFF_FFFF:
-            logger.warning("%s: the topics of broker %s are damaged", connection.peer, header.broker_name)
+            self._complaints.warn(connection, "%s: the topics of broker %s are damaged", header.broker_name)
             return Reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         topics, filter_servers = _topics_sent(header, request)
-        answer = self._table.register(header, topics, filter_servers, connection, self._now_ms())
+        try:
+            answer = self._table.register(header, topics, filter_servers, connection, self._now_ms())
+        except NoPermission as error:
+            self._complaints.warn(connection, "%s: broker %s is refused: %s", header.broker_name, error)
+            raise
         ordered = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return Reply(header=answer, body=b"" if ordered is None else encode_body(KVTable(table=ordered)))
 
@@ -141,13 +162,13 @@ class BrokerHandlers:
         return Reply()
 
     def heartbeat(self, header: BrokerHeartbeatHeader, _: Command, connection: Connection) -> Reply:
-        self._table.seen(header.cluster_name, header.broker_addr, self._now_ms())
+        self._table.seen(header.cluster_name, header.broker_name, header.broker_addr, self._now_ms())
         return Reply()
 
     def query_data_version(self, header: QueryDataVersionHeader, request: Command, _: Connection) -> Reply:
         asked = decode_body(request.body, DataVersion)
-        known = self._table.data_version(header.cluster_name, header.broker_addr)
-        self._table.seen(header.cluster_name, header.broker_addr, self._now_ms())
+        known = self._table.data_version(header.cluster_name, header.broker_name, header.broker_addr)
+        self._table.seen(header.cluster_name, header.broker_name, header.broker_addr, self._now_ms())
         return Reply(
             header=QueryDataVersionReplyHeader(changed=known != asked),
             body=b"" if known is None else encode_body(known),
@@ -186,10 +207,10 @@ class TopicHandlers:
         return Reply()
 
     def delete(self, header: DeleteTopicInNamesrvHeader, _: Command, connection: Connection) -> Reply:
-        self._table.delete_topic(header.topic, header.cluster_name)
-        logger.info(
-            "%s: topic %s is deleted in %s", connection.peer, header.topic, header.cluster_name or "all clusters"
-        )
+        count = self._table.delete_topic(header.topic, header.cluster_name)
+        if count:
+            where = header.cluster_name or "all clusters"
+            logger.info("%s: topic %s is deleted in %s, on %d brokers", connection.peer, header.topic, where, count)
         return Reply()
 
     def of_cluster(self, header: GetTopicsByClusterHeader, _: Command, connection: Connection) -> Reply:
@@ -197,7 +218,9 @@ class TopicHandlers:
 
 
 def _listing(topics: Callable[[], TopicList]) -> Handler:
-    return Handler(NoHeader, lambda _header, _request, _connection: Reply(body=encode_body(topics())))
+    return Handler(
+        NoHeader, lambda _header, _request, _connection: Reply(body=encode_body(topics())), NO_BODY_BYTES_MAX
+    )
 
 
 class KVHandlers:

@@ -1,4 +1,9 @@
-"""One server a folder: a lock that the operating system drops by itself when its holder dies."""
+"""One server a folder: a lock that the operating system drops by itself when its holder dies.
+
+The lock is on the file, not on its name. If somebody deletes the folder under a running server, that server goes on
+with what it has in memory, its next change makes the folder and the files anew, and nothing stops a second server
+there: stop the server first.
+"""
 
 import contextlib
 import os

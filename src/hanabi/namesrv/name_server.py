@@ -6,7 +6,6 @@
 Nothing here is global: any number of them run in one process, each with a home of its own.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from hanabi.namesrv.handlers import namesrv_handlers
 from hanabi.namesrv.home_lock import HomeLock
 from hanabi.namesrv.kv_config import KVConfig
 from hanabi.namesrv.route_table import RouteTable
+from hanabi.namesrv.scan_timer import ScanTimer
 from hanabi.namesrv.settings import Settings
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.server import RemotingServer
@@ -48,15 +48,14 @@ class NameServer:
         now_ms: Callable[[], int] = monotonic_ms,
         scan_seconds: float = SCAN_SECONDS,
     ) -> None:
-        self.routes = RouteTable()
+        self.routes = RouteTable(config.routes())
         self._folder = home.absolute() / "namesrv"
         self._config = _with_paths(config, home.absolute(), self._folder)
         self._tls = tls
         self._now_ms = now_ms
-        self._scan_seconds = scan_seconds
+        self._timer = ScanTimer(self.scan, scan_seconds)
         self._lock: HomeLock | None = None
         self._server: RemotingServer | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Accept connections, and return the address that was bound. A taken port is an OSError."""
@@ -74,14 +73,12 @@ class NameServer:
         except BaseException:
             self._release()
             raise
-        self._set_timer()
+        self._timer.start()
         return bound
 
     async def stop(self, deadline_seconds: float = 5.0) -> None:
         """Answer what was asked, close all connections, let go of the home."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         try:
             if self._server is not None:
                 await self._server.stop(deadline_seconds)
@@ -101,13 +98,6 @@ class NameServer:
         for member in self.routes.expire(self._now_ms()):
             if isinstance(member.owner, Connection) and not self.routes.owns_brokers(member.owner):
                 member.owner.close(f"broker {member} was silent for more than {member.silence_ms_max} ms")
-
-    def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._scan_seconds, self._scan_and_set_timer)
-
-    def _scan_and_set_timer(self) -> None:
-        self._set_timer()  # first, so that a failing scan is not the last
-        self.scan()
 
     def _connection_closed(self, connection: Connection) -> None:
         self.routes.owner_gone(connection)

@@ -5,8 +5,12 @@
                   └─────────► {broker id: member}     a member: an address in a cluster, with its last sign of life
 
 Agrees with Java's RouteInfoManager in what is asked and answered. It differs where that one leaves ghosts behind:
-here an address of a cluster stands in one place only, a name is in a cluster while one of its members says so, and
-who unregisters takes nobody away but himself.
+a name is in a cluster while one of its members says so, and who unregisters takes nobody away but himself.
+
+Two broker names at one address of a cluster are almost always a mistake (two brokers that advertise the same one), but
+both stand, as with Java: if the later one took the other's place, the routes of both would come and go with every
+registration. The second to come is a warning that names the two. Java counts the signs of life of such an address for
+both names, so that a name which is no longer used stays for ever; here each name has its own, and goes by itself.
 
 Cost: registering again without news is constant, with news linear in what was sent; a broker's coming and going is
 linear in its own topics; a route is encoded once, and then a lookup until its queues or one of its brokers change.
@@ -18,7 +22,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from hanabi.errors import NoPermission
 from hanabi.namesrv.encoded_routes import EncodedRoutes
+from hanabi.namesrv.limits import RouteLimits, check_filter_servers, check_names
 from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRoute
 from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import encode_body
@@ -50,8 +56,12 @@ class Member:
     filter_servers: list[str] = field(default_factory=list)
 
     @property
-    def place(self) -> tuple[str, str]:
-        return self.cluster, self.address
+    def place(self) -> tuple[str, str, str]:
+        return self.cluster, self.broker_name, self.address
+
+    def learns_from(self, sent: TopicConfigTable) -> bool:
+        """Whether *sent* says anything new about this member's topics: another version, or more than before."""
+        return self.data_version != sent.data_version or len(sent.topic_config_table) > self.topics_sent
 
     def __str__(self) -> str:
         return f"{self.broker_name}:{self.broker_id} at {self.address}"
@@ -78,10 +88,12 @@ class _Broker:
 class RouteTable:
     """All brokers and topics. Invariants: a broker has a member, a topic has a queue, a queue's broker is there."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: RouteLimits = RouteLimits()) -> None:  # noqa: B008 - frozen
+        self._limits = limits
         self._brokers: dict[str, _Broker] = {}
         self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
-        self._places: dict[tuple[str, str], Member] = {}  # (cluster, address) -> who is there
+        self._queues_total = 0  # of all topics on all brokers
+        self._places: dict[tuple[str, str, str], Member] = {}  # (cluster, broker name, address) -> who is there
         self._owned: dict[object, set[Member]] = {}
         self._encoded = EncodedRoutes()
 
@@ -97,11 +109,17 @@ class RouteTable:
     ) -> RegisterBrokerReplyHeader:
         """A broker says that it is there and what it serves. A slave is told where its master is.
 
-        *filter_servers* is None for a broker too old to know of them.
+        *filter_servers* is None for a broker too old to know of them. NoPermission if it is more than our limits allow;
+        then nothing has changed.
         """
         broker = self._brokers.get(header.broker_name)
         member = broker.members.get(header.broker_id) if broker else None
-        if broker is None or member is None or member.place != (header.cluster_name, header.broker_addr):
+        place = (header.cluster_name, header.broker_name, header.broker_addr)
+        known = member if member is not None and member.place == place else None
+        self._check_limits(header, filter_servers or [], is_new=place not in self._places)
+        if header.broker_id == MASTER_ID and (known is None or known.learns_from(sent)):
+            self._check_topics(header.broker_name, {topic.topic_name for topic in sent.topic_config_table.values()})
+        if broker is None or member is None or known is None:
             if member is not None and _is_outdated(sent.data_version, member.data_version):
                 # 5.x: two masters after a change of roles; the one of an older term must not win.
                 logger.warning("%s at %s is refused: %s is of a newer term", *_who(header), member)
@@ -124,8 +142,8 @@ class RouteTable:
 
     def unregister(self, header: UnregisterBrokerHeader) -> None:
         """A broker says that it leaves. Who has taken over its id in the meantime stays."""
-        member = self._places.get((header.cluster_name, header.broker_addr))
-        if member is not None and member.broker_name == header.broker_name:
+        member = self._places.get((header.cluster_name, header.broker_name, header.broker_addr))
+        if member is not None:
             self._remove(member)
             logger.info("broker %s has unregistered", member)
 
@@ -149,16 +167,41 @@ class RouteTable:
         """Whether some broker registered last by the connection *owner*."""
         return owner in self._owned
 
-    def seen(self, cluster: str, address: str, now_ms: int) -> None:
+    def seen(self, cluster: str, broker_name: str, address: str, now_ms: int) -> None:
         """A sign of life that brings no news."""
-        member = self._places.get((cluster, address))
+        member = self._places.get((cluster, broker_name, address))
         if member is not None:
             member.seen_ms = now_ms
 
-    def data_version(self, cluster: str, address: str) -> DataVersion | None:
+    def data_version(self, cluster: str, broker_name: str, address: str) -> DataVersion | None:
         """The version of the topics that the broker there sent last."""
-        member = self._places.get((cluster, address))
+        member = self._places.get((cluster, broker_name, address))
         return member.data_version if member else None
+
+    def _check_limits(self, header: RegisterBrokerHeader, filter_servers: list[str], *, is_new: bool) -> None:
+        names = (header.broker_name, header.broker_addr, header.cluster_name, header.ha_server_addr)
+        check_names(names, what="broker's name or address")
+        check_filter_servers(filter_servers)
+        if is_new and len(self._places) >= self._limits.brokers_max:
+            raise NoPermission(
+                f"{len(self._places)} brokers are registered, limit {self._limits.brokers_max} (brokersMax)"
+            )
+
+    def _check_topics(self, broker_name: str, topics: set[str]) -> None:
+        """Refuse what would be too much, together with what is already there."""
+        broker = self._brokers.get(broker_name)
+        known: set[str] = broker.topics if broker else set()
+        new = topics - known
+        if not new:
+            return
+        check_names(new, what="topic")
+        limits = self._limits
+        if (count := len(known) + len(new)) > limits.topics_per_broker_max:
+            raise NoPermission(
+                f"broker {broker_name} has {count} topics, limit {limits.topics_per_broker_max} (topicsPerBrokerMax)"
+            )
+        if (count := self._queues_total + len(new)) > limits.topics_total_max:
+            raise NoPermission(f"{count} topics on all brokers, limit {limits.topics_total_max} (topicsTotalMax)")
 
     def _join(self, header: RegisterBrokerHeader, owner: object, now_ms: int) -> tuple[_Broker, Member]:
         """Take in a new member, instead of who had its id and of who it was before."""
@@ -171,6 +214,7 @@ class RouteTable:
             owner=owner,
             seen_ms=now_ms,
         )
+        self._warn_of_shared_address(member)
         broker = self._brokers.setdefault(header.broker_name, _Broker(header.broker_name))
         replaced = broker.members.get(header.broker_id), self._places.get(member.place)
         # First in, then out: a broker that only moved keeps its topics.
@@ -183,6 +227,14 @@ class RouteTable:
         self._encoded.forget(broker.topics)
         logger.info("broker %s of cluster %s has joined", member, member.cluster)
         return broker, member
+
+    def _warn_of_shared_address(self, member: Member) -> None:
+        for other in self._places.values():
+            if (other.cluster, other.address) == (member.cluster, member.address) and (
+                other.broker_name != member.broker_name
+            ):
+                logger.warning("two brokers advertise one address: %s and %s", other, member)
+                return
 
     def _remove(self, member: Member) -> None:
         """Take *member* out of wherever it still stands, and with the last of a broker's members its topics."""
@@ -216,17 +268,16 @@ class RouteTable:
     def _learn_topics(self, broker: _Broker, master: Member, sent: TopicConfigTable) -> None:
         """Merge what a master sent: a topic that it does not mention stays."""
         topics = sent.topic_config_table
+        if not master.learns_from(sent):
+            return
         if master.data_version != sent.data_version:
             changed = sum(self._put_queues(broker, topic) for topic in topics.values())
-            master.topics_sent = len(topics)
-        elif len(topics) > master.topics_sent:
+        else:
             # Brokers send single topics, too. The first whole table of a version completes what they left out, but
             # repeats nothing: to undo a wiped permission is the operator's business.
             missing = [topic for topic in topics.values() if topic.topic_name not in broker.topics]
             changed = sum(self._put_queues(broker, topic) for topic in missing)
-            master.topics_sent = len(topics)
-        else:
-            return
+        master.topics_sent = len(topics)
         if changed:
             logger.info("broker %s: %d of %d topics sent are new or changed", master, changed, len(topics))
 
@@ -247,6 +298,7 @@ class RouteTable:
         by_broker = self._queues.setdefault(topic, {})
         if by_broker.get(broker.name) == queues:
             return False
+        self._queues_total += broker.name not in by_broker
         by_broker[broker.name] = queues
         broker.topics.add(topic)
         self._encoded.forget((topic,))
@@ -255,6 +307,7 @@ class RouteTable:
     def _drop_queues(self, topic: str, broker_name: str) -> None:
         by_broker = self._queues[topic]
         del by_broker[broker_name]
+        self._queues_total -= 1
         if not by_broker:
             del self._queues[topic]
 
@@ -265,18 +318,25 @@ class RouteTable:
             if each.broker_name not in self._brokers:
                 logger.warning("topic %s is not registered: its broker %s is not", topic, each.broker_name)
                 return
+        for name in {each.broker_name for each in listed}:
+            self._check_topics(name, {topic})
         for each in listed:
             self._set_queues(topic, self._brokers[each.broker_name], each)
 
-    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget *topic*, everywhere or on the brokers of one cluster. A broker that still has it may bring it back."""
-        names = list(self._queues.get(topic, ()))
-        for name in names:
+    def delete_topic(self, topic: str, cluster: str | None = None) -> int:
+        """Forget *topic*, everywhere or on the brokers of one cluster; return on how many brokers it was.
+
+        A broker that still has it may bring it back.
+        """
+        count = 0
+        for name in list(self._queues.get(topic, ())):
             broker = self._brokers[name]
             if not cluster or any(member.cluster == cluster for member in broker.members.values()):
                 broker.topics.discard(topic)
                 self._drop_queues(topic, name)
+                count += 1
         self._encoded.forget((topic,))
+        return count
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """No more writes to this broker; return how many topics it has."""
@@ -343,10 +403,8 @@ class RouteTable:
         return TopicList(topic_list=list(self._queues))
 
     def topics_of_cluster(self, cluster: str) -> TopicList:
-        topics: set[str] = set()
-        for name in self._clusters().get(cluster, ()):
-            topics |= self._brokers[name].topics
-        return TopicList(topic_list=sorted(topics))
+        names = set(self._clusters().get(cluster, ()))
+        return TopicList(topic_list=[topic for topic, queues in self._queues.items() if not names.isdisjoint(queues)])
 
     def system_topics(self) -> TopicList:
         """The topics named as a cluster or a broker, and the address of some broker that knows of more."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hanabi.durable_table import DurableTable
 from hanabi.errors import NoPermission
-from hanabi.namesrv.config import NamesrvConfig, as_properties, with_properties
+from hanabi.namesrv.config import NamesrvConfig, as_properties, shortened, with_properties
 from hanabi.wire.java_properties import decode_properties, format_properties
 
 CHANGEABLE = frozenset({"orderMessageEnable", "productEnvName"})
@@ -23,6 +23,7 @@ class Settings:
 
     def __init__(self, config: NamesrvConfig, path: Path) -> None:
         self._file = DurableTable(path, encode=_encode, decode=decode_properties)
+        self._file.check_writable()
         self._changeable = CHANGEABLE - set(config.config_black_list.split(";"))
         kept = self._file.load() or {}
         self._changed = {key: value for key, value in kept.items() if key in self._changeable}
@@ -32,6 +33,7 @@ class Settings:
             else:
                 logger.warning("%s: %s may not be changed at run time and is not read from here", path, key)
         self.current = with_properties(config, self._changed)
+        self._text: bytes | None = None
 
     def update(self, text: bytes) -> None:
         """Put the properties in *text* into force, all or none, and keep them."""
@@ -39,16 +41,18 @@ class Settings:
         for key in asked:
             if key not in self._changeable:
                 allowed = ", ".join(sorted(self._changeable)) or "nothing"
-                raise NoPermission(f"Can not update config {key}: at run time only {allowed} may be changed")
+                raise NoPermission(f"Can not update config {shortened(key)}: at run time only {allowed} may be changed")
         config = with_properties(self.current, asked)
         changed = {**self._changed, **{key: value.strip() for key, value in asked.items()}}
         self._file.save(changed)
-        self.current, self._changed = config, changed
+        self.current, self._changed, self._text = config, changed, None
         logger.info("settings changed: %s", asked)
 
     def text(self) -> bytes:
-        """All settings in force, as a properties file."""
-        return format_properties(as_properties(self.current)).encode()
+        """All settings in force, as a properties file: written once a change, as anybody may ask at any rate."""
+        if self._text is None:
+            self._text = _encode(as_properties(self.current))
+        return self._text
 
 
 def _encode(properties: dict[str, str]) -> bytes:

@@ -14,9 +14,9 @@ from hanabi.errors import RemoteProtocolError
 from hanabi.message import MessageQueue
 
 DEPTH_MAX = 64  # the deepest body of RocketMQ has 6 levels
-VALUES_MAX = (
-    1 << 17
-)  # escapes counted, references followed; a fifth of a second. 20,000 queues with their offsets fit in
+# Escapes counted, references followed; half a second at worst. 20,000 queues with their offsets fit in.
+VALUES_MAX = 1 << 17
+NUMBER_CHARACTERS_MAX = 400  # a double written out has some 310; reading digits takes the square of their number
 
 _TOKEN = re.compile(
     r"""[ \t\r\n\f]*+(?:
@@ -40,14 +40,14 @@ _REFERENCE_STEP = re.compile(r"\.((?:\\.|[^.\[\\])++)|\[([0-9]++)\]", re.DOTALL)
 _BACKSLASHED = re.compile(r"\\(.)", re.DOTALL)
 
 
-def parse_dialect(data: bytes, *, quoted_object_keys: bool = False) -> Any:
-    """*data* as plain values. Keys are text or message queues; members that are null are left out.
+def parse_dialect(data: bytes, *, quoted_object_keys: bool = False, values_max: int = VALUES_MAX) -> Any:
+    """*data* as at most *values_max* plain values. Keys are text or message queues; null members are left out.
 
     With *quoted_object_keys*, a key that is an object written out as text is a message queue as well.
     """
     try:
         text = data.decode().removeprefix("\ufeff")
-        return _Reader(text, quoted_object_keys).whole()
+        return _Reader(text, quoted_object_keys, values_max).whole()
     except (ValueError, RecursionError) as error:  # not UTF-8, half a surrogate pair, not a message queue
         raise RemoteProtocolError(f"bad JSON: {error}") from error
 
@@ -62,8 +62,9 @@ class _Container(NamedTuple):
 class _Reader:
     """Recursive descent over one text. Invariant: everything before `_position` has been read."""
 
-    def __init__(self, text: str, quoted_object_keys: bool) -> None:
+    def __init__(self, text: str, quoted_object_keys: bool, values_max: int) -> None:
         self._text = text
+        self._values_max = values_max
         self._quoted_object_keys = quoted_object_keys
         self._position = 0
         self._values = 0
@@ -95,6 +96,8 @@ class _Reader:
         if kind in _TEXT:
             return self._unescaped(text)
         if kind == "number":
+            if len(text) > NUMBER_CHARACTERS_MAX:
+                raise self._error(f"a number of {len(text)} characters")
             return _number(text)
         if kind == "{":
             return self._object(step)
@@ -167,8 +170,8 @@ class _Reader:
 
     def _count(self, values: int) -> None:
         self._values += values
-        if self._values > VALUES_MAX:
-            raise self._error(f"more than {VALUES_MAX} values")
+        if self._values > self._values_max:
+            raise self._error(f"more than {self._values_max} values")
 
     def _unescaped(self, text: str) -> str:
         escapes = text.count("\\")
@@ -225,7 +228,7 @@ class _Reader:
 def _number(text: str) -> int | float:
     try:
         return int(text)
-    except ValueError:  # a fraction; or more digits than Python reads, which no type will accept
+    except ValueError:  # a fraction
         return float(text)
 
 

@@ -8,7 +8,8 @@ Most bodies are plain JSON, and msgspec reads and writes them alone. Some are no
 
 Reading goes from cheap to dear. msgspec tries first; if it objects, bare number keys get quotes and msgspec tries
 again; at last `wire.dialect` reads whatever fastjson would, and a null counts as absent. Every failure is a
-RemoteProtocolError.
+RemoteProtocolError. What a body may cost is bounded before each step by what can be counted at the speed of memory:
+the dearest that anybody can send takes about a third of a second.
 
 Writing follows the type of the value. Fields are in alphabetical order and nulls are left out (see `bodies.base`).
 The objects that serve as keys are message queues, everywhere in RocketMQ: a field that is a `dict[MessageQueue, X]`
@@ -17,7 +18,6 @@ is all it takes. A `standard` body has its keys in quotes and everything outside
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -25,10 +25,14 @@ import msgspec
 from msgspec import inspect
 
 from hanabi.errors import RemoteProtocolError
-from hanabi.wire.dialect import parse_dialect
+from hanabi.wire.dialect import VALUES_MAX, parse_dialect
 from hanabi.wire.frame import FRAME_BYTES_MAX
 
 BODY_BYTES_MAX = FRAME_BYTES_MAX
+OBJECTS_MAX = 110_000  # at 1 us each, and again if msgspec must try twice; 50,000 topics of 5.x have 100,000
+COMMAS_MAX = 1 << 20  # at 60 bytes of memory each, for short texts; a frame full of topics has 770,000 of them
+NUMBER_KEYS_MAX = 1 << 17  # at 0.5 us each; the offsets of 131,072 queues in one table
+DIALECT_VALUES_MAX = 1 << 15  # at 5 us each: what careful peers say beyond JSON, they say in heartbeats, not in tables
 
 T = TypeVar("T")
 
@@ -40,32 +44,69 @@ def decode_body(data: bytes, kind: type[T]) -> T:
     """*data* as a *kind*; a protocol error names the kind and what is wrong with it."""
     hashable_kind: Any = kind  # mypy does not believe it of a type[T]
     decoder: msgspec.json.Decoder[T] = _decoder(hashable_kind)
-    try:
-        return decoder.decode(data)
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
-        if len(data) > BODY_BYTES_MAX:
-            raise RemoteProtocolError(f"bad {_name(kind)}: {len(data)} bytes, limit {BODY_BYTES_MAX}") from None
-    with suppress(ValueError, RecursionError):  # the dialect's reader has the last word, and the better message
-        return decoder.decode(_quote_number_keys(data))
+    _refuse_excess(data, kind)
+    # msgspec would pass a reference over as a field that it does not know, or take it for a map of its own.
+    refers = b'"$ref"' in data
+    problem: Exception | None = None
+    if not refers:
+        try:
+            return decoder.decode(data)
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            problem = error
+    if len(data) > BODY_BYTES_MAX:
+        raise RemoteProtocolError(f"bad {_name(kind)}: {len(data)} bytes, limit {BODY_BYTES_MAX}")
+    if not refers and (quoted := _quote_number_keys(data, kind)) != data:
+        try:
+            return decoder.decode(quoted)
+        except (ValueError, RecursionError) as error:
+            problem = error
+    has_object_keys = _has_object_keys(hashable_kind)
+    values_max = VALUES_MAX if has_object_keys else DIALECT_VALUES_MAX
+    if problem is not None and max(data.count(b"{"), data.count(b",")) > values_max:
+        raise RemoteProtocolError(f"bad {_name(kind)}: {problem}")  # the dear way could not reach its end either
     try:
         # As the types are known only now, "3" may stand for 3, as a key and as a value.
-        return msgspec.convert(
-            parse_dialect(data, quoted_object_keys=_has_object_keys(hashable_kind)), kind, strict=False
-        )
+        plain = parse_dialect(data, quoted_object_keys=has_object_keys, values_max=values_max)
+        return msgspec.convert(plain, kind, strict=False)
     except (ValueError, RecursionError, RemoteProtocolError) as error:
         raise RemoteProtocolError(f"bad {_name(kind)}: {error}") from error
 
 
-_BARE_NUMBER_KEY = re.compile(rb"(?<=[{,])(-?[0-9]+):")
+def decode_plain_body(data: bytes, kind: type[T]) -> T:
+    """*data* as a *kind*, for what only Java's servers write: JSON, with bare number keys, and no more of the dialect.
+
+    A body in many parts reads them so: what each part alone may cost would add up.
+    """
+    hashable_kind: Any = kind
+    _refuse_excess(data, kind)
+    try:
+        decoded: T = _decoder(hashable_kind).decode(_quote_number_keys(data, kind))
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"bad {_name(kind)}: {error}") from error
+    return decoded
 
 
-def _quote_number_keys(data: bytes) -> bytes:
+def _refuse_excess(data: bytes, kind: Any) -> None:
+    """Stop bodies that are made of nothing but tiny things: each of them costs far more than its bytes."""
+    for mark, limit in ((b"{", OBJECTS_MAX), (b",", COMMAS_MAX)):
+        if len(data) > limit and (count := data.count(mark)) > limit:
+            raise RemoteProtocolError(f"bad {_name(kind)}: {count} times {mark.decode()} in it, limit {limit}")
+
+
+# The mark before the key is part of the match, as to look behind at every byte takes three times as long. No key of
+# Java's has more than 20 digits; without that bound, digits alone could be searched again and again.
+_BARE_NUMBER_KEY = re.compile(rb"([{,]-?[0-9]{1,20}+:)")
+
+
+def _quote_number_keys(data: bytes, kind: Any) -> bytes:
     """*data* with quotes around bare number keys.
 
     What looks like one inside a string is quoted too, and harmless: it ends the string before a digit, never JSON.
     """
-    pieces = _BARE_NUMBER_KEY.split(data)  # text, number, text, number, ..., text
-    pieces[1::2] = [b'"%b":' % number for number in pieces[1::2]]
+    pieces = _BARE_NUMBER_KEY.split(data, NUMBER_KEYS_MAX + 1)  # text, mark and key, text, mark and key, ..., text
+    if len(pieces) // 2 > NUMBER_KEYS_MAX:
+        raise RemoteProtocolError(f"bad {_name(kind)}: more than {NUMBER_KEYS_MAX} number keys")
+    pieces[1::2] = [b'%b"%b":' % (piece[:1], piece[1:-1]) for piece in pieces[1::2]]
     return b"".join(pieces)
 
 

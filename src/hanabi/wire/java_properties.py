@@ -113,6 +113,7 @@ def _escape(char: str) -> str:
         return char
     if char in _LETTER_OF:
         return _LETTER_OF[char]
-    # Java reads bytes as Latin-1, so everything beyond ASCII is spelled out, in UTF-16 units.
-    units = char.encode("utf-16-be").hex()
+    # Java reads bytes as Latin-1, so everything beyond ASCII is spelled out, in UTF-16 units. Half a character, which
+    # is what Python makes of a path that is not UTF-8, passes: Java reads it, and we show it without stumbling.
+    units = char.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
