@@ -2,7 +2,7 @@
 
 import argparse
 
-from benches import route_queries, route_scale, start_and_memory
+from benches import route_queries, route_scale, start_and_memory, store
 
 
 def main() -> None:
@@ -14,6 +14,7 @@ def main() -> None:
     start_and_memory.main(quick=quick)
     route_queries.main(quick=quick)
     route_scale.main(quick=quick)
+    store.main(quick=quick)
 
 
 main()

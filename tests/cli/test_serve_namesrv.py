@@ -1,10 +1,12 @@
 """`hanabi serve namesrv` as its users see it: a process, its output, its exit code."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +96,73 @@ def test_the_port_of_the_file_is_used_unless_another_is_asked_for(tmp_path: Path
 def test_an_address_that_is_not_ours_is_one_sentence(tmp_path: Path) -> None:
     result = run("serve", "namesrv", "--home", tmp_path, "--host", "192.0.2.1", "--port", "0")
     assert "cannot listen on 192.0.2.1:0: " in refused(result)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 70])
+def test_a_host_that_cannot_be_a_name_is_one_sentence(tmp_path: Path, host: str) -> None:
+    result = run("serve", "namesrv", "--home", tmp_path, "--host", host, "--port", "0")
+    assert f"cannot listen on {host}:0: not a host name" in refused(result)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("descriptor", [0, 1, 2])
+def test_a_closed_standard_stream_does_not_keep_it_from_serving(tmp_path: Path, descriptor: int, loop: str) -> None:
+    port = free_port()
+    with process_with(tmp_path, port, f"{descriptor}>&-", loop) as process:
+        until_answered(process, port)
+        process.terminate()
+        assert process.wait(DEADLINE_SECONDS) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_stdout_that_cannot_be_written_is_a_log_line_and_no_reason_not_to_serve(tmp_path: Path) -> None:
+    port = free_port()
+    with process_with(tmp_path, port, "1>/dev/full", "uvloop") as process:
+        until_answered(process, port)
+        process.terminate()
+        _, err = process.communicate(timeout=DEADLINE_SECONDS)
+        assert process.returncode == 0
+    (line,) = err.splitlines()
+    assert f"ready namesrv 127.0.0.1:{port} (stdout cannot be written: " in line
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextmanager
+def process_with(home: Path, port: int, redirection: str, loop: str) -> Iterator[subprocess.Popen[str]]:
+    """A name server whose streams a shell has changed: it cannot tell us its port, so it is told one."""
+    command = [*HANABI, "serve", "namesrv", "--home", str(home), "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HANABI_LOOP": loop},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until_answered(process: subprocess.Popen[str], port: int) -> None:
+    """Ask until it is there to answer; it has announced itself by then, and listens for signals."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS) as client:
+                client.sendall(encode_request(RequestCode.GET_BROKER_CLUSTER_INFO, 1))
+                (frame,) = FrameDecoder().feed(client.recv(4096))
+                assert decode_command(frame).code == ResponseCode.SUCCESS
+                return
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    raise AssertionError(f"no answer, exit code {process.poll()}")
 
 
 def test_a_locked_home_is_one_sentence(tmp_path: Path) -> None:

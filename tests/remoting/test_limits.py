@@ -4,17 +4,22 @@ import asyncio
 import os
 import resource
 import socket
-from contextlib import suppress
+import time
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 
 from hanabi.errors import RequestTimeoutError, TooManyRequestsError
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.descriptors import DESCRIPTORS_FOR_FILES, raise_descriptor_limit
+from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.server import RemotingServer
-from hanabi.wire.command import encode_request
+from hanabi.wire.codes import HeaderForm, ResponseCode
+from hanabi.wire.command import Command, encode_head, encode_request
+from hanabi.wire.headers.base import NoHeader
 from tests.remoting.peers import (
     BLOB,
     BLOB_BYTES,
@@ -23,9 +28,11 @@ from tests.remoting.peers import (
     WAIT,
     Gate,
     MemoryTransport,
+    NumberHeader,
     RawPeer,
     Run,
     connecting,
+    echo,
     ends_with,
     eventually,
     raw_peer,
@@ -89,6 +96,35 @@ def test_out_of_descriptors_accepting_waits_and_goes_on(run: Run, caplog: pytest
     run(main())
     (line,) = warnings(caplog)
     assert "cannot accept connections" in line
+
+
+def test_there_are_no_more_connections_than_descriptors(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS_FOR_FILES + 70, hard))
+            async with serving() as (server, address), AsyncExitStack() as stack:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))  # ours are the other ends of its connections
+                for _ in range(80):
+                    stack.enter_context(socket.create_connection(parse_address(address)))
+                await eventually(lambda: server.statistics().connections == 70)
+                await eventually(lambda: server.statistics().refused == 10)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    caplog.set_level("INFO")
+    run(main())
+    assert "at most 70 connections, not 10000: the system allows no more open files" in caplog.messages
+
+
+def test_the_limit_of_descriptors_is_raised_as_far_as_we_may() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _all_descriptors_below(limit: int) -> list[int]:
@@ -196,6 +232,39 @@ def test_when_all_peers_together_leave_too_much_unread_the_fullest_is_dropped(
     assert "limit 102400" in line
 
 
+def test_unread_answers_of_all_peers_together_are_bounded_when_they_are_written(run: Run) -> None:
+    limit = 8 * BLOB_BYTES
+    config = RemotingConfig(write_buffer_total_bytes_max=limit)  # the first sweep is five seconds away
+
+    async def main() -> None:
+        async with serving(config=config) as (server, address), AsyncExitStack() as stack:
+            for _ in range(8):
+                await ask_for_far_too_much(await stack.enter_async_context(raw_peer(address)))
+            fullest = 0
+            async with asyncio.timeout(4):
+                while len(server.connections) > 4:
+                    fullest = max(fullest, sum(connection.unsent_bytes for connection in server.connections))
+                    await asyncio.sleep(0)
+            assert fullest < 2 * limit
+
+    run(main())
+
+
+def test_many_answers_written_in_one_turn_are_no_reason_to_drop_peers_that_read(run: Run) -> None:
+    config = RemotingConfig(write_buffer_total_bytes_max=256 * 1024)
+
+    async def main() -> None:
+        async with serving(config=config) as (server, address), AsyncExitStack() as stack:
+            peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(100)]
+            await eventually(lambda: len(server.connections) == 100)
+            for peer in peers:  # all are there when the server has its next turn
+                peer.ask(ECHO, body=bytes(16 * 1024))
+            for peer in peers:
+                assert len((await peer.answer()).body) == 16 * 1024
+
+    run(main())
+
+
 def test_while_its_peer_does_not_read_a_request_waits_and_a_oneway_is_refused(run: Run) -> None:
     async def main() -> None:
         async with serving(config=SMALL_BUFFER) as (server, address), raw_peer(address) as peer:
@@ -232,6 +301,55 @@ def test_an_idle_peer_is_closed_and_a_busy_one_is_not(run: Run, caplog: pytest.L
     run(main())
     assert [message for message in caplog.messages if "idle for 0.5 s" in message]
     assert warnings(caplog) == []
+
+
+def test_time_in_which_we_did_not_run_is_not_held_against_the_peers(run: Run) -> None:
+    async def main() -> None:
+        def stand_still(_: NoHeader, __: Command, ___: Connection) -> Reply:
+            client.sendall(encode_request(ECHO, 1, body=b"sent in time"))
+            time.sleep(0.6)
+            return Reply()
+
+        handlers = {**HANDLERS, WAIT: Handler(NoHeader, stand_still)}
+        config = RemotingConfig(idle_seconds=0.4)
+        async with serving(handlers, config) as (server, address), connecting() as connector:
+            loop = asyncio.get_running_loop()
+            with socket.create_connection(parse_address(address)) as client:
+                client.setblocking(False)
+                await connector.request(address, WAIT)
+                assert b"sent in time" in await loop.sock_recv(client, 1000)
+                await eventually(lambda: not server.connections)  # and who falls silent is still noticed
+
+    run(main())
+
+
+def test_the_time_of_our_stall_is_added_to_a_peers(run: Run) -> None:
+    config = RemotingConfig()
+
+    async def main() -> None:
+        endpoint = Endpoint(HANDLERS, config)
+        idle, slow, stalled = (Connection(endpoint, name) for name in ("idle", "slow", "stalled"))
+        for connection in (idle, slow, stalled):
+            connection.connection_made(MemoryTransport())
+        slow.data_received((100).to_bytes(4, "big"))
+        stalled.pause_writing()
+        now = asyncio.get_running_loop().time()
+        for connection in (idle, slow, stalled):
+            connection.excuse(1000, now + 1000)
+
+        endpoint.sweep(now + 1000 + config.stalled_peer_seconds - 1)
+        assert not stalled.closed
+        endpoint.sweep(now + 1000 + config.stalled_peer_seconds)
+        assert stalled.closed
+        assert not idle.closed
+        assert not slow.closed
+        endpoint.sweep(now + 1000 + config.idle_seconds)
+        assert idle.closed
+        assert slow.closed
+        for connection in (idle, slow, stalled):
+            connection.connection_lost(None)
+
+    run(main())
 
 
 def test_whatever_filled_the_buffer_reading_stops_until_it_is_empty(run: Run) -> None:
@@ -292,11 +410,9 @@ def test_incomplete_frames_of_all_peers_together_are_bounded(run: Run, caplog: p
         half = (1_000_000).to_bytes(4, "big") + bytes(60_000)
         async with serving(config=config) as (server, address), raw_peer(address) as first, raw_peer(address) as second:
             first.send(half)
-            await eventually(lambda: len(server.connections) == 2)
-            second.send(half)
+            await eventually(lambda: any(connection.held_bytes == len(half) for connection in server.connections))
+            second.send(half + bytes(10_000))
             await eventually(lambda: len(server.connections) == 1)
-            (left,) = server.connections
-            assert left.peer == ":".join(map(str, first.writer.get_extra_info("sockname")))
             # What the dropped one held is free again.
             async with raw_peer(address) as third:
                 third.send(half[:30_000])
@@ -310,6 +426,25 @@ def test_incomplete_frames_of_all_peers_together_are_bounded(run: Run, caplog: p
     assert "limit 100000" in line
 
 
+def test_over_the_limit_of_incomplete_frames_the_one_that_holds_most_goes_and_nobody_else(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        config = RemotingConfig(read_buffer_total_bytes_max=100_000)
+        async with serving(config=config) as (server, address), raw_peer(address) as hoarder, raw_peer(address) as peer:
+            hoarder.send((1_000_000).to_bytes(4, "big") + bytes(99_000))
+            await eventually(lambda: any(connection.held_bytes > 99_000 for connection in server.connections))
+            request = encode_request(ECHO, 1, body=bytes(3000))
+            peer.send(request[:1500])
+            assert await hoarder.until_closed() == b""
+            peer.send(request[1500:])
+            assert (await peer.answer()).body == bytes(3000)
+
+    run(main())
+    (line,) = warnings(caplog)
+    assert "dropped: holds 99004 bytes of an incomplete frame, all peers together 100504, limit 100000" in line
+
+
 def test_a_large_frame_in_many_reads_is_one_request(run: Run) -> None:
     async def main() -> None:
         config = RemotingConfig(read_buffer_total_bytes_max=9 * 1024 * 1024)
@@ -319,3 +454,35 @@ def test_a_large_frame_in_many_reads_is_one_request(run: Run) -> None:
                 assert (await connector.request(address, ECHO, body=body)).body == body
 
     run(main())
+
+
+def test_a_body_over_its_handlers_limit_is_an_error_answer_before_its_header_is_looked_at(run: Run) -> None:
+    async def main() -> None:
+        handlers = {ECHO: Handler(NumberHeader, echo, body_bytes_max=1000), WAIT: Handler(NoHeader, echo)}
+        async with serving(handlers) as (_, address), connecting() as connector:
+            answer = await connector.request(address, ECHO, body=bytes(1001))  # and has no number, as it should
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark is not None
+            assert "has a body of 1001 bytes, limit 1000" in answer.remark
+            answer = await connector.request(address, ECHO, NumberHeader(number=1), bytes(1000))
+            assert (answer.code, len(answer.body)) == (ResponseCode.SUCCESS, 1000)
+            answer = await connector.request(address, WAIT, body=bytes(100_000))
+            assert len(answer.body) == 100_000
+
+    run(main())
+
+
+@pytest.mark.parametrize("form", HeaderForm)
+def test_a_header_over_its_limit_closes_the_connection(
+    run: Run, caplog: pytest.LogCaptureFixture, form: HeaderForm
+) -> None:
+    async def main() -> None:
+        async with serving(config=RemotingConfig(header_bytes_max=1000)) as (_, address), raw_peer(address) as peer:
+            peer.send(encode_head(code=ECHO, opaque=1, remark="x" * 800, form=form))
+            await peer.answer()
+            peer.send(encode_head(code=ECHO, opaque=1, remark="x" * 1000, form=form))
+            assert await peer.until_closed() == b""
+
+    run(main())
+    (line,) = warnings(caplog)
+    assert "bytes, limit 1000" in line

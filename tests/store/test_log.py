@@ -135,7 +135,8 @@ def test_a_reopened_log_counts_as_full_until_its_end_is_told(directory: Path) ->
     log = Log(directory, SIZE, prepare_ahead=False)
     assert log.end_offset == 2 * SIZE
     log.truncate_to(SIZE + 10)
-    assert log.end_offset == log.max_offset == log.flushed_offset == SIZE + 10
+    assert log.end_offset == log.max_offset == SIZE + 10
+    assert log.flush() == log.flushed_offset == SIZE + 10
     assert log.append(b"y") == SIZE + 10
 
 

@@ -75,7 +75,7 @@ def test_expired_messages_are_not_asked_for_their_time(tmp_path: Path) -> None:
     log.queue.correct_min(30)
     assert [log.find(time_ms) for time_ms in (5, 40, 46, 99)] == [3, 3, 4, 5]
     assert [log.find(time_ms, LOWER) for time_ms in (5, 41, 99)] == [3, 4, 6]
-    assert [log.find(time_ms, UPPER) for time_ms in (5, 41, 99)] == [0, 3, 5]
+    assert [log.find(time_ms, UPPER) for time_ms in (5, 41, 99)] == [3, 3, 5]
     log.offset_min = 1_000
     assert [log.find(40, boundary) for boundary in (None, LOWER, UPPER)] == [3, 6, 5]
 
@@ -102,7 +102,8 @@ def test_the_boundaries_agree_with_a_search_from_one_end_to_the_other(
         alive = [(begin + number, time) for number, time in enumerate(times) if number >= expired]
         end = begin + len(times) if times else 0
         assert log.find(time_ms, LOWER) == min((n for n, time in alive if time >= time_ms), default=end)
-        assert log.find(time_ms, UPPER) == max((n for n, time in alive if time <= time_ms), default=0)
+        newest = max((n for n, time in alive if time <= time_ms), default=log.queue.min_offset)
+        assert log.find(time_ms, UPPER) == newest
         if alive:
             found = log.find(time_ms)
             assert alive[0][0] <= found < end

@@ -375,6 +375,24 @@ def test_a_useless_checkpoint_only_makes_recovery_look_further_back(
     store.close()
 
 
+def test_an_empty_queue_file_before_a_hole_can_be_written_again(memory_directory: Path) -> None:
+    clock = Clock()
+    store = open_store(memory_directory / "a", clock=clock)
+    fill(store, 120, clock=clock)
+    clock.now_ms += 60_000
+    fill(store, 30, start=120, clock=clock)
+    store.flush()
+    root = copy_as_after_a_kill(store, memory_directory / "b")
+    store.close()
+    names = sorted((root / "consumequeue" / "T" / "1").iterdir())
+    names[1].write_bytes(b"")  # made, and killed before it had its size
+    names[2].unlink()
+    for _ in range(2):
+        again = open_store(root, clock=clock)
+        assert numbers(again) == list(range(150))
+        again.close()
+
+
 def test_a_log_that_is_gone_is_an_error_and_the_queues_stay(memory_directory: Path) -> None:
     root = damaged(memory_directory, crash=False)
     shutil.rmtree(root / "commitlog")

@@ -1,5 +1,6 @@
 """The `hanabi` command: its groups of subcommands, and what becomes of an error."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from hanabi.cli import serve, store
 from hanabi.errors import MQError
 
 USAGE_ERROR = 2  # the exit code for anything the user can mend: a taken port, a bad key, a locked home
+STDERR = 2
 
 app = typer.Typer(
     name="hanabi",
@@ -37,8 +39,23 @@ def _hanabi(
     pass
 
 
+def _open_standard_streams() -> None:
+    """Started with one of them closed, as some supervisors do, our first socket would take its number; uvloop aborts
+    at that, and with asyncio the next `print` would go to a peer. What is missing becomes the null device."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:  # the lowest free number, each time
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(STDERR, "w", closefd=False)
+
+
 def main() -> None:
     """Entry point. An error that we raised on purpose is one sentence, never a traceback."""
+    _open_standard_streams()
     try:
         app(prog_name="hanabi")
     except MQError as error:

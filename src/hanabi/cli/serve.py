@@ -4,6 +4,8 @@ The servers are imported when they are started, so that the other commands stay 
 """
 
 import asyncio
+import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +19,8 @@ from hanabi.errors import ConfigError
 if TYPE_CHECKING:
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.tls import TlsConfig
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(help="Run a server until SIGTERM or SIGINT.", no_args_is_help=True)
 
@@ -64,8 +68,10 @@ def namesrv(
     """
     configure_logging(log_level, as_json=log_json)
     from hanabi.namesrv.config import NamesrvConfig, read_config
+    from hanabi.remoting.descriptors import raise_descriptor_limit
     from hanabi.remoting.loop import run
 
+    raise_descriptor_limit()
     settings = read_config(config) if config else NamesrvConfig()
     tls = _read_tls(tls_config) if tls_config else None
     run(_serve_namesrv(settings, home, host, settings.listen_port if port is None else port, tls))
@@ -81,6 +87,8 @@ async def _serve_namesrv(config: "NamesrvConfig", home: Path, host: str, port: i
             address = await server.start(host, port)
         except OSError as error:
             raise ConfigError(f"cannot listen on {format_address((host, port))}: {error.strerror or error}") from error
+        except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
+            raise ConfigError(f"cannot listen on {format_address((host, port))}: not a host name") from error
         _announce(f"ready namesrv {format_address(address)}")
         await stopped.wait()
 
@@ -98,9 +106,15 @@ def _read_tls(path: Path) -> "TlsConfig":
 
 
 def _announce(line: str) -> None:
-    """Tell whoever started us; at once, also through a pipe."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    """Tell whoever started us; at once, also through a pipe. That nobody can hear it is no reason not to serve."""
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        logger.warning("%s (stdout cannot be written: %s)", line, error.strerror or error)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())  # what the stream still holds goes there, and not to an error at the exit
+        os.close(null)
 
 
 def _stop_signal() -> asyncio.Event:

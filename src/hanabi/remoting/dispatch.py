@@ -37,6 +37,7 @@ class Handler:
 
     header: type[Header]
     handle: Callable[[Any, Command, "Connection"], Reply | Awaitable[Reply]]
+    body_bytes_max: int | None = None  # above it the request is refused unread; None: as long as a frame may be
 
 
 def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Connection") -> Reply | Awaitable[Reply]:
@@ -44,6 +45,11 @@ def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Con
     handler = handlers.get(request.code)
     if handler is None:
         return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request type {request.code} not supported")
+    if handler.body_bytes_max is not None and len(request.body) > handler.body_bytes_max:
+        return Reply(
+            ResponseCode.SYSTEM_ERROR,
+            f"{request_name(request.code)} has a body of {len(request.body)} bytes, limit {handler.body_bytes_max}",
+        )
     try:
         answer = handler.handle(request.header(handler.header), request, connection)
     except Exception as error:  # noqa: BLE001 - a handler's failure is an answer, never the end of the connection

@@ -1,7 +1,8 @@
 """What the connections of one server, or of one connector, have in common.
 
 The table of handlers, the limits, the bytes that all of them hold, the counters, and one timer that looks for
-peers which are idle, stalled or endlessly slow: a timer each would cost more than the peers.
+peers which are idle, stalled or endlessly slow: a timer each would cost more than the peers. Over a limit on all
+together, those who hold most are dropped: it is never for others to pay.
 """
 
 import asyncio
@@ -18,11 +19,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS_MAX = 5.0
+UNSENT_OVERSHOOT = 1 / 16  # how far over their limit unsent bytes may get before they are weighed
 ABORT_SECONDS = 1.0  # an aborted transport needs a turn or two of the loop; TLS may need some more
 
 
 class Endpoint:
-    """Invariant: `held_bytes` is the sum over `connections` of what each holds back of incomplete frames."""
+    """Invariant: `held_bytes` is the sum over `connections` of what each holds back of incomplete frames.
+
+    `write_allowance` is what all of them may still write before their unsent bytes are weighed; none left, and
+    `writes_too_much` says that no request is begun until that is done, a turn of the loop later: the loop tries
+    to send what was written in a turn at its end, and peers that read must not be taken for others.
+    """
 
     def __init__(
         self,
@@ -36,11 +43,14 @@ class Endpoint:
         self.config = config
         self.connections: set[Connection] = set()
         self.held_bytes = 0
+        self.write_allowance = config.write_buffer_total_bytes_max
+        self.writes_too_much = False
         self.requests = 0
         self.protocol_errors = 0
         self._on_open = on_open
         self._on_close = on_close
         self._timer: asyncio.TimerHandle | None = None
+        self._skipped_sweep = False
         self._sweep_seconds = min(
             SWEEP_SECONDS_MAX, config.idle_seconds / 4, config.stalled_peer_seconds / 4, config.frame_seconds_max / 4
         )
@@ -76,29 +86,60 @@ class Endpoint:
                 logger.exception("what should follow the close of %s failed", connection.peer)
 
     def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._sweep_seconds, self._sweep_and_set_timer)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._sweep_seconds
+        self._timer = loop.call_at(due, self._sweep_and_set_timer, due)
 
-    def _sweep_and_set_timer(self) -> None:
+    def _sweep_and_set_timer(self, due: float) -> None:
         self._timer = None
-        self.sweep(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        if not self._late(now, now - due):
+            self.sweep(now)
         if self.connections:
             self._set_timer()
 
+    def _late(self, now: float, late_seconds: float) -> bool:
+        """Whether to leave out this sweep: after a stall of ours (a suspended machine, a debugger, one slow request)
+        no peer is late before what it sent meanwhile is read. Never twice in a row, so that load is no refuge."""
+        stalled = late_seconds > self._sweep_seconds
+        if stalled:
+            for connection in self.connections:
+                connection.excuse(late_seconds, now)
+        self._skipped_sweep = stalled and not self._skipped_sweep
+        return self._skipped_sweep
+
     def sweep(self, now: float) -> None:
-        """Part with the peers that time has run out for, and with the fullest if all hold too much unsent."""
-        unsent: list[tuple[int, Connection]] = []
+        """Part with the peers that time has run out for, and with the fullest if all leave too much unread."""
         for connection in list(self.connections):
             connection.check(now)
-            if (size := connection.unsent_bytes) > 0:
-                unsent.append((size, connection))
-        total, limit = sum(size for size, _ in unsent), self.config.write_buffer_total_bytes_max
-        if total <= limit:
-            return
-        for size, connection in sorted(unsent, key=lambda pair: pair[0], reverse=True):
-            connection.drop(f"holds {size} unread bytes, all peers together {total}, limit {limit}")
-            total -= size
-            if total <= limit:
-                return
+        self.weigh_unsent()
+
+    def weigh_unsent_soon(self) -> None:
+        """When the loop has tried to send what was written in this turn."""
+        if not self.writes_too_much:
+            self.writes_too_much = True
+            asyncio.get_running_loop().call_soon(self.weigh_unsent)
+
+    def weigh_unsent(self) -> None:
+        """Part with the fullest if all leave too much unread."""
+        limit = self.config.write_buffer_total_bytes_max
+        unsent = [(size, connection) for connection in self.connections if (size := connection.unsent_memory) > 0]
+        total = sum(size for size, _ in unsent)
+        if total > limit:
+            for size, connection in sorted(unsent, key=lambda pair: pair[0], reverse=True):
+                connection.drop(f"holds {size} unread bytes, all peers together {total}, limit {limit}")
+                total -= size
+                if total <= limit:
+                    break
+        self.write_allowance = max(limit - total, int(limit * UNSENT_OVERSHOOT))
+        self.writes_too_much = False
+
+    def drop_hoarder(self) -> None:
+        """Incomplete frames are over their limit, but by no more than one of them: one connection goes."""
+        limit = self.config.read_buffer_total_bytes_max
+        hoarder = max(self.connections, key=lambda connection: connection.held_bytes)
+        held, total = hoarder.held_bytes, self.held_bytes
+        hoarder.drop(f"holds {held} bytes of an incomplete frame, all peers together {total}, limit {limit}")
 
     async def all_gone(self, deadline_seconds: float) -> None:
         """Wait until every connection is gone, with its handlers; at the deadline, cut those that are left."""

@@ -1,8 +1,9 @@
 """One connection: frames in, frames out. The same class stands on both sides, as either may ask.
 
-All frames that one read brought are handled in that turn, and answered with one write. A request costs no task
-unless its handler has to wait. Bounded: what waits for an answer, what waits for the rest of its frame, what
-waits for the peer to read. What to answer is `dispatch`'s business, the bytes are `hanabi.wire`'s.
+All frames that one read brought are handled in that turn, and answered with one write; unless that takes so long
+that others would wait for it, then the rest has its turn after theirs. A request costs no task unless its handler
+has to wait. Bounded: what waits for an answer, what waits for the rest of its frame, what waits for the peer to
+read. What to answer is `dispatch`'s business, the bytes are `hanabi.wire`'s.
 
 If the connection goes away, handlers that still wait are cancelled, as nobody is left to hear their answer:
 a handler that awaits something it shares with others shields it.
@@ -12,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from itertools import count
+from time import monotonic
 from typing import cast
 
 from hanabi.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError, TooManyRequestsError
@@ -33,28 +35,75 @@ Piece = bytes | memoryview
 
 
 class Connection(asyncio.Protocol):
-    """Invariant: while the peer does not read, or too many handlers wait, nothing is read from it.
+    """Invariant: while the peer does not read, too many handlers wait, or others have their turn, nothing is read
+    from it, and whole frames wait in the backlog, which is empty otherwise.
 
     `peer` is its address: as we asked for it if we connected, as the socket has it if the peer did.
     `closed` says that nothing can be sent any more; the peer may not know it yet.
+    `held_bytes` are those of an incomplete frame, as last told to the endpoint.
     """
+
+    __slots__ = (  # quicker, and there are more than an instance's dictionary would share with the others'
+        "__weakref__",  # others remember things of a connection for as long as it lives
+        "_answering",
+        "_backlog",
+        "_closing_since",
+        "_decoder",
+        "_endpoint",
+        "_finishing",
+        "_frame_since",
+        "_garbage",
+        "_gives_way",
+        "_handlers",
+        "_header_max",
+        "_largest_write",
+        "_last_active",
+        "_loop",
+        "_now",
+        "_opaques",
+        "_outbox",
+        "_outbox_bytes",
+        "_paused",
+        "_pending",
+        "_pending_max",
+        "_reason",
+        "_resumed",
+        "_stalled_since",
+        "_told_unheard",
+        "_transport",
+        "_turn",
+        "_turn_ends",
+        "_turn_seconds",
+        "_unsent_max",
+        "closed",
+        "held_bytes",
+        "peer",
+    )
 
     def __init__(self, endpoint: Endpoint, peer: str) -> None:
         config = endpoint.config
         self.peer = peer
         self.closed = False
+        self.held_bytes = 0
         self._endpoint = endpoint
         self._handlers = endpoint.handlers
         self._pending_max = config.pending_requests_max
         self._unsent_max = config.write_buffer_bytes_max
+        self._header_max = config.header_bytes_max
+        self._turn_seconds = config.turn_seconds_max
         self._decoder = FrameDecoder(config.frame_bytes_max)
-        self._held_bytes = 0  # of an incomplete frame, as last told to the endpoint
-        self._backlog: list[bytes] = []  # whole frames, read before we stopped reading
+        self._paused = False  # frames go to the backlog, and are not read any more
+        self._backlog: list[bytes] = []
+        self._gives_way = False  # until the loop has been around once
+        self._turn = 0.0  # the loop's time when this turn began, and the real time when it must end
+        self._turn_ends = 0.0
+        self._garbage = ""  # why nothing that follows the backlog can be understood
         self._answering: set[asyncio.Task[None]] = set()
         self._pending: dict[int, asyncio.Future[Command]] = {}
         self._opaques = count(1)
         self._outbox: list[Piece] = []
         self._outbox_bytes = 0
+        self._largest_write = 0  # of those that the peer may not have taken whole
         self._resumed: asyncio.Future[None] | None = None  # there while the peer does not read
         self._reason = ""
         self._finishing = False
@@ -77,25 +126,31 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.closed:
             return
-        self._last_active = self._now()
+        now = self._last_active = self._now()
+        if now != self._turn:  # uvloop may read many times in a turn, in which its clock stands still
+            self._turn = now
+            self._turn_ends = monotonic() + self._turn_seconds
         try:
             frames = self._decoder.feed(data)
         except RemoteProtocolError as error:
-            self._refuse(_said_plainly(error, data))
+            self._refuse_after_backlog(_said_plainly(error, data))
             return
         if self._finishing:
             self._take_responses(frames)
-        elif self._backlog or self._resumed is not None:  # TLS may still deliver what it had when we paused
+        elif self._paused:  # TLS may still deliver what it had when we paused
             self._backlog += frames
+        elif self._endpoint.writes_too_much:
+            self._backlog = frames
+            self._give_way()
         elif frames:
             self._handle(frames)
-        if self._held_bytes or self._decoder.buffered_bytes:
+        if self.held_bytes or self._decoder.buffered_bytes:
             self._account(bool(frames))
 
     def pause_writing(self) -> None:
         self._stalled_since = self._now()
         self._resumed = self._loop.create_future()
-        self._transport.pause_reading()
+        self._pause()
 
     def resume_writing(self) -> None:
         self._release_writers()
@@ -112,40 +167,38 @@ class Connection(asyncio.Protocol):
         self._end()
         self._release_writers()
         self._backlog.clear()
-        self._endpoint.held_bytes -= self._held_bytes
-        self._held_bytes = 0
         self._endpoint.left(self, self._answering)
 
     # Requests and answers that arrive
 
     def _handle(self, frames: list[bytes]) -> None:
-        """Answer *frames* with one write, or as many of them as the peer lets us."""
+        """Answer *frames* with one write, or as many of them as the peer, and our turn, let us."""
         pieces: list[Piece] = []
-        unsent = requests = handled = 0
-        for frame in frames:
-            handled += 1
+        unsent = requests = 0
+        for handled, frame in enumerate(frames, 1):
             try:
-                command = decode_command(frame)
+                command = decode_command(frame, self._header_max)
             except RemoteProtocolError as error:
                 self._write(pieces, unsent)
                 self._refuse(str(error))
                 break
             if command.flag & RESPONSE:
                 self._take_response(command)
-                continue
-            requests += 1
-            answer = dispatch(self._handlers, command, self)
-            if type(answer) is Reply:
-                unsent += self._append_reply(pieces, command, answer)
             else:
-                self._answer_later(command, cast(Awaitable[Reply], answer))
-            if unsent > self._unsent_max:
-                self._write(pieces, unsent)
-                pieces, unsent = [], 0
-            if self.closed:
-                break
-            if self._resumed is not None or len(self._answering) >= self._pending_max:
-                self._transport.pause_reading()
+                requests += 1
+                answer = dispatch(self._handlers, command, self)
+                if type(answer) is Reply:
+                    unsent += self._append_reply(pieces, command, answer)
+                else:
+                    self._answer_later(command, cast(Awaitable[Reply], answer))
+                if unsent > self._unsent_max:
+                    self._write(pieces, unsent)
+                    pieces, unsent = [], 0
+                if self.closed:
+                    break
+            if monotonic() > self._turn_ends:
+                self._give_way()
+            if self._paused:
                 self._backlog = frames[handled:]
                 break
         self._endpoint.requests += requests
@@ -156,6 +209,8 @@ class Connection(asyncio.Protocol):
         task = self._loop.create_task(self._answer(request, answer))
         self._answering.add(task)
         task.add_done_callback(self._answered)
+        if len(self._answering) >= self._pending_max:
+            self._pause()
 
     async def _answer(self, request: Command, answer: Awaitable[Reply]) -> None:
         reply = await answer
@@ -174,19 +229,38 @@ class Connection(asyncio.Protocol):
         if self._finishing:
             self._finish_if_all_is_answered()
 
+    def _pause(self) -> None:
+        self._paused = True
+        self._transport.pause_reading()
+
+    def _give_way(self) -> None:
+        """Go on when everybody else has had a turn."""
+        self._pause()
+        self._gives_way = True
+        self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._gives_way = False
+        self._catch_up()
+
     def _catch_up(self) -> None:
-        """Go on where we stopped, if what stopped us is over."""
-        if self._held_back():
+        """Go on where we stopped, if all that stopped us is over."""
+        if self.closed or self._gives_way or self._resumed is not None or len(self._answering) >= self._pending_max:
             return
+        if self._endpoint.writes_too_much:
+            self._give_way()
+            return
+        self._paused = False
+        self._last_active = self._now()
+        self._turn_ends = monotonic() + self._turn_seconds
         frames, self._backlog = self._backlog, []
         self._handle(frames)
+        if self._garbage:
+            self._refuse_after_backlog(self._garbage)
         if self._finishing:
             self._finish_if_all_is_answered()
-        if not self._held_back():
+        if not self._paused and not self.closed:
             self._transport.resume_reading()
-
-    def _held_back(self) -> bool:
-        return self.closed or self._resumed is not None or len(self._answering) >= self._pending_max
 
     def _append_reply(self, pieces: list[Piece], request: Command, reply: Reply) -> int:
         """Put the answer to *request* behind *pieces*; return how many bytes that are: none if it was one-way."""
@@ -229,7 +303,7 @@ class Connection(asyncio.Protocol):
         """While we finish, no new request is begun, but those being handled may need what they asked for."""
         for frame in frames:
             try:
-                command = decode_command(frame)
+                command = decode_command(frame, self._header_max)
             except RemoteProtocolError as error:
                 self._refuse(str(error))
                 return
@@ -239,17 +313,16 @@ class Connection(asyncio.Protocol):
     def _account(self, began_anew: bool) -> None:
         """Keep the endpoint's sum true, and remember when the incomplete frame began."""
         try:
-            self._decoder.check()  # what came before a frame over the limit has been answered by now
+            self._decoder.check()
         except RemoteProtocolError as error:
-            self._refuse(str(error))
+            self._refuse_after_backlog(str(error))
         endpoint, held = self._endpoint, self._decoder.buffered_bytes
-        if held and (began_anew or not self._held_bytes):
+        if held and (began_anew or not self.held_bytes):
             self._frame_since = self._last_active
-        endpoint.held_bytes += held - self._held_bytes
-        self._held_bytes = held
-        limit = endpoint.config.read_buffer_total_bytes_max
-        if held and endpoint.held_bytes > limit:
-            self.drop(f"{endpoint.held_bytes} bytes of incomplete frames from all peers, limit {limit}")
+        endpoint.held_bytes += held - self.held_bytes
+        self.held_bytes = held
+        if endpoint.held_bytes > endpoint.config.read_buffer_total_bytes_max:
+            endpoint.drop_hoarder()
 
     # Requests that we send
 
@@ -304,11 +377,15 @@ class Connection(asyncio.Protocol):
         """One write. What is little is copied together, which is cheaper; what is large is handed over as it is."""
         if self.closed or not size:
             return
-        self._last_active = self._now()
         if size <= JOIN_BYTES_MAX:
             self._transport.write(b"".join(pieces))
         else:
+            self._largest_write = max(size, self._largest_write if self.unsent_bytes else 0)
             self._transport.writelines(_with_small_ones_joined(pieces))
+        endpoint = self._endpoint
+        endpoint.write_allowance -= size
+        if endpoint.write_allowance < 0:
+            endpoint.weigh_unsent_soon()
 
     def _write_soon(self, pieces: list[Piece], size: int) -> None:
         """One write for all that callers and late answers bring in this turn of the loop."""
@@ -325,12 +402,19 @@ class Connection(asyncio.Protocol):
         pieces, size = self._outbox, self._outbox_bytes
         if size:
             self._outbox, self._outbox_bytes = [], 0
+            self._last_active = self._now()
             self._write(pieces, size)
 
     @property
     def unsent_bytes(self) -> int:
         """What we wrote and the peer has not taken yet."""
         return self._transport.get_write_buffer_size()
+
+    @property
+    def unsent_memory(self) -> int:
+        """How much memory that takes: an answer of which a part was sent is still there whole."""
+        unsent = self.unsent_bytes
+        return max(unsent, self._largest_write) if unsent else 0
 
     def _release_writers(self) -> None:
         if self._resumed is not None:
@@ -375,6 +459,13 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.close()
 
+    def _refuse_after_backlog(self, reason: str) -> None:
+        """What came before the garbage is answered first."""
+        if self._backlog:
+            self._garbage = reason
+        else:
+            self._refuse(reason)
+
     def _refuse(self, reason: str) -> None:
         """The peer does not speak our protocol: nothing that follows can be understood."""
         if not self.closed:
@@ -391,10 +482,20 @@ class Connection(asyncio.Protocol):
             return
         self.closed = True
         self._closing_since = self._now()
+        self._decoder = FrameDecoder()  # what it held is free from here on
+        self._endpoint.held_bytes -= self.held_bytes
+        self.held_bytes = 0
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(ConnectionLostError(f"{self.peer}: {self._reason}"))
         self._pending.clear()
+
+    def excuse(self, seconds: float, now: float) -> None:
+        """For so long we did not run: the peer's time begins that much later."""
+        self._last_active = min(now, self._last_active + seconds)
+        self._frame_since = min(now, self._frame_since + seconds)
+        self._stalled_since = min(now, self._stalled_since + seconds)
+        self._closing_since = min(now, self._closing_since + seconds)
 
     def check(self, now: float) -> None:
         """Part with this peer if it used up its time. The endpoint asks from time to time."""
@@ -405,7 +506,7 @@ class Connection(asyncio.Protocol):
         elif self._resumed is not None:
             if now - self._stalled_since >= config.stalled_peer_seconds:
                 self.drop(f"has not read for {config.stalled_peer_seconds:g} s, {self.unsent_bytes} bytes wait for it")
-        elif self._held_bytes and now - self._frame_since >= config.frame_seconds_max:
+        elif self.held_bytes and now - self._frame_since >= config.frame_seconds_max:
             self.drop(f"a frame is not complete after {config.frame_seconds_max:g} s")
         elif now - self._last_active >= config.idle_seconds:
             self.close(f"idle for {config.idle_seconds:g} s")

@@ -16,6 +16,7 @@ import msgspec
 from hanabi.errors import RemoteProtocolError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.descriptors import connections_within
 from hanabi.remoting.dispatch import Handler
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
@@ -51,6 +52,7 @@ class RemotingServer:
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
         self._config = config
+        self._connections_max = config.connections_max
         self._endpoint = Endpoint(handlers, config, on_open=self._opened, on_close=on_close)
         self._tls_config = tls
         self._tls: ServerTls | None = None
@@ -78,6 +80,13 @@ class RemotingServer:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address that was bound: port 0 means any. A taken port is an OSError."""
         loop = asyncio.get_running_loop()
+        self._connections_max = connections_within(self._config.connections_max)
+        if self._connections_max < self._config.connections_max:
+            logger.info(
+                "at most %d connections, not %d: the system allows no more open files",
+                self._connections_max,
+                self._config.connections_max,
+            )
         if self._tls_config is not None and self._tls_config.server_mode is not TlsMode.DISABLED:
             self._tls = ServerTls(self._tls_config, loop.time)
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -133,7 +142,7 @@ class RemotingServer:
             except OSError as error:  # out of descriptors or memory: waiting is all we can do
                 self._pause_accepting(listener, error)
                 return
-            if len(self._endpoint.connections) + len(self._welcoming) >= self._config.connections_max:
+            if len(self._endpoint.connections) + len(self._welcoming) >= self._connections_max:
                 client.close()
                 self._count_refusal()
                 continue
@@ -159,9 +168,7 @@ class RemotingServer:
         self._refused_unlogged += 1
         now = asyncio.get_running_loop().time()
         if now - self._refusal_logged >= REFUSAL_LOG_SECONDS:
-            logger.warning(
-                "limit of %d connections reached, %d refused", self._config.connections_max, self._refused_unlogged
-            )
+            logger.warning("limit of %d connections reached, %d refused", self._connections_max, self._refused_unlogged)
             self._refusal_logged, self._refused_unlogged = now, 0
 
     def _opened(self, connection: Connection) -> None:

@@ -160,10 +160,10 @@ class CommitLog:
     def _encode(self, message: PendingMessage, queue_offset: int, log_offset: int, now_ms: int) -> bytearray:
         topic = message.topic.encode()
         body, properties = message.body, message.properties
-        if properties.endswith(b"\0"):
-            properties += b"\x02"  # the same properties; recovery takes a zero at the end for a torn write
         if len(body) > self._message_bytes_max:
             raise MessageRefused(f"{message.topic}: a body of {len(body)} bytes, limit {self._message_bytes_max}")
+        if properties.endswith(b"\0") and len(properties) < PROPERTIES_BYTES_MAX:
+            properties += b"\x02"  # the same properties; recovery takes a zero at the end for a torn write
         if len(properties) > PROPERTIES_BYTES_MAX:
             raise MessageRefused(
                 f"{message.topic}: properties of {len(properties)} bytes, limit {PROPERTIES_BYTES_MAX}"

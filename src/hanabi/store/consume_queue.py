@@ -280,12 +280,12 @@ class ConsumeQueue(QueueFiles):
         end, last, is_clean = self._find_end(bases[:whole], thorough=thorough)
         if not is_clean and problem is None:
             problem = f"{self.path(last)} is damaged at byte {end - last}"
-        for base in bases:
+        for base in reversed(bases):  # so that a kill leaves no hole
             if base > last:
                 self.delete_file(base)
         self.set_range(bases[0], end)
-        if not is_clean:
-            self.cut_file(last, end - last)
+        if problem is not None:
+            self.cut_file(last, end - last)  # which also gives it its full size
         self.min_offset, self.max_offset = bases[0] // ENTRY_BYTES, end // ENTRY_BYTES
         self._end_changed()
         return problem

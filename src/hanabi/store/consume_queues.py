@@ -156,14 +156,16 @@ class ConsumeQueues:
 
     # all of them
 
-    def flush(self, *, least_bytes: int = 0, sync: bool = False) -> None:
-        """Write all tails of at least *least_bytes*; with *sync*, return when they are on the disk. Any thread.
+    def flush(self, *, least_bytes: int = 0, count_max: int | None = None, sync: bool = False) -> None:
+        """Write all tails of at least *least_bytes*, or any *count_max* of them. Any thread.
+
+        With *sync*, return when what is written is on the disk.
 
         Raises StoreError when something could not be written. It stays in memory and the next call tries again.
         """
         if self._ext_family is not None:  # first: no entry should point at a unit that a crash can still take
             self._ext_family.flush(least_bytes)
-        self._family.flush(least_bytes)
+        self._family.flush(least_bytes, count_max)
         if sync:
             if self._ext_family is not None:
                 self._ext_family.sync()

@@ -93,11 +93,14 @@ class Indexer:
             code = tags_code(find_property(properties, b"TAGS"))
             if topic == SCHEDULE_TOPIC:
                 code = self._deliver_time(properties, store_ms, code)
-            place = message.queue_id, result.queue_offset, log_offset, result.size
+            dispatched = Dispatched(
+                topic, message.queue_id, result.queue_offset, log_offset, result.size, code, store_ms, properties
+            )
             try:
-                dispatched = self._queue(queue, Dispatched(topic, *place, code, store_ms, properties))
+                dispatched = self._queue(queue, dispatched)
             except StoreError as error:
                 self._fail(error)
+                dispatched = None
         if self._index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED:
             self._put_keys(
                 topic, find_property(properties, b"KEYS"), find_property(properties, b"UNIQ_KEY"), log_offset, store_ms
@@ -125,7 +128,8 @@ class Indexer:
                 dispatched = self._queue(queue, dispatched)
             except QueueOrderError as error:
                 dispatched = self._put_newer(queue, dispatched, error, fill_holes=fill_holes)
-        if self._index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED:
+        index = self._index
+        if index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED and record.log_offset >= index.end_log_offset:
             self._put_keys(topic, record.keys, record.unique_key, record.log_offset, store_ms)
         if notify and dispatched is not None and self._on_append is not None:
             self._on_append(dispatched)
@@ -137,13 +141,13 @@ class Indexer:
             del self.unindexed[0]
 
     def _queue(self, queue: ConsumeQueue, dispatched: Dispatched) -> Dispatched:
-        place = dispatched.queue_offset, dispatched.log_offset, dispatched.size, dispatched.tags_code
         if queue.ext is None:
-            queue.put(*place)
+            queue.put(dispatched.queue_offset, dispatched.log_offset, dispatched.size, dispatched.tags_code)
         else:
             if self._hooks.filter_bits is not None:
                 bits = self._hooks.filter_bits(dispatched)
                 dispatched = msgspec.structs.replace(dispatched, filter_bits=bits)
+            place = dispatched.queue_offset, dispatched.log_offset, dispatched.size, dispatched.tags_code
             queue.put_extended(*place, dispatched.store_timestamp_ms, dispatched.filter_bits)
         self.dispatched_ms = dispatched.store_timestamp_ms
         return dispatched
@@ -174,7 +178,9 @@ class Indexer:
         self.failure = error
 
     def _put_keys(self, topic: str, keys: str | None, unique_key: str | None, log_offset: int, store_ms: int) -> None:
-        if keys:
+        if keys and unique_key and " " not in keys:
+            names = [unique_key, keys]
+        elif keys:
             names = [key for key in (unique_key, *keys.split(" ")) if key]
         elif unique_key:
             names = [unique_key]

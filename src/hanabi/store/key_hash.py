@@ -3,6 +3,8 @@
 Horner's rule without its loop. The text is one large number whose lanes are its characters; each step joins neighbours,
 left * 31**k + right, into lanes of twice the width. With L for the left lanes alone, moved to where the right ones are,
 that is `lanes - L * (2**width - 31**k)`: four operations on all lanes together, and six steps for 64 characters.
+
+Some of the work is saved by keeping the hash of "topic#", which comes before every key of a topic.
 """
 
 from typing import Final
@@ -27,14 +29,47 @@ _MASK_8, _EXCESS_8 = _step(64)
 _MASK_16, _EXCESS_16 = _step(128)
 _, _EXCESS_32 = _step(256)
 
+_SHORT_CHARACTERS_MAX: Final = 32  # a unique key has as many
+_SHORT_LANES: Final = (1 << 8 * _SHORT_CHARACTERS_MAX) - 1
+_SHORT_MASK_1, _SHORT_MASK_2, _SHORT_MASK_4, _SHORT_MASK_8 = (
+    mask & _SHORT_LANES for mask in (_MASK_1, _MASK_2, _MASK_4, _MASK_8)
+)
+_POWERS: Final = tuple(pow(31, characters, 1 << 32) for characters in range(129))
+
 
 def key_hash(text: str) -> int:
     """Java's abs(text.hashCode()), and 0 where that is negative still (IndexFile.java, indexKeyHashMethod)."""
+    return key_hash_after(0, text)
+
+
+def prefix_code(text: str) -> int:
+    """What `key_hash_after` wants to know of a text that comes before others."""
+    return java_hash(text) & 0xFFFF_FFFF
+
+
+def key_hash_after(prefix: int, text: str) -> int:
+    """As `key_hash`, of *text* with another one before it, whose `prefix_code` is *prefix*."""
     try:
-        code = _hash(text.encode("latin-1"))
+        raw = text.encode("latin-1")
+        code = _hash(raw) if len(raw) > _SHORT_CHARACTERS_MAX else _hash_short(raw)
     except UnicodeEncodeError:  # characters that are no single byte in Java either
-        code = java_hash(text) & 0xFFFF_FFFF
+        raw = text.encode("utf-16-be", "surrogatepass")[::2]  # as many bytes as Java has characters
+        code = java_hash(text)
+    if prefix:
+        length = len(raw)
+        code += prefix * (_POWERS[length] if length < len(_POWERS) else pow(31, length, 1 << 32))
+    code &= 0xFFFF_FFFF
     return code if code <= _INT_MAX else (1 << 32) - code & _INT_MAX
+
+
+def _hash_short(text: bytes) -> int:
+    """As `_hash`, of at most 32 characters; not reduced to 32 bits."""
+    lanes = int.from_bytes(text)
+    lanes -= (lanes >> 8 & _SHORT_MASK_1) * _EXCESS_1
+    lanes -= (lanes >> 16 & _SHORT_MASK_2) * _EXCESS_2
+    lanes -= (lanes >> 32 & _SHORT_MASK_4) * _EXCESS_4
+    lanes -= (lanes >> 64 & _SHORT_MASK_8) * _EXCESS_8
+    return (lanes >> 128) * _POWERS[16] + lanes
 
 
 def _hash(text: bytes) -> int:

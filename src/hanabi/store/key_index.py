@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 
 from hanabi.durable_table import sync_directory
 from hanabi.errors import StoreError
-from hanabi.store.index_file import IndexFile, index_file_bytes
-from hanabi.store.key_hash import key_hash
+from hanabi.store.index_file import HEADER, IndexFile, index_file_bytes
+from hanabi.store.key_hash import key_hash, key_hash_after, prefix_code
 
+PREFIXES_MAX: Final = 100_000
 CHAIN_STEPS_MAX: Final = 1_000_000  # about a second: how far back one search follows one chain
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class KeyIndex:
         self._now_ms, self._on_full, self._writable = now_ms, on_full, writable
         self.files: list[IndexFile] = []
         self._growing: IndexFile | None = None
+        self._prefixes: dict[str, int] = {}  # of the texts that are hashed, by topic
 
     @property
     def end_log_offset(self) -> int:
@@ -66,7 +68,7 @@ class KeyIndex:
             if not (path.name.isascii() and path.name.isdigit() and path.is_file()):
                 continue
             actual = path.stat().st_size
-            if actual == 0 and self._writable:
+            if actual <= HEADER.size and self._writable:
                 path.unlink()  # made, and never filled
                 continue
             if actual != size:
@@ -89,10 +91,19 @@ class KeyIndex:
         if file is None or log_offset <= file.end_log_offset:
             self._put_again(topic, keys, log_offset, store_ms)
             return
+        prefix = self._prefixes.get(topic)
+        if prefix is None:
+            prefix = self._prefix_of(topic)
         for key in keys:
             if file.next_entry >= file.entries_max:
                 file = self._file_to_grow()
-            file.put(key_hash(f"{topic}#{key}"), log_offset, store_ms)
+            file.put(key_hash_after(prefix, key), log_offset, store_ms)
+
+    def _prefix_of(self, topic: str) -> int:
+        if len(self._prefixes) >= PREFIXES_MAX:
+            self._prefixes.clear()
+        self._prefixes[topic] = code = prefix_code(f"{topic}#")
+        return code
 
     def _put_again(self, topic: str, keys: Iterable[str], log_offset: int, store_ms: int) -> None:
         """As `put`, for a message that may be in the index, or with some of its keys if a crash came between them."""
@@ -185,6 +196,15 @@ class KeyIndex:
             self.files.pop().delete()
         self._growing = self.files[-1] if self.files and not self.files[-1].is_full else None
         return taken
+
+    def is_whole_from(self, log_offset: int) -> bool:
+        """After a crash: whether all that was put from *log_offset* of the log on is there, as far as it goes."""
+        for file in reversed(self.files):
+            if not file.is_whole_from(log_offset):
+                return False
+            if file.begin_log_offset < log_offset:
+                break
+        return True
 
     def delete_expired(self, log_offset_min: int) -> int:
         """Delete the files whose messages all lie below *log_offset_min*, but not the last one; return how many."""

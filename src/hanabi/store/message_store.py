@@ -36,7 +36,8 @@ from hanabi.wire.properties import PROPERTIES_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
-_CHECKPOINT_BYTES: Final = 256 << 20  # so much new log makes a checkpoint due before its time: recovery stays short
+_CHECKPOINT_BYTES: Final = 128 << 20  # so much new log makes a checkpoint due before its time: recovery stays short
+_QUEUES_A_FLUSH_MAX: Final = 500  # a write for each: with 40,000 busy queues nothing else would be done
 _KEPT_TOPICS: Final = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
 _NEVER: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000
@@ -344,7 +345,7 @@ class MessageStore:
         dispatched_ms, end = self._indexer.dispatched_ms, self._log.end_offset  # before: what comes meanwhile is not in
         is_early = least_pages > 0 and end - self._checkpointed_to >= _CHECKPOINT_BYTES
         if least_pages and not is_early:
-            self._queues.flush()
+            self._queues.flush(count_max=_QUEUES_A_FLUSH_MAX)
             return
         self._queues.flush(sync=True)
         if self._index is not None:

@@ -44,14 +44,14 @@ class QueueFamily:
         self.unsynced_directories: set[str] = set()
         self._reported: set[str] = set()
 
-    def flush(self, least_bytes: int = 0) -> None:
-        """Write all tails of at least *least_bytes* to their files.
+    def flush(self, least_bytes: int = 0, count_max: int | None = None) -> None:
+        """Write all tails of at least *least_bytes* to their files, or any *count_max* of them.
 
         A queue whose files are damaged does not keep the others from being written; the first error is raised
         at the end. A full disk stops it at once.
         """
         first_error: StoreError | None = None
-        for queue in list(self.dirty):
+        for queue in list(self.dirty)[:count_max]:
             if queue.tail_bytes < least_bytes:
                 continue
             self.dirty.discard(queue)
@@ -249,7 +249,8 @@ class QueueFiles:
         if not status.st_nlink or status.st_size < family.file_bytes:
             # Bytes written into a deleted file would be lost without a word.
             family.descriptors.drop((self, base))
-            raise StoreDamaged(f"{self.path(base)} was deleted or cut while the store was using it")
+            what = f"cut to {status.st_size} bytes" if status.st_nlink else "deleted"
+            raise StoreDamaged(f"{self.path(base)} was {what} while the store was using it")
         return descriptor
 
     def _create(self, base: int) -> Descriptor:
@@ -288,7 +289,8 @@ class QueueFiles:
             self._tail.clear()
             self._written = end
         file_bytes = self.family.file_bytes
-        for base in range(written - 1 - (written - 1) % file_bytes, self.first - 1, -file_bytes):
+        # From the end backwards, so that a kill leaves no hole. The file at `written` may be there and still be empty.
+        for base in range(written - written % file_bytes, self.first - 1, -file_bytes):
             if base < end:
                 self.cut_file(base, end - base)
                 break

@@ -28,8 +28,9 @@ def offset_by_time(
 ) -> int:
     """The queue offset for *time_ms*.
 
-    Without a *boundary* the nearest message, as RocketMQ 4.9.8 answers. LOWER: `max_offset` if all are older. UPPER: 0
-    if all are younger. As in Apache, 0 if the log cannot tell the time of a message that it should have.
+    Without a *boundary* the nearest message, as RocketMQ 4.9.8 answers. LOWER: `max_offset` if all are older. UPPER:
+    `min_offset` if all are younger. As in Apache, if the log cannot tell the time of a message that it should have, 0,
+    or with a boundary `min_offset`.
     """
     times = _Times(queue, store_time_of, log_offset_min)
     try:
@@ -38,9 +39,9 @@ def offset_by_time(
         if boundary is BoundaryType.LOWER:
             return times.first_from(queue.min_offset, queue.max_offset, time_ms)
         after = times.first_from(queue.min_offset, queue.max_offset, time_ms + 1)
-        return after - 1 if after > queue.min_offset else 0
+        return max(after - 1, queue.min_offset)
     except _UnknownTime:
-        return 0
+        return 0 if boundary is None else queue.min_offset
 
 
 class _UnknownTime(Exception):

@@ -86,13 +86,17 @@ def recover(
         start = _crash_start(parts, config, search_in_file=crashed_as_ours and not damaged)
         # Before this place everything is on the disk. What queues and index have of later messages may lack any page.
         queues.truncate(start)
-        if index is not None:
+        if index is not None and not index.is_whole_from(start):
             index.truncate(start)
     else:
         start, cut = _clean_start(log, queues)
         damaged += cut
     walk, records = _bring_in_step(parts, config, start, damaged, clock)
     _cut(walk, parts)
+    if crashed:
+        for segment in log.segments:
+            if segment.base_offset + segment.size > start:
+                segment.flushed = 0  # in the memory of the system for sure, on the disk only after the next flush
     seconds = clock() - began
     logger.info(
         "recovered after a %s: log %d..%d, looked at %d messages from %d on, %.1f s; the end: %s",

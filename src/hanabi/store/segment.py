@@ -16,7 +16,7 @@ import logging
 import mmap
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hanabi.durable_table import sync_directory
@@ -152,12 +152,11 @@ class Segment:
         """
         try:
             _reserve(self._descriptor, self.size)  # Apache's files are sparse: a full disk would be a SIGBUS
-            sync_file(self._descriptor)  # so that SEEK_DATA sees every page that was written
             _zero(self._descriptor, position, self.size)
-            sync_file(self._descriptor)
         except OSError as error:
             raise StoreError.from_os_error(error, f"truncating {self.path}") from error
-        self.written = self.committed = self.flushed = position
+        self.written = self.committed = position
+        self.flushed = 0  # the zeros, and perhaps what a killed process wrote: the next flush brings them to the disk
 
     # Reading
 
@@ -231,19 +230,29 @@ def _warm(descriptor: int, size: int) -> None:
 
 def _zero(descriptor: int, start: int, end: int) -> None:
     """Zero start..end, but write only where something else is: most of a segment was never touched."""
+    for at, until in list(_data_ranges(descriptor, start, end)):  # all of them first: reading makes data of holes
+        while at < until:
+            chunk = os.pread(descriptor, min(_CHUNK_BYTES, until - at), at)
+            if not chunk:
+                return
+            clean = chunk.count(0) == len(chunk)
+            at += len(chunk) if clean else os.pwrite(descriptor, _ZEROS[: len(chunk)], at)
+
+
+def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where in start..end something may have been written."""
     while start < end:
         try:
-            start = os.lseek(descriptor, start, os.SEEK_DATA)
+            data = os.lseek(descriptor, start, os.SEEK_DATA)
+            hole = os.lseek(descriptor, data, os.SEEK_HOLE)
         except OSError as error:
             if error.errno == errno.ENXIO:  # nothing but holes and reserved blocks from here on
                 return
-            if error.errno != errno.EINVAL:  # a file system without SEEK_DATA: look at every byte
+            if error.errno != errno.EINVAL:
                 raise
-        chunk = os.pread(descriptor, min(_CHUNK_BYTES, end - start), start)
-        if not chunk:
-            return
-        clean = chunk.count(0) == len(chunk)
-        start += len(chunk) if clean else os.pwrite(descriptor, _ZEROS[: len(chunk)], start)
+            data, hole = start, end  # a file system that cannot tell: look at every byte
+        yield data, min(hole, end)
+        start = hole
 
 
 def _call_on_memory(memory: mmap.mmap, function: str, path: Path) -> None:

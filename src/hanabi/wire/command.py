@@ -26,6 +26,8 @@ from hanabi.wire.headers.base import Header, Int32, header_fields
 
 VERSION = 409  # the ordinal of V4_9_8 in Java's MQVersion: peers choose features by it
 
+HEADER_BYTES_MAX = 1024 * 1024  # of a received one; the longest that are sent carry a value of the KV configuration
+
 H = TypeVar("H", bound=Header)
 _NO_FIELDS = msgspec.Raw(b"{}")
 
@@ -86,16 +88,23 @@ _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _LENGTH_AND_FORM = struct.Struct(">II")
 _BINARY_CODE_MAX = 2**15 - 1
-_HEADER_BYTES_MAX = 2**24 - 1
+_U24_MAX = 2**24 - 1
+_FIELDS_MAX = 4096  # the largest header has some thirty
 
 
-def decode_command(frame: bytes) -> Command:
-    """One frame, without its length prefix, as a command."""
+def decode_command(frame: bytes, header_bytes_max: int = HEADER_BYTES_MAX) -> Command:
+    """One frame, without its length prefix, as a command.
+
+    A header costs far more than as many bytes of body, so it has a limit of its own.
+    """
     if len(frame) < 4:
         raise RemoteProtocolError(f"frame of {len(frame)} bytes has no room for its header length")
-    header_end = 4 + int.from_bytes(frame[1:4], "big")
+    header_bytes = int.from_bytes(frame[1:4], "big")
+    header_end = 4 + header_bytes
     if header_end > len(frame):
-        raise RemoteProtocolError(f"header of {header_end - 4} bytes in a frame of {len(frame)}")
+        raise RemoteProtocolError(f"header of {header_bytes} bytes in a frame of {len(frame)}")
+    if header_bytes > header_bytes_max:
+        raise RemoteProtocolError(f"header of {header_bytes} bytes, limit {header_bytes_max}")
     form = frame[0]
     if form == HeaderForm.JSON:
         try:
@@ -114,9 +123,15 @@ def decode_command(frame: bytes) -> Command:
 def _decode_json_fields(raw: bytes) -> dict[str, str]:
     try:
         fields = _any_fields_decoder.decode(raw) or {}
+        if len(fields) > _FIELDS_MAX:
+            raise _too_many_fields()
         return {name: _as_text(value) for name, value in fields.items() if value is not None}
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"bad extFields: {error}") from error
+
+
+def _too_many_fields() -> RemoteProtocolError:
+    return RemoteProtocolError(f"bad extFields: more than {_FIELDS_MAX}")
 
 
 def _as_text(value: Any) -> str:
@@ -158,7 +173,10 @@ def _decode_binary_fields(raw: bytes) -> dict[str, str]:
     fields: dict[str, str] = {}
     position, end = 0, len(raw)
     try:
-        while position < end:  # `_take`, twice, written out: this runs a dozen times a message
+        for _ in range(_FIELDS_MAX):
+            if position >= end:
+                return fields
+            # `_take`, twice, written out: this runs a dozen times a message
             key_start = position + 2
             key_end = key_start + _I16.unpack_from(raw, position)[0]
             value_start = key_end + 4
@@ -169,6 +187,8 @@ def _decode_binary_fields(raw: bytes) -> dict[str, str]:
             position = value_end
     except (struct.error, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"bad binary header field at {position}: {error}") from error
+    if position < end:
+        raise _too_many_fields()
     return fields
 
 
@@ -213,8 +233,8 @@ def encode_head(
         header = _encode_json(
             _JsonHeader(code, fields, flag, _LANGUAGE_NAMES[language], opaque, remark, "JSON", version)
         )
-    if len(header) > _HEADER_BYTES_MAX:  # it would run over into the byte of the form
-        raise MQError(f"header of {len(header)} bytes, limit {_HEADER_BYTES_MAX}")
+    if len(header) > _U24_MAX:  # it would run over into the byte of the form
+        raise MQError(f"header of {len(header)} bytes, limit {_U24_MAX}")
     return _LENGTH_AND_FORM.pack(4 + len(header) + body_bytes, form << 24 | len(header)) + header
 
 
