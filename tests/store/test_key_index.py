@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hanabi.errors import StoreError, StoreFull
 from hanabi.store.index_file import ENTRY, HEADER, SLOT, IndexFile, index_file_bytes
-from hanabi.store.key_hash import key_hash
+from hanabi.store.key_hash import key_hash, key_hash_after, prefix_code
 from hanabi.store.key_index import CHAIN_STEPS_MAX, KeyIndex, local_time_name
 from hanabi.wire.tags import java_hash
 from tests.golden_records import STORES, golden_store
@@ -61,6 +61,11 @@ def contents(directory: Path) -> list[bytes]:
 )
 def test_the_hash_is_javas_made_positive(text: str, expected: int) -> None:
     assert key_hash(text) == expected
+
+
+@given(st.text(min_size=1, max_size=20), st.text(max_size=150) | st.from_regex("[0-9A-F]{32}", fullmatch=True))
+def test_a_hash_may_go_on_from_that_of_the_text_before(before: str, text: str) -> None:
+    assert key_hash_after(prefix_code(before), text) == key_hash(before + text)
 
 
 @given(st.text(max_size=200) | st.text(st.characters(max_codepoint=255), min_size=50, max_size=300))

@@ -24,6 +24,7 @@ import os
 import struct
 import sys
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -109,25 +110,31 @@ class IndexFile:
 
     def put(self, hashed_key: int, log_offset: int, store_ms: int) -> None:
         """Add one entry. The file must not be full."""
+        self.put_all((hashed_key,), log_offset, store_ms)
+
+    def put_all(self, hashed_keys: Sequence[int], log_offset: int, store_ms: int) -> None:
+        """Add the entries of one message. The file must have room for all of them."""
         number = self.next_entry
-        mapped = self._map
-        slot_at = _SLOTS_AT + hashed_key % self.slots * 4
-        (previous,) = _unpack_slot(mapped, slot_at)
-        if not 0 < previous < number:
-            previous = 0
-            self.slots_used += 1
+        mapped, slots, entries_at = self._map, self.slots, self._entries_at
         begin_ms = self.begin_ms
         seconds = (store_ms - begin_ms) // 1000 if 0 < begin_ms < store_ms else 0
         if seconds > _INT_MAX:
             seconds = _INT_MAX
-        # In this order: a process killed in between leaves an entry that does not count yet, which `open` takes back.
-        _pack_entry(mapped, self._entries_at + number * 20, hashed_key, log_offset, seconds, previous)
-        _pack_slot(mapped, slot_at, number)
-        if number == 1:
-            # After `seconds` was computed, as Apache: those of the first entry count from the end of the last file.
-            self.begin_ms = begin_ms = store_ms
-            self.begin_log_offset = log_offset
-        number += 1
+        for hashed_key in hashed_keys:
+            slot_at = _SLOTS_AT + hashed_key % slots * 4
+            (previous,) = _unpack_slot(mapped, slot_at)
+            if not 0 < previous < number:
+                previous = 0
+                self.slots_used += 1
+            # In this order: a process killed in between leaves entries that do not count yet, which `open` takes back.
+            _pack_entry(mapped, entries_at + number * 20, hashed_key, log_offset, seconds, previous)
+            _pack_slot(mapped, slot_at, number)
+            if number == 1:
+                # After `seconds` was computed, as Apache: those of the first entry count from the end of the last file.
+                self.begin_ms = begin_ms = store_ms
+                self.begin_log_offset = log_offset
+                seconds = 0
+            number += 1
         _pack_header(mapped, 0, begin_ms, store_ms, self.begin_log_offset, log_offset, self.slots_used, number)
         self.is_synced = False
         self.next_entry = number
@@ -231,11 +238,7 @@ class IndexFile:
     def _check(self) -> None:
         number = self.next_entry
         if not self.is_full:
-            # Killed between slot and header: the next entry is half there, and its slot points at it already.
-            hashed_key, _, _, previous = self.entry(number)
-            slot_at = _SLOTS_AT + max(hashed_key, 0) % self.slots * SLOT.size
-            if _unpack_slot(self._map, slot_at)[0] == number:
-                _pack_slot(self._map, slot_at, previous if 0 < previous < number else 0)
+            self._take_back_uncounted()
         if number == 1:
             return
         last, first = self.entry(number - 1)[1], self.entry(1)[1]
@@ -245,6 +248,18 @@ class IndexFile:
             logger.error("%s: its header does not agree with its entries; nothing more is added to it", self.path)
             self.end_log_offset = max(min(last, self.end_log_offset), 0)
             self.is_sealed = True
+
+    def _take_back_uncounted(self) -> None:
+        """Killed before the header: the entries of one message are there in part, and their slots point at them."""
+        first = end = self.next_entry
+        log_offset = self.entry(first)[1]
+        while end < self.entries_max and any(self.entry(end)) and self.entry(end)[1] == log_offset:
+            end += 1
+        slots_used = self.slots_used
+        for number in range(end - 1, first - 1, -1):
+            hashed_key, _, _, previous = self.entry(number)
+            self._take_back(number, hashed_key, previous)
+        self.slots_used = slots_used
 
     def sync(self) -> None:
         """Return when everything put before the call is on the disk. Lets other threads run meanwhile."""

@@ -7,6 +7,7 @@ that is `lanes - L * (2**width - 31**k)`: four operations on all lanes together,
 Some of the work is saved by keeping the hash of "topic#", which comes before every key of a topic.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from hanabi.wire.tags import java_hash
@@ -29,11 +30,11 @@ _MASK_8, _EXCESS_8 = _step(64)
 _MASK_16, _EXCESS_16 = _step(128)
 _, _EXCESS_32 = _step(256)
 
-_SHORT_CHARACTERS_MAX: Final = 32  # a unique key has as many
+_UNIQUE_KEY_CHARACTERS: Final = 32
+_SHORT_CHARACTERS_MAX: Final = 16
 _SHORT_LANES: Final = (1 << 8 * _SHORT_CHARACTERS_MAX) - 1
-_SHORT_MASK_1, _SHORT_MASK_2, _SHORT_MASK_4, _SHORT_MASK_8 = (
-    mask & _SHORT_LANES for mask in (_MASK_1, _MASK_2, _MASK_4, _MASK_8)
-)
+_SHORT_MASK_1, _SHORT_MASK_2, _SHORT_MASK_4 = (mask & _SHORT_LANES for mask in (_MASK_1, _MASK_2, _MASK_4))
+_LOW_64: Final = (1 << 64) - 1
 _POWERS: Final = tuple(pow(31, characters, 1 << 32) for characters in range(129))
 
 
@@ -51,25 +52,34 @@ def key_hash_after(prefix: int, text: str) -> int:
     """As `key_hash`, of *text* with another one before it, whose `prefix_code` is *prefix*."""
     try:
         raw = text.encode("latin-1")
-        code = _hash(raw) if len(raw) > _SHORT_CHARACTERS_MAX else _hash_short(raw)
+        length = len(raw)
+        if length <= _SHORT_CHARACTERS_MAX:
+            code = _hash_short(raw)
+        elif length == _UNIQUE_KEY_CHARACTERS:
+            # All but the end of a unique key is the same for all messages of one producer in a second or so.
+            code = _start_code(raw[:_SHORT_CHARACTERS_MAX]) * _POWERS[_SHORT_CHARACTERS_MAX]
+            code += _hash_short(raw[_SHORT_CHARACTERS_MAX:])
+        else:
+            code = _hash(raw)
     except UnicodeEncodeError:  # characters that are no single byte in Java either
-        raw = text.encode("utf-16-be", "surrogatepass")[::2]  # as many bytes as Java has characters
+        length = len(text.encode("utf-16-be", "surrogatepass")) // 2
         code = java_hash(text)
     if prefix:
-        length = len(raw)
         code += prefix * (_POWERS[length] if length < len(_POWERS) else pow(31, length, 1 << 32))
     code &= 0xFFFF_FFFF
     return code if code <= _INT_MAX else (1 << 32) - code & _INT_MAX
 
 
 def _hash_short(text: bytes) -> int:
-    """As `_hash`, of at most 32 characters; not reduced to 32 bits."""
+    """As `_hash`, of at most 16 characters; not reduced to 32 bits."""
     lanes = int.from_bytes(text)
     lanes -= (lanes >> 8 & _SHORT_MASK_1) * _EXCESS_1
     lanes -= (lanes >> 16 & _SHORT_MASK_2) * _EXCESS_2
     lanes -= (lanes >> 32 & _SHORT_MASK_4) * _EXCESS_4
-    lanes -= (lanes >> 64 & _SHORT_MASK_8) * _EXCESS_8
-    return (lanes >> 128) * _POWERS[16] + lanes
+    return (lanes >> 64) * _POWERS[8] + (lanes & _LOW_64)
+
+
+_start_code = lru_cache(maxsize=4096)(_hash_short)
 
 
 def _hash(text: bytes) -> int:

@@ -94,10 +94,12 @@ class KeyIndex:
         prefix = self._prefixes.get(topic)
         if prefix is None:
             prefix = self._prefix_of(topic)
-        for key in keys:
-            if file.next_entry >= file.entries_max:
-                file = self._file_to_grow()
-            file.put(key_hash_after(prefix, key), log_offset, store_ms)
+        hashed_keys = [key_hash_after(prefix, key) for key in keys]
+        if file.next_entry + len(hashed_keys) > file.entries_max:
+            for hashed_key in hashed_keys:
+                self._file_to_grow().put(hashed_key, log_offset, store_ms)
+        elif hashed_keys:
+            file.put_all(hashed_keys, log_offset, store_ms)
 
     def _prefix_of(self, topic: str) -> int:
         if len(self._prefixes) >= PREFIXES_MAX:
