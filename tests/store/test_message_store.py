@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -20,8 +21,10 @@ from tests.store.stores import SEGMENT_BYTES, START_MS, Clock, bodies, message, 
 
 
 @pytest.fixture
-def store(memory_directory: Path) -> MessageStore:
-    return open_store(memory_directory)
+def store(memory_directory: Path) -> Iterator[MessageStore]:
+    store = open_store(memory_directory)
+    yield store
+    store.close()
 
 
 # Putting
@@ -166,14 +169,15 @@ def test_who_waits_for_a_disk_that_fails_is_told_so(tmp_path: Path) -> None:
 
 def test_an_asynchronous_store_reaches_the_disk_by_itself(tmp_path: Path) -> None:
     with open_store(tmp_path, flush_commit_log_interval_ms=1, flush_consume_queue_interval_ms=1) as store:
-        store.put(message(b"x" * 1000))
+        for _ in range(20):
+            store.put(message(b"x" * 1000))
         arrived = threading.Event()
         queue_file = store.config.consume_queue_path / "T" / "0" / f"{0:020d}"
         for _ in range(1000):
-            if store.flushed_log_offset == store.max_log_offset and queue_file.exists():
+            if store.flushed_log_offset >= 4 * SEGMENT_BYTES and queue_file.exists():
                 break
             arrived.wait(0.01)
-        assert store.flushed_log_offset == store.max_log_offset
+        assert store.flushed_log_offset >= 4 * SEGMENT_BYTES
         assert queue_file.exists()
 
 

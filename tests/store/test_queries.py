@@ -1,5 +1,6 @@
 """Finding messages by place, key, unique key and time."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,10 @@ class World:
 
 
 @pytest.fixture
-def world(memory_directory: Path) -> World:
-    return World(memory_directory)
+def world(memory_directory: Path) -> Iterator[World]:
+    world = World(memory_directory)
+    yield world
+    world.store.close()
 
 
 def found(query: KeyQuery) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 import logging
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,10 @@ def put(store: MessageStore, count: int, *, size: int = 8, topic: str = "T", que
 
 
 @pytest.fixture
-def store(memory_directory: Path) -> MessageStore:
-    return open_store(memory_directory)
+def store(memory_directory: Path) -> Iterator[MessageStore]:
+    store = open_store(memory_directory)
+    yield store
+    store.close()
 
 
 def outcome(result: GetResult) -> tuple[GetStatus, int, int]:
