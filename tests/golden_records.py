@@ -3,7 +3,9 @@
 import tarfile
 from functools import cache
 
+from hanabi.store.commit_log import PendingMessage
 from hanabi.wire.command import Command, decode_command
+from hanabi.wire.record import Record
 from tests.golden_frames import ALL_FRAMES, GOLDEN, GoldenFrame
 
 STORES = ("store-clean.tar.gz", "store-crashed-slave.tar.gz")
@@ -29,3 +31,20 @@ def frames_with_records() -> list[tuple[GoldenFrame, Command]]:
     """Every recorded frame whose body is records."""
     frames = ((frame, decode_command(frame.frame[4:])) for frame in ALL_FRAMES if frame.request_code in _RECORD_CODES)
     return [(frame, command) for frame, command in frames if command.body and frame.sent_by == "server"]
+
+
+def as_pending(record: Record) -> PendingMessage:
+    """*record* as the message it was before it had a place: to be appended again."""
+    return PendingMessage(
+        record.topic,
+        record.queue_id,
+        record.body,
+        record.properties,
+        record.born_timestamp_ms,
+        record.born_host,
+        record.store_host,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        reconsume_times=record.reconsume_times,
+        prepared_offset=record.prepared_offset,
+    )

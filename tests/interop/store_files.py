@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY
 from hanabi.store.indexer import Hooks
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire.record import Record, RecordState, decode_record, encode_record, scan_records
+from tests.golden_records import as_pending
 from tests.interop.store_messages import FILE_SIZES, QUEUES, deliver_time_ms
 
 
@@ -114,7 +114,7 @@ def write_again(records: Sequence[Record], batches: Iterable[Sequence[int]], roo
             batch = records[position : position + len(together)]
             assert {record.log_offset for record in batch} == together
             clock_ms = batch[0].store_timestamp_ms
-            messages = [_pending(record) for record in batch]
+            messages = [as_pending(record) for record in batch]
             result = store.put(messages[0]) if len(messages) == 1 else store.put_batch(messages)
             assert result.status is PutStatus.PUT_OK, result.reason
             position += len(batch)
@@ -126,19 +126,3 @@ def file_contents(root: Path, part: str) -> dict[str, bytes]:
     names = [str(number) if part == "index" else str(path.relative_to(root)) for number, path in enumerate(files)]
     contents = {name: path.read_bytes() for name, path in zip(names, files, strict=True)}
     return {name: content for name, content in contents.items() if any(content)}
-
-
-def _pending(record: Record) -> PendingMessage:
-    return PendingMessage(
-        record.topic,
-        record.queue_id,
-        record.body,
-        record.properties,
-        record.born_timestamp_ms,
-        record.born_host,
-        record.store_host,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
-        prepared_offset=record.prepared_offset,
-    )

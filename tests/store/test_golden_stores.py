@@ -12,7 +12,7 @@ from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import Record, RecordState, decode_record, scan_records
 from hanabi.wire.stored import to_message
-from tests.golden_records import STORES, golden_logs, golden_store
+from tests.golden_records import STORES, as_pending, golden_logs, golden_store
 from tests.store.stores import Clock, read_queue
 
 DELAYS_MS = (1_000, 5_000, 10_000, 30_000, *(minutes * 60_000 for minutes in range(1, 11)))
@@ -140,19 +140,3 @@ def test_the_same_messages_put_by_us_make_the_same_files(name: str, memory_direc
     assert [content for path, content in sorted(ours.items()) if path.startswith("index")] == [
         content for path, content in sorted(golden.items()) if path.startswith("index")
     ]
-
-
-def as_pending(record: Record) -> PendingMessage:
-    return PendingMessage(
-        record.topic,
-        record.queue_id,
-        record.body,
-        record.properties,
-        record.born_timestamp_ms,
-        record.born_host,
-        record.store_host,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
-        prepared_offset=record.prepared_offset,
-    )

@@ -181,11 +181,9 @@ class MessageStore:
 
     def put_batch(self, messages: Sequence[PendingMessage]) -> PutResult:
         """Store several messages of one queue: all of them or none."""
-        indexer = self._indexer
-        if self._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed:
-            refused = self._why_refused()
-            if refused is not None:
-                return refused
+        refused = self._why_refused()
+        if refused is not None:
+            return refused
         try:
             if not messages:
                 raise MessageRefused("a batch without messages")
@@ -194,7 +192,7 @@ class MessageStore:
         except StoreError as error:
             return _failed(error, messages)
         for message, result in zip(messages, appended, strict=True):
-            indexer.appended(message, result, queue)
+            self._indexer.appended(message, result, queue)
         self._log_flusher.appended()
         return PutResult(PutStatus.PUT_OK, tuple(appended))
 
