@@ -258,13 +258,10 @@ class QueueFiles:
         if not family.writable:
             raise OSError(errno.EROFS, "the store was opened for reading only")
         path = self.path(base)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
-            fd = os.open(path, flags, 0o644)
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            os.makedirs(self.directory, exist_ok=True)  # noqa: PTH103 (strings: 40,000 Path objects are 20 MB)
-            family.unsynced_directories |= {family.root, f"{family.root}/{self.topic}"}
-            fd = os.open(path, flags, 0o644)
+            fd = self._make_whole(path)
         family.unsynced_directories.add(self.directory)
         try:
             if os.fstat(fd).st_size < family.file_bytes:
@@ -273,6 +270,28 @@ class QueueFiles:
             os.close(fd)
             raise
         return family.descriptors.keep((self, base), fd)  # only now: the other thread takes it for whole
+
+    def _make_whole(self, path: str) -> int:
+        """A new file of full size. Made beside the tree and moved in: Apache does not start where one is shorter, as a
+        kill would leave it, nor where a file in the tree has another name."""
+        family = self.family
+        if not os.path.isdir(self.directory):  # noqa: PTH112
+            os.makedirs(self.directory, exist_ok=True)  # noqa: PTH103 (strings: 40,000 Path objects are 20 MB)
+            family.unsynced_directories |= {family.root, f"{family.root}/{self.topic}"}
+        fresh = f"{family.root}.{threading.get_native_id()}.new"
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(fd, family.file_bytes)
+            os.link(fresh, path)
+        except FileExistsError:  # the other thread was faster, and its file is as whole as ours
+            os.close(fd)
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            os.close(fd)
+            raise
+        finally:
+            os.unlink(fresh)  # noqa: PTH108
+        return fd
 
     def set_range(self, first: int, end: int) -> None:
         """The files begin at *first* and what is in them ends at *end*. For a queue without a tail."""
