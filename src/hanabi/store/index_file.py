@@ -18,6 +18,7 @@ the last reader lets it go, so a file may be deleted while another thread search
 """
 
 import array
+import contextlib
 import logging
 import mmap
 import os
@@ -114,28 +115,20 @@ class IndexFile:
 
     def put_all(self, hashed_keys: Sequence[int], log_offset: int, store_ms: int) -> None:
         """Add the entries of one message. The file must have room for all of them."""
-        number = self.next_entry
-        mapped, slots, entries_at = self._map, self.slots, self._entries_at
+        first = self.next_entry
         begin_ms = self.begin_ms
-        seconds = (store_ms - begin_ms) // 1000 if 0 < begin_ms < store_ms else 0
-        if seconds > _INT_MAX:
-            seconds = _INT_MAX
-        for hashed_key in hashed_keys:
-            slot_at = _SLOTS_AT + hashed_key % slots * 4
-            (previous,) = _unpack_slot(mapped, slot_at)
-            if not 0 < previous < number:
-                previous = 0
-                self.slots_used += 1
-            # In this order: a process killed in between leaves entries that do not count yet, which `open` takes back.
-            _pack_entry(mapped, entries_at + number * 20, hashed_key, log_offset, seconds, previous)
-            _pack_slot(mapped, slot_at, number)
-            if number == 1:
-                # After `seconds` was computed, as Apache: those of the first entry count from the end of the last file.
-                self.begin_ms = begin_ms = store_ms
-                self.begin_log_offset = log_offset
-                seconds = 0
-            number += 1
-        _pack_header(mapped, 0, begin_ms, store_ms, self.begin_log_offset, log_offset, self.slots_used, number)
+        seconds = min((store_ms - begin_ms) // 1000, _INT_MAX) if 0 < begin_ms < store_ms else 0
+        first_seconds = seconds
+        if first == 1:
+            # Those of the first entry count from the end of the last file, as in Apache.
+            self.begin_ms = begin_ms = store_ms
+            self.begin_log_offset = log_offset
+            seconds = 0
+        self.slots_used += link_entries(
+            self._map, _SLOTS_AT, self.slots, first, hashed_keys, log_offset, first_seconds, seconds
+        )
+        number = first + len(hashed_keys)
+        _pack_header(self._map, 0, begin_ms, store_ms, self.begin_log_offset, log_offset, self.slots_used, number)
         self.is_synced = False
         self.next_entry = number
         self.end_log_offset = log_offset
@@ -288,3 +281,36 @@ def _reserve(fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
     else:
         os.ftruncate(fd, size)
+
+
+def link_entries(
+    mapped: mmap.mmap,
+    slots_at: int,
+    slots: int,
+    first: int,
+    hashed_keys: Sequence[int],
+    log_offset: int,
+    first_seconds: int,
+    seconds: int,
+) -> int:
+    """Write the entries from number *first* on, one for each hash, and put them in front of their slots' chains; return
+    how many slots were empty before."""
+    entries_at = slots_at + slots * SLOT.size
+    used = 0
+    for number, hashed_key in enumerate(hashed_keys, start=first):
+        slot_at = slots_at + hashed_key % slots * SLOT.size
+        (previous,) = _unpack_slot(mapped, slot_at)
+        if not 0 < previous < number:
+            previous = 0
+            used += 1
+        # In this order: a process killed in between leaves entries that do not count yet, which `open` takes back.
+        entry_seconds = first_seconds if number == first else seconds
+        _pack_entry(mapped, entries_at + number * ENTRY.size, hashed_key, log_offset, entry_seconds, previous)
+        _pack_slot(mapped, slot_at, number)
+    return used
+
+
+python_link_entries = link_entries
+if not os.environ.get("HANABI_PURE_PYTHON"):
+    with contextlib.suppress(ImportError):
+        from hanabi.store._speedups import link_entries  # type: ignore[no-redef]

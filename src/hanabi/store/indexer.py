@@ -20,7 +20,7 @@ from hanabi.store.consume_queue import ConsumeQueue, QueueOrderError
 from hanabi.store.consume_queues import ConsumeQueues
 from hanabi.store.key_index import KeyIndex
 from hanabi.wire import sysflag
-from hanabi.wire.properties import find_property
+from hanabi.wire.properties import find_property, indexed_properties
 from hanabi.wire.record import Dispatch
 from hanabi.wire.tags import tags_code
 
@@ -89,9 +89,8 @@ class Indexer:
         topic, properties, sys_flag = message.topic, message.properties, message.sys_flag
         log_offset, store_ms = result.log_offset, result.store_timestamp_ms
         dispatched = None
-        bounded = b"\x02" + properties + b"\x02"
+        tags, keys, unique_key = indexed_properties(properties)
         if not sys_flag & _NOT_QUEUED:
-            tags = _find(bounded, b"\x02TAGS\x01")
             code = tags_code(tags) if tags is not None else 0
             if topic == SCHEDULE_TOPIC:
                 code = self._deliver_time(properties, store_ms, code)
@@ -103,10 +102,8 @@ class Indexer:
             except StoreError as error:
                 self._fail(error)
                 dispatched = None
-        if self._index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED:
-            keys, unique_key = _find(bounded, b"\x02KEYS\x01"), _find(bounded, b"\x02UNIQ_KEY\x01")
-            if keys is not None or unique_key is not None:
-                self._put_keys(topic, keys, unique_key, log_offset, store_ms)
+        if self._index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED and (keys or unique_key):
+            self._put_keys(topic, keys, unique_key, log_offset, store_ms)
         if dispatched is not None and self._on_append is not None:
             self._on_append(dispatched)
 
@@ -209,15 +206,3 @@ class Indexer:
         except ValueError:
             return code
         return self._hooks.deliver_time_ms(number, store_ms) if number > 0 else code
-
-
-def _find(bounded: bytes, name: bytes) -> str | None:
-    """`find_property` without its doubts: *bounded* has a separator at both ends, and so has *name*."""
-    at = bounded.rfind(name)
-    if at < 0:
-        return None
-    start = at + len(name)
-    end = bounded.find(b"\x02", start)
-    if start == end:  # empty, so another one of this name counts
-        return find_property(bounded, name[1:-1])
-    return bounded[start:end].decode("utf-8", "replace")

@@ -7,6 +7,8 @@ that is `lanes - L * (2**width - 31**k)`: four operations on all lanes together,
 Some of the work is saved by keeping the hash of "topic#", which comes before every key of a topic.
 """
 
+import contextlib
+import os
 from functools import lru_cache
 from typing import Final
 
@@ -98,3 +100,9 @@ def _hash(text: bytes) -> int:
     lanes -= (lanes >> 128 & _MASK_16) * _EXCESS_16
     lanes -= (lanes >> 256) * _EXCESS_32
     return lanes & 0xFFFF_FFFF
+
+
+python_key_hash_after = key_hash_after
+if not os.environ.get("HANABI_PURE_PYTHON"):
+    with contextlib.suppress(ImportError):
+        from hanabi.store._speedups import key_hash_after  # type: ignore[no-redef]

@@ -7,6 +7,8 @@ without a value is skipped, the last of two with one name wins, a value may cont
 replaced, never refused: the bytes lie in a log already and one bad name must not hide the message.
 """
 
+import contextlib
+import os
 from collections.abc import Mapping
 from typing import Final
 
@@ -73,6 +75,34 @@ def find_property(raw: bytes, name: bytes) -> str | None:
                 return value.decode("utf-8", "replace")
         at = raw.rfind(name, 0, at)
     return None
+
+
+def indexed_properties(raw: bytes) -> tuple[str | None, str | None, str | None]:
+    """Tags, keys and unique key in *raw*, each as `find_property` finds it: what queues and index keep of a message."""
+    bounded = b"\x02" + raw + b"\x02"
+    return (
+        _find_bounded(bounded, b"\x02TAGS\x01"),
+        _find_bounded(bounded, b"\x02KEYS\x01"),
+        _find_bounded(bounded, b"\x02UNIQ_KEY\x01"),
+    )
+
+
+def _find_bounded(bounded: bytes, name: bytes) -> str | None:
+    """`find_property` without its doubts: *bounded* has a separator at both ends, and so has *name*."""
+    at = bounded.rfind(name)
+    if at < 0:
+        return None
+    start = at + len(name)
+    end = bounded.find(b"\x02", start)
+    if start == end:  # empty, so another one of this name counts
+        return find_property(bounded, name[1:-1])
+    return bounded[start:end].decode("utf-8", "replace")
+
+
+python_indexed_properties = indexed_properties
+if not os.environ.get("HANABI_PURE_PYTHON"):
+    with contextlib.suppress(ImportError):
+        from hanabi.wire._speedups import indexed_properties  # type: ignore[no-redef]
 
 
 def sending_properties(message: Message) -> dict[str, str]:

@@ -29,6 +29,8 @@ The CRC covers the body alone. All lengths are checked before anything is cut ou
 The functions take bytes, a bytearray, a memoryview or a mapped file, and copy only what they return.
 """
 
+import contextlib
+import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -481,3 +483,10 @@ def decode_dispatch(
         prepared_offset,
         properties,
     )
+
+
+# The compiled twins of what every message needs (see `_speedups`); what is above is their specification.
+python_encode_record, python_is_record = encode_record, is_record
+if not os.environ.get("HANABI_PURE_PYTHON"):
+    with contextlib.suppress(ImportError):
+        from hanabi.wire._speedups import encode_record, is_record  # type: ignore[no-redef]

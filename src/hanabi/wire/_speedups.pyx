@@ -1,0 +1,222 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
+"""The functions of `wire` that every message needs, compiled. Optional: the readable versions are the specification.
+
+Each does the common case and hands everything unusual (IPv6, long topics, numbers that do not fit) to the Python
+function of the same name, so that errors are made in one place. Chosen at import, see `record` and `properties`;
+HANABI_PURE_PYTHON=1 leaves them out.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from zlib import crc32
+
+cdef enum:
+    HEAD_BYTES = 88  # with two IPv4 hosts
+    HOST_BYTES = 8
+    TOPIC_BYTES_MAX = 127
+    PROPERTIES_BYTES_MAX = 32767
+    HOSTS_V6 = 0x30
+
+cdef uint32_t MAGIC = 0xDAA320A7
+cdef uint32_t MAGIC_LONG_TOPIC = 0xDAA320AB
+
+
+cdef inline void put_32(unsigned char *at, uint32_t value) noexcept:
+    at[0] = value >> 24
+    at[1] = value >> 16 & 0xFF
+    at[2] = value >> 8 & 0xFF
+    at[3] = value & 0xFF
+
+
+cdef inline void put_64(unsigned char *at, uint64_t value) noexcept:
+    put_32(at, <uint32_t> (value >> 32))
+    put_32(at + 4, <uint32_t> value)
+
+
+cdef inline uint32_t get_32(const unsigned char *at) noexcept:
+    return <uint32_t> at[0] << 24 | <uint32_t> at[1] << 16 | <uint32_t> at[2] << 8 | at[3]
+
+
+cdef inline uint64_t get_64(const unsigned char *at) noexcept:
+    return <uint64_t> get_32(at) << 32 | get_32(at + 4)
+
+
+def encode_record(
+    *,
+    topic,
+    body,
+    properties=b"",
+    queue_id,
+    flag=0,
+    sys_flag=0,
+    born_timestamp_ms,
+    born_host,
+    store_timestamp_ms=0,
+    store_host,
+    reconsume_times=0,
+    prepared_offset=0,
+    queue_offset=0,
+    log_offset=0,
+    crc=None,
+    magic=None,
+):
+    """A record; see `hanabi.wire.record.encode_record`."""
+    if (
+        crc is not None
+        or magic is not None
+        or type(topic) is not bytes
+        or type(properties) is not bytes
+        or type(born_host) is not bytes
+        or type(store_host) is not bytes
+        or PyBytes_GET_SIZE(topic) > TOPIC_BYTES_MAX
+        or PyBytes_GET_SIZE(properties) > PROPERTIES_BYTES_MAX
+        or PyBytes_GET_SIZE(born_host) != HOST_BYTES
+        or PyBytes_GET_SIZE(store_host) != HOST_BYTES
+    ):
+        return _encode_in_python(
+            topic, body, properties, queue_id, flag, sys_flag, born_timestamp_ms, born_host, store_timestamp_ms,
+            store_host, reconsume_times, prepared_offset, queue_offset, log_offset, crc, magic,
+        )
+    cdef int32_t queue, flags, system, reconsumed
+    cdef int64_t born_ms, store_ms, prepared, in_queue, in_log
+    try:
+        queue, flags, system, reconsumed = queue_id, flag, sys_flag, reconsume_times
+        born_ms, store_ms, prepared = born_timestamp_ms, store_timestamp_ms, prepared_offset
+        in_queue, in_log = queue_offset, log_offset
+    except (OverflowError, TypeError):
+        return _encode_in_python(
+            topic, body, properties, queue_id, flag, sys_flag, born_timestamp_ms, born_host, store_timestamp_ms,
+            store_host, reconsume_times, prepared_offset, queue_offset, log_offset, crc, magic,
+        )
+    cdef uint32_t checksum = crc32(body) & 0x7FFFFFFF
+    cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(topic), properties_bytes = PyBytes_GET_SIZE(properties)
+    cdef Py_buffer view
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    cdef unsigned char *at
+    try:
+        size = HEAD_BYTES + view.len + 1 + topic_bytes + 2 + properties_bytes
+        record = PyByteArray_FromStringAndSize(NULL, size)
+        at = <unsigned char *> PyByteArray_AS_STRING(record)
+        put_32(at, <uint32_t> size)
+        put_32(at + 4, MAGIC)
+        put_32(at + 8, checksum)
+        put_32(at + 12, <uint32_t> queue)
+        put_32(at + 16, <uint32_t> flags)
+        put_64(at + 20, <uint64_t> in_queue)
+        put_64(at + 28, <uint64_t> in_log)
+        put_32(at + 36, <uint32_t> system & ~<uint32_t> HOSTS_V6)
+        put_64(at + 40, <uint64_t> born_ms)
+        memcpy(at + 48, PyBytes_AS_STRING(born_host), HOST_BYTES)
+        put_64(at + 56, <uint64_t> store_ms)
+        memcpy(at + 64, PyBytes_AS_STRING(store_host), HOST_BYTES)
+        put_32(at + 72, <uint32_t> reconsumed)
+        put_64(at + 76, <uint64_t> prepared)
+        put_32(at + 84, <uint32_t> view.len)
+        at += HEAD_BYTES
+        memcpy(at, view.buf, view.len)
+        at += view.len
+        at[0] = <unsigned char> topic_bytes
+        memcpy(at + 1, PyBytes_AS_STRING(topic), topic_bytes)
+        at += 1 + topic_bytes
+        at[0] = <unsigned char> (properties_bytes >> 8)
+        at[1] = <unsigned char> (properties_bytes & 0xFF)
+        memcpy(at + 2, PyBytes_AS_STRING(properties), properties_bytes)
+    finally:
+        PyBuffer_Release(&view)
+    return record
+
+
+cdef _encode_in_python(
+    topic, body, properties, queue_id, flag, sys_flag, born_timestamp_ms, born_host, store_timestamp_ms, store_host,
+    reconsume_times, prepared_offset, queue_offset, log_offset, crc, magic,
+):
+    from hanabi.wire.record import python_encode_record
+
+    return python_encode_record(
+        topic=topic,
+        body=body,
+        properties=properties,
+        queue_id=queue_id,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_timestamp_ms,
+        born_host=born_host,
+        store_timestamp_ms=store_timestamp_ms,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_offset=prepared_offset,
+        queue_offset=queue_offset,
+        log_offset=log_offset,
+        crc=crc,
+        magic=magic,
+    )
+
+
+def is_record(buffer, Py_ssize_t position, Py_ssize_t size, bytes topic, queue_id, queue_offset, log_offset, check_crc):
+    """Whether the record at *position* is this one; see `hanabi.wire.record.is_record`."""
+    if size < HEAD_BYTES:
+        return False
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    cdef const unsigned char *at
+    cdef Py_ssize_t body_bytes, topic_bytes = PyBytes_GET_SIZE(topic)
+    cdef bint unusual
+    try:
+        unusual = position < 0 or position + size > view.len
+        if not unusual:
+            at = <const unsigned char *> view.buf + position
+            unusual = at[39] & HOSTS_V6
+        if not unusual:
+            if (
+                <int32_t> get_32(at) != size
+                or <int64_t> get_64(at + 28) != <int64_t> log_offset
+                or <int64_t> get_64(at + 20) != <int64_t> queue_offset
+                or <int32_t> get_32(at + 12) != <int64_t> queue_id
+                or (get_32(at + 4) != MAGIC and get_32(at + 4) != MAGIC_LONG_TOPIC)
+            ):
+                return False
+            body_bytes = <int32_t> get_32(at + 84)
+            if body_bytes < 0 or HEAD_BYTES + body_bytes + topic_bytes > size:
+                return False
+            if memcmp(at + HEAD_BYTES + body_bytes, PyBytes_AS_STRING(topic), topic_bytes):
+                return False
+            if not check_crc or not body_bytes:
+                return True
+            body = buffer[position + HEAD_BYTES : position + HEAD_BYTES + body_bytes]
+            return (crc32(body) & 0x7FFFFFFF) == get_32(at + 8)
+    finally:
+        PyBuffer_Release(&view)
+    from hanabi.wire.record import python_is_record
+
+    return python_is_record(buffer, position, size, topic, queue_id, queue_offset, log_offset, check_crc)
+
+
+def indexed_properties(bytes raw):
+    """Tags, keys and unique key in *raw*; see `hanabi.wire.properties.indexed_properties`."""
+    cdef const char *at = PyBytes_AS_STRING(raw)
+    cdef const char *end = at + PyBytes_GET_SIZE(raw)
+    cdef const char *pair_end
+    cdef const char *name_end
+    cdef Py_ssize_t name_bytes
+    tags = keys = unique_key = None
+    while at < end:
+        pair_end = <const char *> memchr(at, 2, end - at)
+        if pair_end == NULL:
+            pair_end = end
+        name_end = <const char *> memchr(at, 1, pair_end - at)
+        if name_end != NULL and name_end + 1 < pair_end:
+            name_bytes = name_end - at
+            if name_bytes == 4:
+                if not memcmp(at, b"TAGS", 4):
+                    tags = PyUnicode_DecodeUTF8(name_end + 1, pair_end - name_end - 1, "replace")
+                elif not memcmp(at, b"KEYS", 4):
+                    keys = PyUnicode_DecodeUTF8(name_end + 1, pair_end - name_end - 1, "replace")
+            elif name_bytes == 8 and not memcmp(at, b"UNIQ_KEY", 8):
+                unique_key = PyUnicode_DecodeUTF8(name_end + 1, pair_end - name_end - 1, "replace")
+        at = pair_end + 1
+    return tags, keys, unique_key

@@ -1,0 +1,132 @@
+"""The compiled functions do what the readable ones do, for any input; both are judged by the same examples."""
+
+import mmap
+import os
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanabi.errors import MQError
+from hanabi.store import index_file, key_hash
+from hanabi.wire import properties, record
+from hanabi.wire.record import topic_field
+
+i32 = st.integers(-(2**31), 2**31 - 1)
+i64 = st.integers(-(2**63), 2**63 - 1)
+beyond = st.integers(-(2**66), 2**66)
+host = st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20)
+arguments = st.fixed_dictionaries(
+    {
+        "topic": st.binary(max_size=200),
+        "body": st.binary(max_size=300),
+        "properties": st.binary(max_size=300),
+        "queue_id": i32,
+        "flag": i32,
+        "sys_flag": st.integers(0, 255),
+        "born_timestamp_ms": i64,
+        "born_host": host,
+        "store_timestamp_ms": i64,
+        "store_host": host,
+        "reconsume_times": i32,
+        "prepared_offset": i64,
+        "queue_offset": i64,
+        "log_offset": i64,
+    }
+)
+
+
+def test_the_compiled_functions_are_there_where_they_must_be() -> None:
+    if os.environ.get("HANABI_PURE_PYTHON"):
+        pytest.skip("HANABI_PURE_PYTHON is set")
+    compiled = record.encode_record is not record.python_encode_record
+    if not compiled and not os.environ.get("CI"):
+        pytest.skip("no compiler when the package was installed: everything runs on the readable functions")
+    assert compiled
+    assert record.is_record is not record.python_is_record
+    assert properties.indexed_properties is not properties.python_indexed_properties
+    assert key_hash.key_hash_after is not key_hash.python_key_hash_after
+    assert index_file.link_entries is not index_file.python_link_entries
+
+
+@given(arguments)
+def test_a_record_has_the_same_bytes(fields: dict[str, object]) -> None:
+    expected = record.python_encode_record(**fields)  # type: ignore[arg-type]
+    assert record.encode_record(**fields) == expected  # type: ignore[arg-type]
+    view = memoryview(fields["body"])  # type: ignore[arg-type]
+    assert record.encode_record(**fields | {"body": view}) == expected  # type: ignore[arg-type]
+    with_crc = fields | {"crc": 7, "magic": record.MAGIC_LONG_TOPIC}
+    assert record.encode_record(**with_crc) == record.python_encode_record(**with_crc)  # type: ignore[arg-type]
+
+
+@given(arguments, st.sampled_from(["queue_id", "flag", "store_timestamp_ms", "log_offset"]), beyond)
+def test_a_number_that_does_not_fit_is_the_same_error(fields: dict[str, object], name: str, number: int) -> None:
+    assert _outcome(record.encode_record, fields | {name: number}) == _outcome(
+        record.python_encode_record, fields | {name: number}
+    )
+
+
+def _outcome(encode: Callable[..., bytearray], fields: dict[str, object]) -> bytearray | str:
+    try:
+        return encode(**fields)
+    except MQError as error:
+        return str(error)
+
+
+@given(arguments, st.binary(max_size=20), st.binary(max_size=20), st.data())
+def test_the_same_records_are_recognised(
+    fields: dict[str, object], before: bytes, after: bytes, data: st.DataObject
+) -> None:
+    raw = bytes(record.python_encode_record(**fields))  # type: ignore[arg-type]
+    flip = data.draw(st.none() | st.integers(0, len(raw) - 1))
+    stored = bytearray(raw)
+    if flip is not None:
+        stored[flip] ^= 1 << data.draw(st.integers(0, 7))
+    buffer = memoryview(before + bytes(stored) + after)
+    topic = topic_field(fields["topic"])  # type: ignore[arg-type]
+    asked = (
+        len(before),
+        len(raw),
+        topic,
+        fields["queue_id"],
+        fields["queue_offset"],
+        fields["log_offset"],
+        data.draw(st.booleans()),
+    )
+    expected = record.python_is_record(buffer, *asked)  # type: ignore[arg-type]
+    assert record.is_record(buffer, *asked) == expected  # type: ignore[arg-type]
+    assert expected or flip is not None
+
+
+pieces = st.lists(
+    st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"XTAGS", b"\x01", b"\x02", b"a", b"\xff", "é".encode(), b""]),
+    max_size=24,
+)
+
+
+@given(pieces)
+def test_the_same_properties_are_found(parts: list[bytes]) -> None:
+    raw = b"".join(parts)
+    expected = tuple(properties.find_property(raw, name) for name in (b"TAGS", b"KEYS", b"UNIQ_KEY"))
+    assert properties.python_indexed_properties(raw) == expected
+    assert properties.indexed_properties(raw) == expected
+
+
+@given(st.integers(0, 2**32 - 1), st.text(max_size=100) | st.text(st.characters(max_codepoint=255), max_size=100))
+def test_a_key_has_the_same_hash(prefix: int, text: str) -> None:
+    assert key_hash.key_hash_after(prefix, text) == key_hash.python_key_hash_after(prefix, text)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 2**31 - 1), max_size=4), i64, st.integers(0, 99)), max_size=8))
+def test_an_index_file_gets_the_same_entries(messages: list[tuple[list[int], int, int]]) -> None:
+    slots, number = 3, 1
+    with mmap.mmap(-1, 4096) as ours, mmap.mmap(-1, 4096) as theirs:
+        for hashes, log_offset, seconds in messages:
+            used = [
+                link(mapped, 40, slots, number, hashes, log_offset, seconds, 5)
+                for link, mapped in ((index_file.python_link_entries, ours), (index_file.link_entries, theirs))
+            ]
+            assert used[0] == used[1]
+            number += len(hashes)
+        assert ours[:] == theirs[:]
