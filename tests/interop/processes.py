@@ -57,6 +57,10 @@ class ServerProcess:
         self._process.terminate()
         self._process.wait(timeout=STOP_TIMEOUT_S)
 
+    def wait_ended(self) -> int:
+        """Wait until it has ended by itself; return its exit code."""
+        return self._process.wait(timeout=START_TIMEOUT_S)
+
     def kill(self) -> None:
         """End it at once; one that has ended already stays as it is."""
         self._process.kill()

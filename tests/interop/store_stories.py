@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+from hanabi.errors import StoreLocked
 from hanabi.store.indexer import Hooks
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
 from hanabi.wire import sysflag
@@ -111,6 +114,8 @@ def apache_serves_what_we_wrote(home: Path, jar_set: str) -> Served:
     write_topics(root, {topic for topic, _ in queues if topic != SCHEDULE_TOPIC})
     date_queue_files(root)
     with apache_on(home, jar_set) as (broker, conversation):
+        with pytest.raises(StoreLocked):  # two brokers on one store would be the end of it
+            open_store(root)
         view = ApacheView(conversation)
         apaches = survey(view, queues, searches)
         batches += send_all(conversation, samples(seed=3, count=120))

@@ -9,9 +9,10 @@ import pytest
 
 from hanabi.wire import sysflag
 from hanabi.wire.record import MAGIC_LONG_TOPIC
+from tests.interop.apache import ApacheBroker
 from tests.interop.jars import ALL_5, SERVERS_4
-from tests.interop.store_files import file_contents, write_again
-from tests.interop.store_messages import SCHEDULE_TOPIC
+from tests.interop.store_files import file_contents, open_store, write_again
+from tests.interop.store_messages import FILE_SIZES, SCHEDULE_TOPIC
 from tests.interop.store_stories import (
     Killed,
     Left,
@@ -165,3 +166,16 @@ def test_we_answer_as_apache_did_before_it_stopped(killed: Killed) -> None:
 def test_the_same_messages_put_by_us_make_the_log_and_queues_that_apache_wrote(killed: Killed, tmp_path: Path) -> None:
     assert any(record.topic == SCHEDULE_TOPIC for record in killed.left.records)
     assert_same_log_and_queues(killed.left, tmp_path)
+
+
+@pytest.mark.parametrize("jar_set", JAR_SETS)
+def test_apaches_broker_does_not_start_on_a_store_that_we_have_open(
+    apache_jars: None, jar_set: str, tmp_path: Path
+) -> None:
+    with open_store(tmp_path / "store"):
+        broker = ApacheBroker(tmp_path, jar_set, name="second", cluster="c", namesrv=None, settings=FILE_SIZES)
+        try:
+            assert broker.process.wait_ended() != 0
+        finally:
+            broker.process.kill()
+    assert "Lock failed,MQ already started" in broker.process.output()

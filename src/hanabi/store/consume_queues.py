@@ -109,6 +109,9 @@ class ConsumeQueues:
 
         ConfigError if the files have another size than ours: to go on would mean to misread every one of them.
         """
+        self._family.remove_unfinished()
+        if self._ext_family is not None:
+            self._ext_family.remove_unfinished()
         found = list(self._list())
         self._check_sizes(found)
         damaged: list[DamagedQueue] = []

@@ -17,6 +17,7 @@ import errno
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from hanabi.durable_table import sync_directory
@@ -27,6 +28,8 @@ from hanabi.store.segment import sync_file
 TAIL_BYTES = 4_080  # a tail this long is written at once: one page, a whole number of 20-byte entries
 SYNC_EACH_MAX = 256  # above so many changed files, one sync of the whole system costs less than an fdatasync each
 REPORTS_MAX = 1_000
+UNFINISHED = ".new"  # how the name of a file ends that is still being made, beside the tree
+ZEROS = bytes(1 << 16)
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +89,13 @@ class QueueFamily:
             except OSError as error:
                 raise StoreError.from_os_error(error, f"syncing {directory}") from error
             self.unsynced_directories.discard(directory)
+
+    def remove_unfinished(self) -> None:
+        """Remove what a kill in the middle of making a file left beside the tree."""
+        root = Path(self.root)
+        for path in root.parent.glob(f"{root.name}.*{UNFINISHED}") if self.writable else ():
+            logger.info("%s was left unfinished: removed", path)
+            path.unlink(missing_ok=True)
 
     def report(self, problem: str) -> None:
         """Log *problem*, but not again at every read or put that meets it."""
@@ -278,7 +288,7 @@ class QueueFiles:
         if not os.path.isdir(self.directory):  # noqa: PTH112
             os.makedirs(self.directory, exist_ok=True)  # noqa: PTH103 (strings: 40,000 Path objects are 20 MB)
             family.unsynced_directories |= {family.root, f"{family.root}/{self.topic}"}
-        fresh = f"{family.root}.{threading.get_native_id()}.new"
+        fresh = f"{family.root}.{threading.get_native_id()}{UNFINISHED}"
         fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(fd, family.file_bytes)
@@ -326,8 +336,7 @@ class QueueFiles:
             return
         try:
             descriptor = family.descriptors.get((self, base)) or self._open(base)
-            os.ftruncate(descriptor.fd, at)
-            os.ftruncate(descriptor.fd, family.file_bytes)
+            clear_from(descriptor.fd, at, family.file_bytes)
         except OSError as error:
             raise StoreError.from_os_error(error, f"cutting {self.path(base)}") from error
         family.unsynced.add((self, base))
@@ -369,6 +378,35 @@ class QueueFiles:
             self.delete_file(base)
         self.family.unsynced_directories.discard(self.directory)
         remove_empty_directory(self.directory)
+
+
+def clear_from(fd: int, at: int, size: int) -> None:
+    """Make the file *size* bytes long and everything in it from *at* on zero, wherever a kill may come.
+
+    Cutting it and making it longer again would do, but for a kill between the two: Apache does not start on a file that
+    is too short. So the data is overwritten, from its end, and where the file has holes nothing is written.
+    """
+    if os.fstat(fd).st_size != size:
+        os.ftruncate(fd, size)
+    for start, end in reversed(list(_data_extents(fd, at, size))):
+        for position in range(end, start, -len(ZEROS)):
+            first = max(start, position - len(ZEROS))
+            os.pwrite(fd, ZEROS[: position - first], first)
+
+
+def _data_extents(fd: int, at: int, size: int) -> Iterator[tuple[int, int]]:
+    if not hasattr(os, "SEEK_DATA"):  # Windows: files have no holes there
+        yield at, size
+        return
+    while at < size:
+        try:
+            start = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                return
+            raise
+        at = min(os.lseek(fd, start, os.SEEK_HOLE), size)
+        yield start, at
 
 
 def list_bases(directory: str) -> list[int]:
