@@ -2,7 +2,7 @@
 
 import argparse
 
-from benches import route_queries, route_scale, start_and_memory, store
+from benches import messages, route_queries, route_scale, start_and_memory, store
 
 
 def main() -> None:
@@ -15,6 +15,7 @@ def main() -> None:
     route_queries.main(quick=quick)
     route_scale.main(quick=quick)
     store.main(quick=quick)
+    messages.main(quick=quick)
 
 
 main()

@@ -1,15 +1,11 @@
 """Runs the load generator (`loadgen/route.c`, compiled when it is first needed) against a name server."""
 
-import shutil
 import subprocess
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import psutil
 
-SOURCE = Path(__file__).parent / "loadgen" / "route.c"
-OUT = Path(__file__).parent / "out"
+from benches.c_programs import compiled
 
 
 @dataclass(frozen=True)
@@ -35,17 +31,6 @@ class Measured:
     server_cpu_us_per_query: float
 
 
-@cache
-def _program() -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise SystemExit("the benchmark needs a C compiler (cc or gcc) for its load generator")
-    OUT.mkdir(exist_ok=True)
-    program = OUT / "route"
-    subprocess.run([compiler, "-O2", "-Wall", "-o", str(program), str(SOURCE)], check=True)
-    return program
-
-
 def run_load(address: str, server_pid: int, load: Load) -> Measured:
     """One round of *load* on the server at *address*; the process's CPU time is taken before and after."""
     host, _, port = address.rpartition(":")
@@ -53,7 +38,7 @@ def run_load(address: str, server_pid: int, load: Load) -> Measured:
     words = (host, port, *work, load.body_bytes_min, load.queries_max)
     server = psutil.Process(server_pid)
     cpu_before = _cpu_seconds(server)
-    done = subprocess.run([str(_program()), *map(str, words)], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(compiled("route")), *map(str, words)], capture_output=True, text=True, check=False)
     cpu_after = _cpu_seconds(server)
     if done.returncode:
         raise AssertionError(f"{address} answered wrongly: {done.stdout}{done.stderr}")

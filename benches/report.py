@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benches.load import OUT
+from benches.c_programs import OUT
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
