@@ -119,6 +119,24 @@ class QueryNotFound(BrokerError):
     code = 22
 
 
+class InvalidParameter(BrokerError):
+    """What was asked for is impossible or not allowed; asking again will not help."""
+
+    code = 29
+
+
+class SubscriptionParseFailed(BrokerError):
+    """The expression of a subscription cannot be understood; the message says where and why."""
+
+    code = 23
+
+
+class GroupNotExist(BrokerError):
+    """The broker knows no such consuming group, and makes none."""
+
+    code = 26
+
+
 class StoreError(MQError):
     """The message store cannot do what was asked."""
 

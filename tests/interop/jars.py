@@ -46,7 +46,7 @@ def classpath(jar_set: str) -> str:
 def driver_classpath(jar_set: str) -> str:
     """The class path of a jar set and of our drivers, compiled against it."""
     jars = classpath(jar_set)
-    sources = sorted(JAVA.glob("*.java"))
+    sources = sorted([*JAVA.glob("*.java"), *JAVA.glob("clients/*.java")])
     folder = CACHE / f"drivers-{jar_set}-{_digest(*sources, JAVA / jar_set / 'pom.xml')}"
     if not folder.exists():
         _into(folder, [_need("javac"), "-nowarn", "-cp", jars, "-d", "{}", *map(str, sources)])

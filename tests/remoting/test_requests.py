@@ -90,6 +90,16 @@ def test_an_answer_that_cannot_be_encoded_is_an_error_answer(run: Run, caplog: p
     assert len(warnings(caplog)) == 1
 
 
+def test_the_fields_of_an_answer_may_be_given_as_they_travel(run: Run) -> None:
+    async def main() -> None:
+        handlers = {1: Handler(NoHeader, lambda *_: Reply(fields={"queueId": "3", "MSG_REGION": "north"}))}
+        async with serving(handlers) as (_, address), connecting() as connector:
+            answer = await connector.request(address, 1)
+            assert answer.fields() == {"queueId": "3", "MSG_REGION": "north"}
+
+    run(main())
+
+
 def test_an_answer_has_the_form_and_the_number_of_its_request(run: Run) -> None:
     async def main() -> None:
         async with serving() as (_, address), raw_peer(address) as peer:

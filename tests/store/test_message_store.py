@@ -333,3 +333,24 @@ def test_a_slave_may_begin_where_the_master_does_and_with_a_hole_nowhere(memory_
     assert again.reader.min_offset("T", 0) == read_queue(again)[0].queue_offset
     again.close()
     master.close()
+
+
+def test_a_deleted_queue_begins_anew_and_leaves_the_others(store: MessageStore) -> None:
+    for queue_id in (0, 1):
+        store.put(message(queue_id=queue_id))
+    assert store.delete_queue("T", 0)
+    assert not store.delete_queue("T", 0)
+    assert (store.reader.max_offset("T", 0), store.reader.max_offset("T", 1)) == (0, 1)
+    result = store.put(message(b"again"))
+    assert result.appended[0].queue_offset == 0
+    assert bodies(store) == [b"again"]
+
+
+def test_limits_can_be_changed_while_it_runs(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.use(small_config(tmp_path, message_bytes_max=10, memory_transfer_count_max=1, file_reserved_hours=1))
+        assert store.put(message(body=b"x" * 11)).status is PutStatus.MESSAGE_ILLEGAL
+        for _ in range(3):
+            assert store.put(message(body=b"x" * 10)).status is PutStatus.PUT_OK
+        assert store.get("T", 0, 0, 32).count == 1
+        assert store.config.file_reserved_hours == 1

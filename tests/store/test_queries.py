@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hanabi.store.indexer import Hooks
 from hanabi.store.queries import KeyQuery
 from hanabi.store.queue_time import BoundaryType
 from hanabi.wire.record import decode_record
+from hanabi.wire.tags import tags_code
 from tests.store.stores import START_MS, Clock, message, open_store
 
 ALWAYS = (0, 2**62)
@@ -129,6 +131,28 @@ def test_a_clock_that_jumps_back_does_not_confuse_a_search_by_time(world: World)
     times = [world.store.queries.store_time("T", 0, offset) for offset in range(3)]
     assert times == [START_MS, START_MS, START_MS + 60_000]
     assert world.store.queries.offset_by_time("T", 0, START_MS + 1, BoundaryType.LOWER) == 2
+
+
+def test_the_entries_of_a_queue_are_told_as_they_stand_there(world: World) -> None:
+    places = [world.put(b"%d" % number) for number in range(3)]
+    entries = world.store.queries.entries("T", 0, 1, 10)
+    assert entries is not None
+    assert [entry.log_offset for entry in entries] == places[1:]
+    assert [(entry.is_extended, entry.known_tags_code) for entry in entries] == [(False, 0), (False, 0)]
+    assert world.store.queries.entries("T", 0, 3, 10) == []
+    assert world.store.queries.entries("T", 1, 0, 10) is None
+
+
+def test_entries_with_an_extension_show_what_is_in_it(memory_directory: Path) -> None:
+    hooks = Hooks(filter_bits=lambda _: b"\x05")
+    with open_store(memory_directory, hooks=hooks, consume_queue_ext_enabled=True) as store:
+        store.put(message(properties={"TAGS": "a"}))
+        entries = store.queries.entries("T", 0, 0, 1)
+        assert entries is not None
+        assert entries[0].is_extended
+        assert entries[0].ext == (tags_code("a"), START_MS, b"\x05")
+        assert entries[0].known_tags_code == tags_code("a")
+        assert entries[0]._replace(ext=None).known_tags_code is None
 
 
 def test_a_closed_store_answers_that_nothing_is_there(world: World) -> None:

@@ -26,6 +26,7 @@ from hanabi.wire.record import (
     encode_blank,
     encode_record,
     place_record,
+    record_properties,
     scan_records,
 )
 from hanabi.wire.stored import to_message
@@ -145,6 +146,7 @@ def test_dispatch_agrees_with_the_whole_record(store: str) -> None:
         for name in ("topic", "queue_id", "queue_offset", "log_offset", "size", "store_timestamp_ms"):
             assert getattr(entry, name) == getattr(record, name)
         assert (entry.sys_flag, entry.prepared_offset) == (record.sys_flag, record.prepared_offset)
+        assert record_properties(log, start) == record.properties
 
 
 @pytest.mark.parametrize("raw", [JAVA_BOTH_V6, JAVA_ONLY_BORN_V6], ids=["both", "born"])

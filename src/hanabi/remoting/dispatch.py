@@ -23,12 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class Reply(msgspec.Struct):
-    """What a handler answers. The body may be several pieces, which are sent without being joined."""
+    """What a handler answers. The body may be several pieces, which are sent without being joined.
+
+    `fields` is for a fast path: the header's fields as they travel, where making a typed one of them costs too much.
+    """
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
     header: Header | None = None
     body: bytes | memoryview | list[bytes | memoryview] = b""
+    fields: dict[str, str] | None = None  # in place of `header`
 
 
 @dataclass(frozen=True, slots=True)

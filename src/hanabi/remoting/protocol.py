@@ -271,7 +271,7 @@ class Connection(asyncio.Protocol):
         body = reply.body
         try:
             body_bytes = sum(map(len, body)) if isinstance(body, list) else len(body)
-            fields = header_fields(reply.header) if reply.header is not None else None
+            fields = header_fields(reply.header) if reply.header is not None else reply.fields
             head = encode_reply_head(request, reply.code, reply.remark, fields, body_bytes)
         except Exception as error:  # half a surrogate pair in a name, say: this answer fails, not the connection
             logger.error("%s: answer to %s cannot be sent", self.peer, request_name(request.code), exc_info=error)

@@ -71,7 +71,7 @@ class CommitLog:
         self.log = log
         self.store_timestamp_ms = 0  # of the newest message; never goes back, even when the clock does
         self._now_ms = now_ms
-        self._message_bytes_max = message_bytes_max
+        self.message_bytes_max = message_bytes_max  # of a body; may be changed
         self._queue_offsets: dict[tuple[str, int], int] = {}
 
     @classmethod
@@ -126,8 +126,8 @@ class CommitLog:
         if any(sysflag.transaction_type(message.sys_flag) for message in messages):
             raise MessageRefused(f"{queue[0]}: a message of a transaction cannot be part of a batch")
         body_bytes = sum(len(message.body) for message in messages)
-        if body_bytes > self._message_bytes_max:
-            raise MessageRefused(f"{queue[0]}: a batch of {body_bytes} bytes, limit {self._message_bytes_max}")
+        if body_bytes > self.message_bytes_max:
+            raise MessageRefused(f"{queue[0]}: a batch of {body_bytes} bytes, limit {self.message_bytes_max}")
 
         now_ms = max(self._now_ms(), self.store_timestamp_ms)
         first_offset = self._queue_offsets.get(queue, 0)
@@ -160,8 +160,8 @@ class CommitLog:
     def _encode(self, message: PendingMessage, queue_offset: int, log_offset: int, now_ms: int) -> bytearray:
         topic = message.topic.encode()
         body, properties = message.body, message.properties
-        if len(body) > self._message_bytes_max:
-            raise MessageRefused(f"{message.topic}: a body of {len(body)} bytes, limit {self._message_bytes_max}")
+        if len(body) > self.message_bytes_max:
+            raise MessageRefused(f"{message.topic}: a body of {len(body)} bytes, limit {self.message_bytes_max}")
         if properties.endswith(b"\0") and len(properties) < PROPERTIES_BYTES_MAX:
             properties += b"\x02"  # the same properties; recovery takes a zero at the end for a torn write
         if len(properties) > PROPERTIES_BYTES_MAX:

@@ -60,6 +60,16 @@ class LogFlusher:
         self, commit_log: CommitLog, checkpoint: Checkpoint, config: StoreConfig, *, clock: Clock = time.monotonic
     ) -> None:
         self._commit_log, self._log, self._checkpoint, self._clock = commit_log, commit_log.log, checkpoint, clock
+        self.use(config)
+        self._waiters: list[_Waiter] = []
+        self._lock = threading.Lock()  # held while `_waiters` is replaced or added to
+        self._readable_ms = 0  # the store time of messages that are in the files, not only in a write buffer
+        self._stopped = False
+        self._flush_thread = Repeater("hanabi-flush-log", self.step)
+        self._deadline_thread = Repeater("hanabi-flush-deadlines", self.expire)
+
+    def use(self, config: StoreConfig) -> None:
+        """Keep to these intervals and limits from now on. The mode, and whether there are buffers, stay."""
         self._timeout_seconds = config.sync_flush_timeout_ms / 1000
         is_sync = config.flush_mode is FlushMode.SYNC_FLUSH
         least_pages = 0 if is_sync else config.flush_commit_log_least_pages
@@ -69,12 +79,6 @@ class LogFlusher:
         interval_ms = config.commit_interval_ms if uses_buffers else config.flush_commit_log_interval_ms
         self._interval_seconds = interval_ms / 1000
         self._wakes_on_append = is_sync or not config.flush_commit_log_timed
-        self._waiters: list[_Waiter] = []
-        self._lock = threading.Lock()  # held while `_waiters` is replaced or added to
-        self._readable_ms = 0  # the store time of messages that are in the files, not only in a write buffer
-        self._stopped = False
-        self._flush_thread = Repeater("hanabi-flush-log", self.step)
-        self._deadline_thread = Repeater("hanabi-flush-deadlines", self.expire)
 
     # For the one who appends
 
@@ -191,9 +195,13 @@ class QueueFlusher:
         clock: Clock = time.monotonic,
     ) -> None:
         self._flush, self._dispatched_ms, self._checkpoint, self._clock = flush, dispatched_ms, checkpoint, clock
+        self.use(config)
+        self._thread = Repeater("hanabi-flush-queues", self.step)
+
+    def use(self, config: StoreConfig) -> None:
+        """Keep to these intervals and limits from now on."""
         self._interval_seconds = config.flush_consume_queue_interval_ms / 1000
         self._rhythm = Rhythm(config.flush_consume_queue_least_pages, config.flush_consume_queue_thorough_interval_ms)
-        self._thread = Repeater("hanabi-flush-queues", self.step)
 
     def step(self) -> float:
         """Flush what is due; return the seconds until the next step is."""

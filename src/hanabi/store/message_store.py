@@ -270,6 +270,10 @@ class MessageStore:
         """Topic and queue id of all queues."""
         return ((queue.topic, queue.queue_id) for queue in self._queues)
 
+    def queues_of(self, topic: str) -> list[int]:
+        """The queue ids of one topic."""
+        return [queue.queue_id for queue in self._queues.queues_of(topic)]
+
     # Deleting
 
     def delete_topic(self, topic: str) -> int:
@@ -278,20 +282,30 @@ class MessageStore:
             self._commit_log.forget_queue(topic, queue.queue_id)
         return self._queues.delete_topic(topic)
 
+    def delete_queue(self, topic: str, queue_id: int) -> bool:
+        """Delete one queue; False if there is none. For who must not take the time that a whole topic can take."""
+        self._commit_log.forget_queue(topic, queue_id)
+        return self._queues.delete_queue(topic, queue_id)
+
+    def unused_topics(self, known: Container[str]) -> list[str]:
+        """The topics with queues that are not *known*."""
+        return [topic for topic in self._queues.topics() if topic not in known and topic not in _KEPT_TOPICS]
+
     def delete_unused_topics(self, known: Container[str]) -> list[str]:
         """Delete the queues of all topics that are not *known*; return which those were."""
-        unused = [topic for topic in self._queues.topics() if topic not in known and topic not in _KEPT_TOPICS]
+        unused = self.unused_topics(known)
         for topic in unused:
             logger.info("topic %s is unused: %d queues deleted", topic, self.delete_topic(topic))
         return unused
 
+    def expired_queues(self) -> list[tuple[str, int]]:
+        """The queues whose messages are all gone. Should they come again, they begin at 0."""
+        expired = self._queues.expired(self._log.min_offset)
+        return [(queue.topic, queue.queue_id) for queue in expired if queue.topic != SCHEDULE_TOPIC]
+
     def delete_expired_queues(self) -> int:
-        """Delete the queues whose messages are all gone; return how many. Should they come again, they begin at 0."""
-        expired = [queue for queue in self._queues.expired(self._log.min_offset) if queue.topic != SCHEDULE_TOPIC]
-        for queue in expired:
-            self._commit_log.forget_queue(queue.topic, queue.queue_id)
-            self._queues.delete_queue(queue.topic, queue.queue_id)
-        return len(expired)
+        """Delete the queues whose messages are all gone; return how many."""
+        return sum(self.delete_queue(*queue) for queue in self.expired_queues())
 
     # Lifetime
 
@@ -300,6 +314,14 @@ class MessageStore:
         self._log_flusher.start()
         self._queue_flusher.start()
         self._retention_thread.start()
+
+    def use(self, config: StoreConfig) -> None:
+        """Keep to the limits, intervals and times in *config* from now on. Paths, sizes of files and the flush mode
+        are as at the start, whatever it says."""
+        self.config = config
+        self._commit_log.message_bytes_max = config.message_bytes_max
+        for part in (self.reader, self.retention, self._log_flusher, self._queue_flusher):
+            part.use(config)
 
     def flush(self, *, log_only: bool = False) -> None:
         """Bring everything to the disk now, or the log alone. Blocks; any thread."""

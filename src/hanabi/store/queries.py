@@ -7,6 +7,7 @@ the client.)
 from typing import NamedTuple
 
 from hanabi.store.commit_log import CommitLog
+from hanabi.store.consume_queue_ext import ExtUnit, is_ext_address
 from hanabi.store.consume_queues import ConsumeQueues
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.log_walk import record_at
@@ -22,6 +23,26 @@ class KeyQuery(NamedTuple):
     last_update_log_offset: int
 
 
+class QueueEntry(NamedTuple):
+    """What a consume queue says of one message. `ext` is None where there is no extension, or what it had is lost."""
+
+    log_offset: int
+    size: int
+    tags_code: int  # or the address of `ext`
+    ext: ExtUnit | None
+
+    @property
+    def is_extended(self) -> bool:
+        return is_ext_address(self.tags_code)
+
+    @property
+    def known_tags_code(self) -> int | None:
+        """The tags code itself, wherever it is kept; None if it is lost."""
+        if self.is_extended:
+            return self.ext.tags_code if self.ext is not None else None
+        return self.tags_code
+
+
 class Queries:
     """Looks messages up. May be used by any thread."""
 
@@ -34,6 +55,16 @@ class Queries:
         """The message at *log_offset*; None if no whole and valid one begins there."""
         found = self._dispatch_at(log_offset)
         return self._log.read(log_offset, found.size) if found is not None else None
+
+    def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[QueueEntry] | None:
+        """The entries of a queue from *offset* on, as they stand there; None if there is no such queue."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return None
+        return [
+            QueueEntry(log_offset, size, code, queue.ext.get(code) if queue.ext is not None else None)
+            for log_offset, size, code in queue.entries(offset, max_count)
+        ]
 
     # By key
 

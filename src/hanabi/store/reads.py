@@ -69,12 +69,17 @@ class QueueReader:
     ) -> None:
         self._log, self._queues = commit_log.log, queues
         self._opened_at = self._log.end_offset
-        self._memory_bytes = physical_memory_bytes * config.memory_ratio_percent // 100
-        self._memory_limits = config.memory_transfer_bytes_max, config.memory_transfer_count_max
-        self._disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
+        self._physical_memory_bytes = physical_memory_bytes
+        self.use(config)
         self._topic_fields: dict[str, bytes] = {}
         self._reported: set[tuple[str, int, int]] = set()
         self.corrects_offsets = True  # off on a slave that may lack what its master has
+
+    def use(self, config: StoreConfig) -> None:
+        """Keep to these limits from now on."""
+        self._memory_bytes = self._physical_memory_bytes * config.memory_ratio_percent // 100
+        self._memory_limits = config.memory_transfer_bytes_max, config.memory_transfer_count_max
+        self._disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
 
     def get(
         self,
@@ -221,6 +226,17 @@ class QueueReader:
         queue = self._queues.find(topic, queue_id)
         entries = queue.entries(offset, 1) if queue is not None else []
         return entries[0][0] if entries else None
+
+    def tags_codes(self, topic: str, queue_id: int, offset: int, count: int) -> list[int | None]:
+        """The tags codes of at most *count* messages from *offset* on, None where the extension has lost one."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return []
+        codes: list[int | None] = [code for _, _, code in queue.entries(offset, count)]
+        if queue.ext is None:
+            return codes
+        units = [queue.ext.get(code) if code is not None and is_ext_address(code) else code for code in codes]
+        return [unit.tags_code if isinstance(unit, ExtUnit) else unit for unit in units]
 
     def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a message is so far behind that it has probably left the memory."""

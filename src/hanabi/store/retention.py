@@ -93,6 +93,10 @@ class Retention:
         self._followed_to = 0
         self.refuses = False  # the disk is so full that no message is taken
 
+    def use(self, config: StoreConfig) -> None:
+        """Keep to these times and limits from now on."""
+        self._config = config
+
     def ask(self) -> None:
         """Delete what is too old now, whatever the hour: in the next rounds."""
         self._rounds_asked_for = ROUNDS_WHEN_ASKED

@@ -312,6 +312,15 @@ def decode_records(buffer: "Readable", *, check_crc: bool = True) -> list[Record
     return records
 
 
+def record_properties(buffer: "Readable", position: int = 0, end: int | None = None) -> bytes:
+    """The properties of the record at *position*, undecoded: all that a filter wants to see of it."""
+    if end is None:
+        end = len(buffer)
+    properties_start = _boundaries(buffer, position, end)[5]
+    (size,) = _I32.unpack_from(buffer, position)
+    return bytes(buffer[properties_start : position + size])
+
+
 class RecordState(Enum):
     """What lies at a place in a log."""
 

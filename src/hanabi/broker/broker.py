@@ -1,0 +1,257 @@
+"""The broker: builds the parts, joins them, starts and stops them. Nothing is decided here.
+
+    async with Broker(BrokerConfig(broker_name="broker-a"), StoreConfig(root="data")) as broker:
+        host, port = await broker.start("127.0.0.1", 10911)
+
+Nothing here is global: any number of them run in one process, each with a store of its own.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from hanabi.broker.background import Background
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.delay.levels import parse_delay_levels
+from hanabi.broker.handlers.table import broker_handlers
+from hanabi.broker.own_address import advertised_host, in_figures
+from hanabi.broker.parts import Services, Tables
+from hanabi.broker.registration import Identity, Registration
+from hanabi.broker.settings import Settings
+from hanabi.errors import ConfigError, MQError
+from hanabi.remoting.address import format_address
+from hanabi.remoting.connector import Connector
+from hanabi.remoting.dispatch import Handler
+from hanabi.remoting.server import RemotingServer
+from hanabi.remoting.tls import TlsConfig
+from hanabi.store.config import StoreConfig
+from hanabi.store.message_store import MessageStore
+from hanabi.wire.hosts import encode_host
+
+FAST_PORT_DISTANCE: Final = 2  # the port of old clients' "VIP channel" lies this far below
+STOP_SECONDS: Final = 5.0
+STATS_SECONDS: Final = 1.0
+CLIENTS_SECONDS: Final = 10.0
+FILTERS_SECONDS: Final = 10.0
+PROTECTION_SECONDS: Final = 180.0
+
+logger = logging.getLogger(__name__)
+
+
+def clock_ms() -> int:
+    """The time of day in milliseconds, which is what messages carry."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One broker. Holds the lock on its store from `start` to `stop`; the parts are there between the two."""
+
+    settings: Settings
+    tables: Tables
+    store: MessageStore
+    services: Services
+    registration: Registration
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        *,
+        tls: TlsConfig | None = None,
+        now_ms: Callable[[], int] = clock_ms,
+    ) -> None:
+        if config.broker_role == "SLAVE":
+            raise ConfigError("brokerRole = SLAVE: this broker can only be a master")
+        parse_delay_levels(config.message_delay_levels)  # so that what is wrong with them is known before any start
+        self._config, self._store_config, self._tls, self._now_ms = config, store_config, tls, now_ms
+        self._home = Path(store_config.root).absolute()
+        self._background = Background()
+        self._undo = AsyncExitStack()  # what a stop has to do, the last thing first
+        self._stop_seconds = STOP_SECONDS
+        self.bound = ("", 0)  # where it listens
+        self.address = ""  # HOST:PORT as clients are told
+
+    async def start(self, host: str, port: int | None = None) -> tuple[str, int]:
+        """Open the store, accept connections, and return the address that was bound.
+
+        *port* is the file's listenPort if it is not given, and any free one if it is 0.
+        """
+        try:
+            return await self._start(host, self._config.listen_port if port is None else port)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self, deadline_seconds: float = STOP_SECONDS) -> None:
+        """Leave the name servers, answer what was asked, save the tables, close the store."""
+        self._stop_seconds = deadline_seconds
+        await self._undo.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # Starting
+
+    async def _start(self, host: str, port: int) -> tuple[str, int]:
+        own_host = advertised_host(self._config.advertised_host, await _first_address(host))
+        config = msgspec.structs.replace(self._config, advertised_host=own_host)
+        own_figures = await asyncio.to_thread(in_figures, own_host)
+        await self._open_store(config)
+        handlers: dict[int, Handler] = {}
+        self.bound = bound = await self._listen(handlers, host, port)
+        # Nobody is read from before we wait again, so there is time to make the handlers, which need our port.
+        own_port = config.advertised_port or bound[1]
+        self.settings.broker = msgspec.structs.replace(self.settings.broker, listen_port=bound[1])
+        self.address = format_address((own_host, own_port))
+        self._prepare_registration()
+        handlers.update(
+            broker_handlers(
+                self.tables,
+                self.store,
+                self.services,
+                store_host=encode_host(own_figures, own_port),
+                address=self.address,
+                registered=self.registration.settled,
+                now_ms=self._now_ms,
+            )
+        )
+        self._start_background()
+        return bound
+
+    async def _open_store(self, config: BrokerConfig) -> None:
+        tables = self._home / "config"
+        try:
+            tables.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"home {self._home} cannot be written: {error.strerror or error}") from error
+        self.settings = Settings(config, self._store_config, tables / "broker.properties")
+        self.tables = Tables(self.settings, tables, self._now_ms)
+        # Recovery may take a while, and who shares the loop with us (a name server, say) has its work to do.
+        self.store = await asyncio.to_thread(
+            MessageStore.open, self.settings.store, now_ms=self._now_ms, hooks=self.tables.store_hooks()
+        )
+        self._undo.push_async_callback(asyncio.to_thread, self.store.close)
+        self.services = Services(self.tables, self.store, self._home, self._now_ms)
+        self._undo.callback(self._save)
+        self.store.start()
+        self.settings.on_change.append(lambda: self.store.use(self.settings.store))
+
+    async def _listen(self, handlers: Mapping[int, Handler], host: str, port: int) -> tuple[str, int]:
+        self._undo.push_async_callback(self._background.stop)
+        bound = await self._listen_on(handlers, host, port)
+        fast = self.settings.broker.fast_port_enabled
+        fast_port = bound[1] - FAST_PORT_DISTANCE
+        if fast or (fast is None and port > FAST_PORT_DISTANCE):
+            try:
+                await self._listen_on(handlers, host, fast_port)
+            except ConfigError as error:
+                if fast:
+                    raise ConfigError(f"{error} (the fast port; fastListenPortEnable=false does without)") from error
+                logger.info("no fast port for old clients: %s", error)
+        self._undo.callback(self.tables.held_pulls.release)
+        return bound
+
+    async def _listen_on(self, handlers: Mapping[int, Handler], host: str, port: int) -> tuple[str, int]:
+        server = RemotingServer(
+            handlers, self.settings.broker.remoting(), tls=self._tls, on_close=self.tables.clients.closed
+        )
+        where = format_address((host, port))
+        try:
+            bound = await server.start(host, port)
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
+        except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
+            raise ConfigError(f"cannot listen on {where}: not a host name") from error
+        self._undo.push_async_callback(self._stop_server, server)
+        return bound
+
+    async def _stop_server(self, server: RemotingServer) -> None:
+        await server.stop(self._stop_seconds)
+
+    def _prepare_registration(self) -> None:
+        broker, connector = self.settings.broker, Connector(tls=self._tls)
+        identity = Identity(
+            cluster_name=broker.cluster_name,
+            broker_name=broker.broker_name,
+            broker_id=broker.broker_id,
+            address=self.address,
+            ha_address=format_address((broker.ha_advertised_host or broker.advertised_host, broker.ha_listen_port)),
+        )
+        self.registration = Registration(identity, self.tables.topics, self.settings, connector)
+        self.tables.topics.on_change.append(self.registration.changed)
+        self.settings.on_change.append(PermissionWatch(self.settings, self.tables).look)
+        self._undo.push_async_callback(connector.close)
+        self._undo.push_async_callback(self.registration.unregister)
+
+    def _start_background(self) -> None:
+        background, tables, services, settings = self._background, self.tables, self.services, self.settings
+        background.run("registration", self.registration.run)
+        background.run("flow control", services.flow.run)
+        background.run("delayed delivery", services.delivery.run)
+        background.run("timer", services.timer.run)
+        background.run("transactions", services.transactions.run)
+        background.every(
+            "saving consumer offsets",
+            lambda: settings.broker.flush_offsets_interval_ms / 1000,
+            lambda: asyncio.to_thread(tables.offsets.save),
+        )
+        background.every("forgetting filters", lambda: FILTERS_SECONDS, tables.filters.tick)
+        background.every("saving filters", lambda: FILTERS_SECONDS, lambda: asyncio.to_thread(tables.filters.save))
+        background.every("looking for silent clients", lambda: CLIENTS_SECONDS, tables.clients.expire)
+        background.every("statistics", lambda: STATS_SECONDS, tables.stats.tick)
+        background.every("protection from slow consumers", lambda: PROTECTION_SECONDS, self._stop_slow_consumers)
+
+    # While it runs, and at its end
+
+    def _stop_slow_consumers(self) -> None:
+        broker = self.settings.broker
+        if broker.disable_slow_consumers:
+            for group, behind in self.tables.stats.fallen_behind(broker.consumer_fall_behind_bytes).items():
+                logger.warning("group %s is %d bytes behind: it may not consume any more", group, behind)
+                self.tables.groups.disable_consume(group)
+
+    def _save(self) -> None:
+        """Bring all tables to the disk. One that cannot be written does not keep the others from it."""
+        tables, services = self.tables, self.services
+        for save in (tables.offsets.save, tables.filters.save, services.delivery.save, services.timer.save):
+            try:
+                save()
+            except (MQError, OSError):
+                logger.exception("a table could not be saved at the stop")
+
+
+class PermissionWatch:
+    """Makes a new permission of the broker known: topics can do no more than it, so their table has a new version."""
+
+    def __init__(self, settings: Settings, tables: Tables) -> None:
+        self._settings, self._topics = settings, tables.topics
+        self._known = settings.broker.permission
+
+    def look(self) -> None:
+        if self._settings.broker.permission != self._known:
+            self._known = self._settings.broker.permission
+            self._topics.touch()
+
+
+async def _first_address(host: str) -> str:
+    """What *host* will be bound as; *host* itself if nobody knows it, of which the listener will complain."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, UnicodeError):
+        return host
+    return str(found[0][4][0])

@@ -1,0 +1,59 @@
+"""Telling the members of a group that it changed, so that they share the queues anew at once and not in 20 seconds.
+
+A group is told at once, but then not again within a moment: what changes meanwhile is told in one. A thousand consumers
+that start together would otherwise be told a million times. Nobody waits for the notices: each turn of the loop sends
+only so many. Agrees with Java's Broker2Client.notifyConsumerIdsChanged.
+"""
+
+import asyncio
+import logging
+from collections import deque
+
+from hanabi.broker.clients.consumer_group import ConsumerGroup
+from hanabi.broker.settings import Settings
+from hanabi.errors import TransportError
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.headers.client import NotifyConsumerIdsChangedHeader
+
+logger = logging.getLogger(__name__)
+
+GAP_SECONDS = 0.1  # from one notice of a group to its next
+NOTICES_A_TURN = 256
+
+
+class Notices:
+    """Sends NOTIFY_CONSUMER_IDS_CHANGED, unless that is switched off. Which change is worth it is decided elsewhere."""
+
+    def __init__(self, settings: Settings, gap_seconds: float = GAP_SECONDS) -> None:
+        self._settings = settings
+        self._gap_seconds = gap_seconds
+        self._due: set[ConsumerGroup] = set()
+        self._unsent: deque[tuple[NotifyConsumerIdsChangedHeader, Connection]] = deque()
+
+    def changed(self, group: ConsumerGroup) -> None:
+        """Tell those who will be members then."""
+        if group in self._due or not self._settings.broker.notify_consumer_ids_changed:
+            return  # the notice that is due tells of this change too
+        self._due.add(group)
+        loop = asyncio.get_running_loop()
+        loop.call_at(max(loop.time(), group.noticed_at + self._gap_seconds), self._tell, group)
+
+    def _tell(self, group: ConsumerGroup) -> None:
+        self._due.discard(group)
+        group.noticed_at = asyncio.get_running_loop().time()
+        header = NotifyConsumerIdsChangedHeader(consumer_group=group.name)
+        waiting = bool(self._unsent)
+        self._unsent.extend((header, connection) for connection in group.members)
+        if not waiting:
+            self._send()
+
+    def _send(self) -> None:
+        for _ in range(min(NOTICES_A_TURN, len(self._unsent))):
+            header, connection = self._unsent.popleft()
+            try:
+                connection.send_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+            except TransportError as error:  # it looks by itself every 20 seconds
+                logger.debug("a notice for group %s is not sent: %s", header.consumer_group, error)
+        if self._unsent:
+            asyncio.get_running_loop().call_soon(self._send)

@@ -1,0 +1,228 @@
+"""The broker's settings: RocketMQ's names and defaults, read from broker.conf.
+
+Agrees with BrokerConfig, NettyServerConfig and the part of MessageStoreConfig (4.9.8) that is not the store's own; the
+store's keys are `store.config.StoreConfig`, read from the same file. A bad value stops the start and names its key. A
+key that nobody claims gets one warning line. What Java has and we have no use for is in `unused_keys.py`.
+"""
+
+import logging
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import field
+
+from hanabi.broker.unused_keys import UNUSED_KEYS
+from hanabi.errors import ConfigError
+from hanabi.remoting.config import RemotingConfig
+from hanabi.store.config import STORE_KEYS, StoreConfig
+from hanabi.wire.java_properties import decode_properties
+
+logger = logging.getLogger(__name__)
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Long = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Permission = Annotated[int, msgspec.Meta(ge=0, le=15)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+MASTER_ID = 0
+DEFAULT_BROKER_NAME = "DEFAULT_BROKER"
+ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+
+
+def local_host_name() -> str:
+    """The name of a broker that was given none, as Apache's."""
+    return socket.gethostname() or DEFAULT_BROKER_NAME
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What one broker was told. Every attribute has the key of broker.conf beside it."""
+
+    # who and where
+    broker_name: Name = field(default_factory=local_host_name, name="brokerName")
+    cluster_name: Name = field(default="DefaultCluster", name="brokerClusterName")
+    broker_id: Long = field(default=MASTER_ID, name="brokerId")
+    broker_role: str = field(default="ASYNC_MASTER", name="brokerRole")
+    listen_port: Port = field(default=10911, name="listenPort")
+    advertised_host: str = field(default="", name="brokerIP1")  # address or name; empty: chosen when we listen
+    ha_advertised_host: str = field(default="", name="brokerIP2")  # for slaves
+    ha_listen_port: Port = field(default=10912, name="haListenPort")
+    namesrv_addr: str = field(default="", name="namesrvAddr")  # HOST:PORT[;HOST:PORT...]
+    region_id: str = field(default="DefaultRegion", name="regionId")
+
+    # registration
+    register_interval_ms: Count = field(default=30_000, name="registerNameServerPeriod")  # kept within 10 to 60 s
+    register_timeout_ms: Positive = field(default=6_000, name="registerBrokerTimeoutMills")
+    compressed_register: bool = field(default=False, name="compressedRegister")
+    force_register: bool = field(default=True, name="forceRegister")
+
+    # topics and groups
+    permission: Permission = field(default=6, name="brokerPermission")  # 4 read, 2 write, 1 inherit
+    default_topic_queue_nums: Positive = field(default=8, name="defaultTopicQueueNums")
+    auto_create_topic: bool = field(default=True, name="autoCreateTopicEnable")
+    auto_create_group: bool = field(default=True, name="autoCreateSubscriptionGroup")
+    cluster_topic_enabled: bool = field(default=True, name="clusterTopicEnable")
+    broker_topic_enabled: bool = field(default=True, name="brokerTopicEnable")
+    trace_topic_enabled: bool = field(default=False, name="traceTopicEnable")
+    trace_topic_name: Name = field(default="RMQ_SYS_TRACE_TOPIC", name="msgTraceTopicName")
+    trace_on: bool = field(default=True, name="traceOn")
+
+    # sends
+    fast_failure_enabled: bool = field(default=True, name="brokerFastFailureEnable")
+    send_wait_ms_max: Long = field(default=200, name="waitTimeMillsInSendQueue")
+    start_accept_sends_at_ms: Long = field(default=0, name="startAcceptSendRequestTimeStamp")
+    reject_transactions: bool = field(default=False, name="rejectTransactionMessage")
+    store_reply_messages: bool = field(default=True, name="storeReplyMessageEnable")
+
+    # pulls
+    long_polling_enabled: bool = field(default=True, name="longPollingEnable")
+    short_polling_ms: Long = field(default=1_000, name="shortPollingTimeMills")
+    slave_read_enabled: bool = field(default=False, name="slaveReadEnable")
+    notify_consumer_ids_changed: bool = field(default=True, name="notifyConsumerIdsChangedEnable")
+    disable_slow_consumers: bool = field(default=False, name="disableConsumeIfConsumerReadSlowly")
+    consumer_fall_behind_bytes: Long = field(default=16 << 30, name="consumerFallbehindThreshold")
+    flush_offsets_interval_ms: Positive = field(default=5_000, name="flushConsumerOffsetInterval")
+
+    # filters
+    property_filter_enabled: bool = field(default=True, name="enablePropertyFilter")  # SQL92; Apache's default is off
+    filter_support_retry: bool = field(default=False, name="filterSupportRetry")
+    filter_bitmap_enabled: bool = field(default=False, name="enableCalcFilterBitMap")
+    expected_filter_consumers: Positive = field(default=32, name="expectConsumerNumUseFilter")
+    bloom_error_rate_max: Positive = field(default=20, name="maxErrorRateOfBloomFilter")  # percent
+    filter_clean_span_ms: Long = field(default=24 * 3_600_000, name="filterDataCleanTimeSpan")
+
+    # delays and transactions
+    message_delay_levels: str = field(
+        default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", name="messageDelayLevel"
+    )
+    flush_delay_offset_interval_ms: Positive = field(default=10_000, name="flushDelayOffsetInterval")
+    timer_enabled: bool = field(default=True, name="timerWheelEnable")
+    timer_max_delay_sec: Positive = field(default=3 * 24 * 3_600, name="timerMaxDelaySec")
+    transaction_timeout_ms: Long = field(default=6_000, name="transactionTimeOut")
+    transaction_check_max: Count = field(default=15, name="transactionCheckMax")
+    transaction_check_interval_ms: Positive = field(default=60_000, name="transactionCheckInterval")
+
+    # statistics
+    detail_stats_enabled: bool = field(default=True, name="enableDetailStat")
+    auto_delete_unused_stats: bool = field(default=False, name="autoDeleteUnusedStats")
+
+    # the transport
+    idle_seconds_max: Positive = field(default=120, name="serverChannelMaxIdleTimeSeconds")
+    write_buffer_bytes_max: Count = field(default=0, name="writeBufferHighWaterMark")  # 0 leaves it to us
+
+    # Ours, not RocketMQ's.
+    fast_port_enabled: bool | None = field(default=None, name="fastListenPortEnable")  # unset: if it can be had
+    advertised_port: Port = field(default=0, name="advertisedPort")  # with brokerIP1; 0: the port we listen on
+    held_pulls_max: Positive = field(default=100_000, name="heldPullsMax")
+    topics_max: Positive = field(default=50_000, name="topicsMax")  # what a name server of ours takes from a broker
+    groups_max: Positive = field(default=50_000, name="groupsMax")
+
+    def __post_init__(self) -> None:
+        if self.broker_role not in ROLES:
+            raise ConfigError(f"brokerRole must be {', '.join(ROLES[:-1])} or {ROLES[-1]}, not {self.broker_role!r}")
+        if self.bloom_error_rate_max >= 100:
+            raise ConfigError(f"maxErrorRateOfBloomFilter is between 1 and 99, not {self.bloom_error_rate_max}")
+
+    @property
+    def namesrv_addresses(self) -> tuple[str, ...]:
+        """The name servers to register with, each once, in their order."""
+        return tuple(dict.fromkeys(part.strip() for part in self.namesrv_addr.split(";") if part.strip()))
+
+    @property
+    def reply_topic(self) -> str:
+        return f"{self.cluster_name}_REPLY_TOPIC"
+
+    def remoting(self) -> RemotingConfig:
+        """The limits of the transport that these settings ask for."""
+        limits = RemotingConfig(idle_seconds=float(self.idle_seconds_max))
+        if self.write_buffer_bytes_max:
+            return msgspec.structs.replace(limits, write_buffer_bytes_max=self.write_buffer_bytes_max)
+        return limits
+
+
+BROKER_KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(BrokerConfig)}
+OURS = frozenset({"fastListenPortEnable", "advertisedPort", "heldPullsMax", "topicsMax", "groupsMax"})
+
+C = TypeVar("C", BrokerConfig, StoreConfig)
+
+# Java's Integer.parseInt reads these; msgspec would also take 1e3.
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+def with_properties(config: C, properties: Mapping[str, str]) -> C:
+    """*config* with the values of *properties*, of which every key must be one of its own."""
+    kind = type(config)
+    changes: dict[str, Any] = {}
+    names = {item.encode_name: item.name for item in msgspec.structs.fields(kind)}
+    for key, value in properties.items():
+        text = value.strip()
+        try:
+            # One at a time, so that the error is about this key.
+            parsed = getattr(msgspec.convert({key: text}, kind, strict=False), names[key])
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{key} must be {_expected(error)}, not {shortened(text)!r}") from error
+        if type(parsed) is int and not _WHOLE_NUMBER.fullmatch(text):
+            raise ConfigError(f"{key} must be a whole number, not {shortened(text)!r}")
+        changes[names[key]] = parsed
+    return msgspec.structs.replace(config, **changes)
+
+
+def _expected(error: msgspec.ValidationError) -> str:
+    """What msgspec wanted, in words: "Expected `int` <= 65535 - at `$.listenPort`" has it in the middle."""
+    text = str(error)
+    if not text.startswith("Expected "):  # our own ConfigError cannot come here; an enum's complaint can
+        return text.split(" - at ")[0]
+    wanted = text.removeprefix("Expected ").split(" - at ")[0].split(", got ")[0]
+    words = {
+        "`int`": "a whole number",
+        "`bool | null`": "true or false",
+        "`bool`": "true or false",
+        "`str` of length >= 1": "some text",
+        "`str`": "text",
+        "length <= 255": "at most 255 characters",
+    }
+    for word, in_english in words.items():
+        wanted = wanted.replace(word, in_english)
+    return wanted
+
+
+def shortened(text: str) -> str:
+    """What somebody wrote, for an error to repeat."""
+    return text if len(text) <= 50 else text[:50] + "..."
+
+
+def as_properties(config: BrokerConfig | StoreConfig) -> dict[str, str]:
+    """The settings as text under RocketMQ's names; what is unset is left out, as Java leaves out nulls."""
+    fields = msgspec.structs.fields(type(config))
+    values = ((item.encode_name, getattr(config, item.name)) for item in fields)
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values if value is not None
+    }
+
+
+def parse_broker_config(
+    properties: Mapping[str, str], broker: BrokerConfig | None = None, store: StoreConfig | None = None
+) -> tuple[BrokerConfig, StoreConfig]:
+    """The settings in *properties* over those given; keys of neither struct are not looked at."""
+    for_broker = {key: value for key, value in properties.items() if key in BROKER_KEYS}
+    for_store = {key: value for key, value in properties.items() if key in STORE_KEYS}
+    return with_properties(broker or BrokerConfig(), for_broker), with_properties(store or StoreConfig(), for_store)
+
+
+def read_broker_config(path: Path) -> tuple[BrokerConfig, StoreConfig]:
+    """The settings in a broker.conf; what it does not mention has its default."""
+    try:
+        properties = decode_properties(path.read_bytes())
+        for key in properties:
+            if key not in BROKER_KEYS and key not in STORE_KEYS and key not in UNUSED_KEYS:
+                logger.warning("%s: %s is not a setting of this broker and has no effect", path, shortened(key))
+        return parse_broker_config(properties)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error

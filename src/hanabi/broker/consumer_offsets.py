@@ -1,0 +1,210 @@
+"""How far each group has come in each queue, and the file that keeps it.
+
+    "Orders@billing" -> {queue id: offset}        everything below the offset is consumed
+
+`config/consumerOffset.json` is byte for byte as Apache writes it. Changes are in memory first and in the file at the
+next `save`, as Apache has it: a crash costs the commits of the last seconds, and consumers get those messages again.
+Knows nothing of topics, groups or queues that exist: who may commit what is the handlers' business.
+
+Agrees with ConsumerOffsetManager (4.9.8). What is added: an offset does not go backwards unless the caller says so,
+and the table has a limit, as anybody can name groups.
+"""
+
+import logging
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hanabi.durable_table import DurableTable
+from hanabi.errors import SystemBusy
+from hanabi.wire.bodies.offsets import ConsumerOffsetTable
+
+OFFSETS_MAX: Final = 2_000_000  # at some 100 bytes of memory each
+NOT_FOUND: Final = -1
+
+_SEPARATOR: Final = "@"  # no topic and no group has it in its name
+_PIECES_A_PAUSE: Final = 100  # encoded without a break: a quarter of a millisecond
+_PAUSE_SECONDS: Final = 0.0005
+
+logger = logging.getLogger(__name__)
+
+Offsets = dict[int, int]
+
+
+class ConsumerOffsets:
+    """The table and its file. Changed by one thread; `save` may be called by any."""
+
+    def __init__(self, path: Path | None, *, offsets_max: int = OFFSETS_MAX) -> None:
+        """*path* None: nothing is kept."""
+        self._table: dict[str, Offsets] = {}
+        self._offsets_max = offsets_max
+        self._changed: dict[str, None] = {}  # since they were encoded
+        self._pieces: dict[str, bytes] = {}  # the file, a piece a key: only what changed is encoded again
+        self._is_saved = True
+        self._saving = threading.Lock()
+        self._told: set[str] = set()  # of which we said that they went backwards, since the last save
+        self._file: DurableTable[dict[str, Offsets]] | None = None
+        if path is not None:
+            self._file = DurableTable(path, encode=self._encode, decode=_decode)
+            self._file.check_writable()
+            self._table = self._file.load() or {}
+            self._changed.update(dict.fromkeys(reversed(self._table)))  # so that the file keeps its order
+        self._count = sum(map(len, self._table.values()))
+
+    def __len__(self) -> int:
+        """How many queues of groups have an offset."""
+        return self._count
+
+    # Asking
+
+    def find(self, group: str, topic: str, queue_id: int) -> int:
+        """How far the group has come; -1 if nobody knows."""
+        offsets = self._table.get(f"{topic}@{group}")
+        return offsets.get(queue_id, NOT_FOUND) if offsets is not None else NOT_FOUND
+
+    def of(self, group: str, topic: str) -> Offsets:
+        """The offsets of all queues of the topic for which the group has one."""
+        return dict(self._table.get(f"{topic}@{group}", {}))
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics in which the group has an offset."""
+        return {topic for topic, other in map(_topic_and_group, list(self._table)) if other == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that have an offset in the topic."""
+        return {group for other, group in map(_topic_and_group, list(self._table)) if other == topic}
+
+    def table(self) -> ConsumerOffsetTable:
+        """All offsets, a copy."""
+        return ConsumerOffsetTable(offset_table={key: dict(offsets) for key, offsets in self._table.items()})
+
+    def body(self) -> bytes:
+        """All offsets, as `encode_body(table())` would write them, much faster."""
+        members = [b"%b:{%b}" % (_encode_key(key), _members(offsets)) for key, offsets in self._table.items()]
+        return b'{"offsetTable":{%b}}' % b",".join(members)
+
+    # Changing
+
+    def commit(
+        self, group: str, topic: str, queue_id: int, offset: int, client: str = "", *, backwards: bool = False
+    ) -> bool:
+        """The group has consumed everything below *offset*. False if it has come further already, and that stands.
+
+        With *backwards* the new offset is taken as it is. SystemBusy if there are too many offsets for a new one.
+        """
+        key = f"{topic}@{group}"
+        offsets = self._table.get(key)
+        kept = offsets.get(queue_id, NOT_FOUND) if offsets is not None else NOT_FOUND
+        if offset <= kept:
+            if offset == kept:
+                return True
+            if not backwards:
+                return False
+            self._tell(key, queue_id, kept, offset, client)
+        if offsets is None or queue_id not in offsets:
+            offsets = self._with_one_more(key)
+        offsets[queue_id] = offset
+        self._changed[key] = None
+        return True
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group goes on at *offset*, wherever it was."""
+        self.commit(group, topic, queue_id, offset, "reset", backwards=True)
+
+    def clone(self, from_group: str, to_group: str, topic: str) -> None:
+        """Give one group the offsets of another, in place of its own."""
+        source = self._table.get(f"{topic}@{from_group}")
+        if source is None:
+            return
+        key = f"{topic}@{to_group}"
+        added = len(source) - len(self._table.get(key, {}))
+        if self._count + added > self._offsets_max:
+            raise SystemBusy(f"{key} gets no {len(source)} offsets: there are {self._count}, limit {self._offsets_max}")
+        self._table[key] = dict(source)
+        self._count += added
+        self._changed[key] = None
+
+    def remove_group(self, group: str) -> None:
+        """Forget how far the group has come, everywhere."""
+        for topic in self.topics_of(group):
+            self._remove(f"{topic}@{group}")
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget how far anybody has come in the topic."""
+        for group in self.groups_of(topic):
+            self._remove(f"{topic}@{group}")
+
+    def _with_one_more(self, key: str) -> Offsets:
+        """The offsets under *key*, for one more to be put into them."""
+        if self._count >= self._offsets_max:
+            raise SystemBusy(f"{key} gets no new offset: there are {self._count}, the limit")
+        self._count += 1
+        return self._table.setdefault(key, {})
+
+    def _remove(self, key: str) -> None:
+        self._count -= len(self._table.pop(key, {}))
+        self._changed[key] = None
+
+    def _tell(self, key: str, queue_id: int, kept: int, offset: int, client: str) -> None:
+        """Aloud once a key between two saves: who goes back and forth must not fill the log."""
+        level = logging.DEBUG if key in self._told else logging.WARNING
+        self._told.add(key)
+        logger.log(level, "%s: offset of %s queue %d goes back from %d to %d", client, key, queue_id, kept, offset)
+
+    # Keeping
+
+    def save(self) -> None:
+        """Write the file if something changed. Blocks for the disk."""
+        with self._saving:
+            self._told.clear()
+            if self._file is None or (self._is_saved and not self._changed):
+                return
+            self._is_saved = False
+            self._file.save(self._table)
+            self._is_saved = True
+
+    def _encode(self, table: dict[str, Offsets]) -> bytes:
+        """The file. Each step is safe while the other thread commits: a key that changes meanwhile is encoded as it
+        was or as it is, and is in `_changed` again. The pauses are for that thread, which is the event loop's."""
+        changed, pieces = self._changed, self._pieces
+        for number in range(len(changed)):
+            try:
+                key, _ = changed.popitem()
+            except KeyError:
+                break
+            offsets = table.get(key)
+            if offsets:
+                pieces[key] = b"\n\t\t%b:{%b\n\t\t}" % (_encode_key(key), _members(offsets))
+            else:
+                pieces.pop(key, None)
+            if number % _PIECES_A_PAUSE == _PIECES_A_PAUSE - 1:
+                time.sleep(_PAUSE_SECONDS)
+        if not pieces:
+            return b'{\n\t"offsetTable":{}\n}'
+        return b'{\n\t"offsetTable":{%b\n\t}\n}' % b",".join(pieces.values())
+
+
+def _topic_and_group(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition(_SEPARATOR)
+    return topic, group
+
+
+_encode_key = msgspec.json.Encoder().encode
+
+
+def _members(offsets: Offsets) -> bytes:
+    """`0:5,1:3`: how Python writes a dict of numbers is, but for the spaces, how fastjson does, and it is one step."""
+    return str(offsets)[1:-1].replace(" ", "").encode()
+
+
+_BARE_KEY = re.compile(rb"([{,]\s*)(-?[0-9]+)(\s*:)")
+_decoder = msgspec.json.Decoder(ConsumerOffsetTable, strict=False)
+
+
+def _decode(raw: bytes) -> dict[str, Offsets]:
+    """Not `decode_body`, which has the limits of a frame: this is our own file, and may be far longer."""
+    return _decoder.decode(_BARE_KEY.sub(rb'\1"\2"\3', raw)).offset_table

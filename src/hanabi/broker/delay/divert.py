@@ -1,0 +1,98 @@
+"""Which messages have to wait, and the form in which they do so.
+
+    with a delay level       ─> SCHEDULE_TOPIC_XXXX, queue level - 1        see `delivery`
+    with a time of its own   ─> rmq_sys_wheel_timer, queue 0                see `timer`
+
+The message keeps its properties; REAL_TOPIC and REAL_QID say where it goes at last. Bytes and order are Apache's.
+Agrees with CommitLog.asyncPutMessage (4.9.8) for levels and HookUtils.handleScheduleMessage (5.3.3) for times. Decides
+only; nothing is stored here.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.delay.due import TIMER_TOPIC, asked_ms, java_long, out_ms
+from hanabi.broker.delay.java_order import in_java_order
+from hanabi.broker.delay.levels import DelayLevels
+from hanabi.broker.settings import Settings
+from hanabi.errors import BrokerError, MessageRefused
+from hanabi.store.commit_log import PendingMessage
+from hanabi.store.indexer import SCHEDULE_TOPIC
+from hanabi.wire import property_names as names
+from hanabi.wire import sysflag
+from hanabi.wire.properties import decode_properties, format_properties
+
+_TIMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
+_NOT_FOR_READERS: Final = sysflag.TRANSACTION_PREPARED  # this bit is in both types that nobody consumes
+
+
+def may_divert(properties: bytes) -> bool:
+    """Whether the message with these *properties* has to be shown to `Diverter.divert`. Cheap: a search of bytes."""
+    return b"DELAY\x01" in properties or b"TIMER_DE" in properties
+
+
+class Diverter:
+    """Turns messages that have to wait into those that wait."""
+
+    def __init__(self, levels: DelayLevels, settings: Settings, now_ms: Callable[[], int]) -> None:
+        self._levels, self._settings, self._now_ms = levels, settings, now_ms
+
+    def divert(self, message: PendingMessage) -> PendingMessage:
+        """*message*, or what waits in its stead.
+
+        MessageRefused or another BrokerError: it asks for a time that there cannot be, in Apache's words.
+        """
+        if message.sys_flag & _NOT_FOR_READERS:
+            return message
+        properties = decode_properties(message.properties)
+        level = _level(properties)
+        if level > 0:
+            for name in _TIMES:  # a level goes before a time, as in 5.x
+                properties.pop(name, None)
+            level = min(level, self._levels.highest)
+            properties[names.DELAY_LEVEL] = str(level)
+            return _waiting(message, properties, SCHEDULE_TOPIC, level - 1)
+        if (
+            message.topic == TIMER_TOPIC
+            or names.TIMER_OUT_MS in properties  # it has waited already
+            or not any(name in properties for name in _TIMES)
+        ):
+            return message
+        return self._divert_to_timer(message, properties)
+
+    def _divert_to_timer(self, message: PendingMessage, properties: dict[str, str]) -> PendingMessage:
+        config = self._settings.broker
+        if not config.timer_enabled:
+            raise BrokerError("accurate timer message is not enabled, timerWheelEnable is false")
+        now_ms = self._now_ms()
+        deliver_ms = asked_ms(properties, now_ms)
+        max_ms = config.timer_max_delay_sec * 1_000
+        is_cancellation = names.TIMER_DEL_UNIQUE_KEY in properties
+        if deliver_ms is None or deliver_ms - now_ms > max_ms or (deliver_ms <= now_ms and is_cancellation):
+            raise MessageRefused(
+                f"timer message illegal, the delay time should not be bigger than the max delay {max_ms}ms; "
+                "or if set del msg, the delay time should be bigger than the current time"
+            )
+        if deliver_ms <= now_ms:
+            return message
+        properties[names.TIMER_OUT_MS] = str(out_ms(deliver_ms))
+        return _waiting(message, properties, TIMER_TOPIC, 0)
+
+
+def _level(properties: dict[str, str]) -> int:
+    text = properties.get(names.DELAY_LEVEL)
+    if text is None:
+        return 0
+    level = java_long(text)
+    if level is None or not -(2**31) <= level < 2**31:
+        raise MessageRefused(f"{names.DELAY_LEVEL} must be the number of a delay level, not {text[:50]!r}")
+    return level
+
+
+def _waiting(message: PendingMessage, properties: dict[str, str], topic: str, queue_id: int) -> PendingMessage:
+    properties[names.REAL_TOPIC] = message.topic
+    properties[names.REAL_QUEUE_ID] = str(message.queue_id)
+    raw = format_properties(in_java_order(properties)).encode("utf-8", "replace")
+    return msgspec.structs.replace(message, topic=topic, queue_id=queue_id, properties=raw)

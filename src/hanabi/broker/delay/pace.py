@@ -1,0 +1,60 @@
+"""How fast waiting messages are delivered: in slices with a turn of the event loop between them, so that thousands due
+in the same second do not hold up those who send and pull; and how long to wait after a failure.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+SLICE_COUNT: Final = 32  # messages; about a millisecond
+SLICE_BYTES: Final = 256 << 10
+NEVER_MS: Final = 2**63 - 1
+SLEEP_MS_MAX: Final = 60_000  # then look again, as the clock may have been set
+_UNEXPECTED_PAUSE_MS: Final = 1_000
+
+
+def pause_ms(failures: int) -> int:
+    """How long to wait after so many failures in a row: longer and longer, up to five seconds."""
+    return min(100 << min(failures - 1, 10), 5_000)
+
+
+class Alarm:
+    """Sleeps until a moment, or until somebody says that there is something to do before it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._sleeps_until_ms = NEVER_MS
+
+    def wake(self, due_ms: int = 0) -> None:
+        """There is something to do at *due_ms*."""
+        if due_ms < self._sleeps_until_ms:
+            self._event.set()
+
+    async def sleep_until(self, due_ms: int, now_ms: int) -> None:
+        """Return at *due_ms*, or earlier."""
+        self._sleeps_until_ms = due_ms
+        if due_ms <= now_ms:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(min(due_ms - now_ms, SLEEP_MS_MAX) / 1_000):
+                await self._event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._event.clear()
+
+
+async def keep_stepping(step: Callable[[], int], alarm: Alarm, now_ms: Callable[[], int]) -> None:
+    """Call *step*, which returns when it wants to be called again, for ever."""
+    while True:
+        try:
+            due_ms = step()
+        except Exception:
+            # One message that nobody thought of must not end the delivery of all others.
+            logger.exception("delivering waiting messages failed, trying again")
+            due_ms = now_ms() + _UNEXPECTED_PAUSE_MS
+        await alarm.sleep_until(due_ms, now_ms())

@@ -1,0 +1,167 @@
+"""The files of the timer: which message of the timer topic is to be looked at when.
+
+    timer/
+      checkpoint.json        how far the timer topic is in the files, up to when all is done, and how long each file is
+      0000002833333          one file for each ten minutes in which something is to be done, named by their number
+      0000002833334
+
+    an entry of a file, 32 bytes, big-endian, in the order of arrival:
+    ┌──────────┬────────────────┬──────────────┬──────────┬───────────┐
+    │ slot i64 │ queue off. i64 │ log off. i64 │ size i32 │ crc32 u32 │
+    └──────────┴────────────────┴──────────────┴──────────┴───────────┘
+      tenths of a second          negative for one that cancels others ┘  of the 28 bytes before it
+
+Entries are added where the checkpoint says that a file ends; what lies behind is from a write that a crash cut off and
+is written over. So the files hold what the checkpoint says, or they are damaged and are made anew from the timer topic.
+A file goes when all in it is done. Everything can be lost without harm: the messages themselves lie in the log.
+
+Knows no messages and no clock. Writing blocks and may take place in any thread, one at a time.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from hanabi.durable_table import DurableTable, sync_directory
+from hanabi.errors import StoreDamaged, StoreError
+
+SLOT_MS: Final = 100
+BUCKET_MS: Final = 600_000
+SLOTS_A_BUCKET: Final = BUCKET_MS // SLOT_MS
+KEPT_SLOTS: Final = 20  # so much longer a file is kept: a cancellation lies up to a second before what it cancels
+
+ENTRY: Final = struct.Struct(">qqqiI")
+_CONTENT: Final = struct.Struct(">qqqi")
+_NAME_DIGITS: Final = 13
+
+
+class Entry(NamedTuple):
+    """A message of the timer topic, and the slot in which it is to be looked at."""
+
+    slot: int
+    queue_offset: int
+    log_offset: int
+    size: int  # negative: a cancellation
+
+
+def encode_entry(slot: int, queue_offset: int, log_offset: int, size: int) -> bytes:
+    content = _CONTENT.pack(slot, queue_offset, log_offset, size)
+    return content + zlib.crc32(content).to_bytes(4, "big")
+
+
+def decode_entries(raw: bytes | bytearray, start: int = 0, end: int | None = None) -> Iterator[Entry]:
+    """The entries in *raw* from byte *start* to *end*. StoreDamaged if there is something else."""
+    view = memoryview(raw)[start:end]
+    if len(view) % ENTRY.size:
+        raise StoreDamaged(f"{len(view)} bytes are no number of entries")
+    for position, (slot, queue_offset, log_offset, size, crc) in enumerate(ENTRY.iter_unpack(view)):
+        at = position * ENTRY.size
+        if zlib.crc32(view[at : at + _CONTENT.size]) != crc:
+            raise StoreDamaged(f"the entry at byte {start + at} is damaged")
+        yield Entry(slot, queue_offset, log_offset, size)
+
+
+class Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
+    """What is true of the files."""
+
+    queue_offset: int  # of the timer topic: everything below is in the files
+    slot: int  # everything in the slots below is done
+    log_offset: int  # what was done for this slot and later ones lies in the log from here on
+    bucket_bytes: dict[int, int]  # how long each file is
+    slot_ms: int = SLOT_MS
+    bucket_ms: int = BUCKET_MS
+
+
+class TimerFiles:
+    """The directory. What its files hold is said by a checkpoint, which whoever uses them keeps."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._table: DurableTable[Checkpoint] = DurableTable(
+            directory / "checkpoint.json", encode=msgspec.json.encode, decode=_decode_checkpoint
+        )
+
+    def open(self) -> Checkpoint | None:
+        """What is there; None for nothing. StoreDamaged if the files are not what the checkpoint says."""
+        checkpoint = self._table.load()
+        if checkpoint is None:
+            return None
+        if (checkpoint.slot_ms, checkpoint.bucket_ms) != (SLOT_MS, BUCKET_MS):
+            raise StoreDamaged(f"{self._directory} has slots of another length")
+        for bucket, size in checkpoint.bucket_bytes.items():
+            path = self._path(bucket)
+            found = path.stat().st_size if path.exists() else 0
+            if found < size:
+                raise StoreDamaged(f"{path} has {found} bytes and should have {size}")
+        return checkpoint
+
+    def clear(self) -> None:
+        """Remove everything."""
+        try:
+            for path in self._directory.glob("*"):
+                path.unlink()
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"clearing {self._directory}") from error
+
+    def read(self, checkpoint: Checkpoint, bucket: int) -> bytes:
+        """The entries of a file; none if there is no such file."""
+        size = checkpoint.bucket_bytes.get(bucket, 0)
+        if not size:
+            return b""
+        try:
+            with self._path(bucket).open("rb") as file:
+                raw = file.read(size)
+        except OSError as error:
+            raise StoreDamaged(f"{self._path(bucket)} cannot be read: {error}") from error
+        if len(raw) < size:
+            raise StoreDamaged(f"{self._path(bucket)} has {len(raw)} bytes and should have {size}")
+        return raw
+
+    def write(self, checkpoint: Checkpoint, added: Mapping[int, bytes]) -> Checkpoint:
+        """Add entries by bucket, bring them to the disk, and only then move the checkpoint; remove what is done.
+
+        *checkpoint* says what is true when they are there, but for the lengths, which are those before. The one that is
+        true then is returned. A failure changes nothing: the same may be written again.
+        """
+        before = checkpoint.bucket_bytes
+        done = {bucket for bucket in (*before, *added) if (bucket + 1) * SLOTS_A_BUCKET + KEPT_SLOTS <= checkpoint.slot}
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            sizes = {bucket: size for bucket, size in before.items() if bucket not in done}
+            for bucket, entries in added.items():
+                if bucket not in done:
+                    sizes[bucket] = self._add(bucket, before.get(bucket, 0), entries)
+            if added:
+                sync_directory(self._directory)
+            checkpoint = msgspec.structs.replace(checkpoint, bucket_bytes=sizes)
+            self._table.save(checkpoint)
+            for bucket in done:
+                self._path(bucket).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"writing {self._directory}") from error
+        return checkpoint
+
+    def _add(self, bucket: int, position: int, entries: bytes) -> int:
+        descriptor = os.open(self._path(bucket), os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            view = memoryview(entries)
+            while view:
+                written = os.pwrite(descriptor, view, position)
+                position, view = position + written, view[written:]
+            os.ftruncate(descriptor, position)
+            os.fsync(descriptor)
+            return position
+        finally:
+            os.close(descriptor)
+
+    def _path(self, bucket: int) -> Path:
+        return self._directory / f"{bucket:0{_NAME_DIGITS}d}"
+
+
+def _decode_checkpoint(raw: bytes) -> Checkpoint:
+    return msgspec.json.decode(raw, type=Checkpoint)

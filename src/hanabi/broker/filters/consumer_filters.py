@@ -1,0 +1,229 @@
+"""The expressions that groups filter topics by: registered with heartbeats, kept over restarts, turned into bits.
+
+A group that goes leaves its filters dead; they are forgotten after a day (`filterDataCleanTimeSpan`). Until then bits
+are set for them, so that a group that comes back finds its messages by them. Tags are no concern of this module.
+
+Agrees with ConsumerFilterManager and CommitLogDispatcherCalcBitMap (4.9.8).
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.filters.bloom import BloomFilter
+from hanabi.broker.filters.filter_data import FilterData
+from hanabi.broker.filters.filter_file import filter_file, restored, stored
+from hanabi.broker.settings import Settings
+from hanabi.broker.subscription_text import is_tag_type
+from hanabi.errors import SubscriptionParseFailed
+from hanabi.store.indexer import Dispatched
+from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.properties import decode_properties
+
+__all__ = ["FILTERS_MAX", "ConsumerFilters", "FilterData"]
+
+FILTERS_MAX: Final = 10_000
+EXPRESSIONS_CHARACTERS_MAX: Final = 16 << 20  # all together; compiled they take a few times as much
+
+_REPORTS_MAX: Final = 1_000
+_DECODED_FROM: Final = 3  # so many filters on one topic, and its properties are decoded once for all of them
+_LEFT_MS: Final = 60_000  # no member has spoken for it in two heartbeats
+_CROWD: Final = 8  # so many times the expected filters, and all bits would be set anyway
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumerFilters:
+    """All filters, by topic and by group. Used by one thread; `save` may be called from another."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        settings: Settings,
+        now_ms: Callable[[], int],
+        *,
+        filters_max: int = FILTERS_MAX,
+        characters_max: int = EXPRESSIONS_CHARACTERS_MAX,
+    ) -> None:
+        """*path* is `config/consumerFilter.json`; without one nothing is kept."""
+        self._settings, self._now_ms = settings, now_ms
+        self._filters_max, self._characters_max = filters_max, characters_max
+        broker = settings.broker
+        self._expected = broker.expected_filter_consumers
+        self.bloom = BloomFilter(error_percent=broker.bloom_error_rate_max, expected=self._expected)
+        self._by_topic: dict[str, dict[str, FilterData]] = {}
+        self._by_group: dict[str, dict[str, FilterData]] = {}
+        self._count = self._characters = 0
+        self._reported: set[tuple[str, str, str]] = set()
+        self._file = filter_file(path) if path is not None else None
+        content = self._file.load() if self._file is not None else None
+        if content is not None:
+            for data in restored(content, self.bloom, now_ms()):
+                self._put(data)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, topic: str, group: str) -> FilterData | None:
+        """The filter of *group* on *topic*, dead or alive."""
+        filters = self._by_topic.get(topic)
+        return filters.get(group) if filters is not None else None
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """These are the subscriptions of *group*: filters on other topics are dead from now on."""
+        wanted = set()
+        for subscription in subscriptions:
+            if subscription.sub_string and not is_tag_type(subscription.expression_type):
+                wanted.add(subscription.topic)
+                self._register(group, subscription)
+        for data in list(self._by_group.get(group, {}).values()):
+            if data.topic not in wanted:
+                self._bury(data)
+
+    def unregister(self, group: str) -> None:
+        """*group* has no members any more."""
+        for data in list(self._by_group.get(group, {}).values()):
+            self._bury(data)
+
+    def filter_bits(self, dispatched: Dispatched) -> bytes | None:
+        """The store's hook: the bits of all groups whose filters want this message. None if nobody filters its topic,
+        or if bits are switched off."""
+        filters = self._by_topic.get(dispatched.topic)
+        if filters is None or not self._settings.broker.filter_bitmap_enabled:
+            return None
+        if len(filters) > _CROWD * self._expected:
+            return b"\xff" * (self.bloom.bits // 8)
+        raw, mask = dispatched.properties, 0
+        if len(filters) < _DECODED_FROM:
+            for data in filters.values():
+                if data.compiled.matches_raw(raw):
+                    mask |= data.mask
+        else:
+            properties = decode_properties(raw)
+            for data in filters.values():
+                if data.compiled.matches(properties):
+                    mask |= data.mask
+        return self.bloom.bitmap(mask)
+
+    def tick(self) -> None:
+        """Forget what has been dead for too long. To be called now and then."""
+        for data in self._all():
+            if self._is_over(data):
+                self._remove(data)
+                logger.info("the filter of %s on %s is forgotten: its group is gone", data.group, data.topic)
+
+    def save(self) -> None:
+        """Write the file, if it would change. Blocks."""
+        if self._file is not None:
+            self._file.save(stored(data for data in self._all() if not self._is_over(data)))
+
+    def _all(self) -> list[FilterData]:
+        # Copies in one step each, for `save` in another thread.
+        return [data for filters in list(self._by_topic.values()) for data in list(filters.values())]
+
+    def _register(self, group: str, subscription: SubscriptionData) -> None:
+        topic, version = subscription.topic, subscription.sub_version
+        old = self.find(topic, group)
+        if old is not None:
+            changed = (subscription.sub_string, subscription.expression_type) != (old.expression, old.expression_type)
+            if version <= old.client_version and (changed or version < old.client_version) and not self._is_left(old):
+                return  # said by a member that does not know the newest yet
+            if not changed:
+                if old.is_dead or version != old.client_version:
+                    self._put(msgspec.structs.replace(old, client_version=version, dead_ms=0))
+                return
+        try:
+            data = FilterData.build(
+                topic,
+                group,
+                subscription.sub_string or "",
+                subscription.expression_type,
+                version,
+                born_ms=self._now_ms(),
+                bloom=self.bloom.positions(f"{group}#{topic}"),
+            )
+        except SubscriptionParseFailed as error:
+            if old is not None:
+                self._remove(old)  # its pulls shall fail, so that somebody sees the mistake
+            self._report(group, topic, str(error))
+            return
+        if not self._make_room(data, old):
+            self._report(group, topic, "there are too many filters already, or they are too long")
+            return
+        self._put(data)
+        logger.info("group %s filters %s by %s", group, topic, _shortened(data.expression))
+        if data.compiled.ignored:
+            logger.warning(
+                "group %s, topic %s: behind the expression stands something that is not looked at: %s",
+                group,
+                topic,
+                _shortened(data.compiled.ignored),
+            )
+
+    def _make_room(self, data: FilterData, old: FilterData | None) -> bool:
+        """Whether *data* can be taken, perhaps after the longest dead have gone for it."""
+        if old is not None:
+            self._remove(old)
+        if self._has_room(data):
+            return True
+        for dead in sorted((other for other in self._all() if other.is_dead), key=lambda other: other.dead_ms):
+            self._remove(dead)
+            if self._has_room(data):
+                return True
+        return False
+
+    def _has_room(self, data: FilterData) -> bool:
+        return self._count < self._filters_max and self._characters + len(data.expression) <= self._characters_max
+
+    def _bury(self, data: FilterData) -> None:
+        if not data.is_dead:
+            self._put(msgspec.structs.replace(data, dead_ms=max(self._now_ms(), data.born_ms)))
+
+    def _is_left(self, data: FilterData) -> bool:
+        """Whether the members that knew *data* are gone.
+
+        The clocks of those who come now may be behind theirs, and then so are their versions; Apache would filter by
+        the old expression for a day.
+        """
+        return data.is_dead and self._now_ms() - data.dead_ms >= _LEFT_MS
+
+    def _is_over(self, data: FilterData) -> bool:
+        return data.is_dead and self._now_ms() - data.dead_ms >= self._settings.broker.filter_clean_span_ms
+
+    def _put(self, data: FilterData) -> None:
+        """Keep *data*, in place of what was there."""
+        old = self.find(data.topic, data.group)
+        if old is None:
+            self._count += 1
+        else:
+            self._characters -= len(old.expression)
+        self._characters += len(data.expression)
+        self._by_topic.setdefault(data.topic, {})[data.group] = data
+        self._by_group.setdefault(data.group, {})[data.topic] = data
+
+    def _remove(self, data: FilterData) -> None:
+        for table, first, second in (
+            (self._by_topic, data.topic, data.group),
+            (self._by_group, data.group, data.topic),
+        ):
+            del table[first][second]
+            if not table[first]:
+                del table[first]
+        self._count -= 1
+        self._characters -= len(data.expression)
+
+    def _report(self, group: str, topic: str, reason: str) -> None:
+        """Once, and not with every heartbeat."""
+        if (group, topic, reason) in self._reported:
+            return
+        if len(self._reported) >= _REPORTS_MAX:
+            self._reported.clear()
+        self._reported.add((group, topic, reason))
+        logger.warning("the filter of group %s on topic %s is refused: %s", group, topic, reason)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"

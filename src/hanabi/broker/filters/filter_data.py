@@ -1,0 +1,67 @@
+"""What the broker knows of one group's expression on one topic. A value: a change is a new one.
+
+Agrees with ConsumerFilterData.java.
+"""
+
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.filters.bloom import BloomPositions, bit_mask
+from hanabi.broker.filters.sql.compiled import CompiledSql, compile_sql
+from hanabi.errors import SubscriptionParseFailed
+
+SQL92: Final = "SQL92"
+
+
+class FilterData(msgspec.Struct, frozen=True, kw_only=True):
+    """A group's expression on a topic, compiled.
+
+    `born_ms` is since when it counts: the bits of older messages do not know of it. It is dead when nobody of the group
+    is there any more, but kept for a day: bits are set for it meanwhile.
+    """
+
+    topic: str
+    group: str
+    expression: str
+    expression_type: str
+    client_version: int
+    compiled: CompiledSql
+    born_ms: int = 0
+    dead_ms: int = 0
+    bloom: BloomPositions | None = None
+    mask: int = 0  # the bits of `bloom`
+
+    @staticmethod
+    def build(
+        topic: str,
+        group: str,
+        expression: str,
+        expression_type: str,
+        client_version: int,
+        *,
+        born_ms: int = 0,
+        dead_ms: int = 0,
+        bloom: BloomPositions | None = None,
+    ) -> "FilterData":
+        """Compile *expression*; SubscriptionParseFailed says what is wrong. Without *bloom* no bits are looked at."""
+        if expression_type != SQL92:
+            raise SubscriptionParseFailed(
+                f"expressions of type {expression_type[:40]!r} are unknown: TAG and SQL92 are not"
+            )
+        return FilterData(
+            topic=topic,
+            group=group,
+            expression=expression,
+            expression_type=expression_type,
+            client_version=client_version,
+            compiled=compile_sql(expression),
+            born_ms=born_ms,
+            dead_ms=dead_ms,
+            bloom=bloom,
+            mask=bit_mask(bloom) if bloom is not None else 0,
+        )
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_ms >= self.born_ms

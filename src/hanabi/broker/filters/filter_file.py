@@ -1,0 +1,126 @@
+"""`config/consumerFilter.json`, as Apache writes it: the expressions of all groups, and since when they count.
+
+    {"filterDataByTopic":{ TOPIC: {"groupFilterData":{ GROUP: {...}}, "topic":TOPIC}}}
+
+Agrees with ConsumerFilterManager.encode and decode (4.9.8).
+"""
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from hanabi.broker.filters.bloom import BloomFilter, BloomPositions
+from hanabi.broker.filters.filter_data import FilterData
+from hanabi.broker.pretty_json import pretty
+from hanabi.durable_table import DurableTable
+from hanabi.errors import SubscriptionParseFailed
+from hanabi.wire.bodies.base import Body, written, written_new
+from hanabi.wire.fastjson import decode_body
+from hanabi.wire.headers.base import Int32, Int64
+
+logger = logging.getLogger(__name__)
+
+_SILENT_MS: Final = 30_000  # nobody said goodbye when the broker died; this is how long ago it is taken to have been
+
+
+class StoredBloom(Body, frozen=True, kw_only=True):
+    """Java: BloomFilterData."""
+
+    bit_num: Int32
+    bit_pos: list[Int32]
+
+
+class StoredFilter(Body, frozen=True, kw_only=True):
+    """Java: ConsumerFilterData. `dead` is only for readers: it is computed from the two times."""
+
+    bloom_filter_data: StoredBloom | None = None
+    born_time: Int64 = written(0)
+    client_version: Int64 = written(0)
+    consumer_group: str
+    dead: bool = written(False)
+    dead_time: Int64 = written(0)
+    expression: str
+    expression_type: str
+    topic: str
+
+
+class StoredTopic(Body, frozen=True, kw_only=True):
+    """Java: FilterDataMapByTopic."""
+
+    group_filter_data: dict[str, StoredFilter] = written_new(dict)
+    topic: str | None = None
+
+
+class StoredFilters(Body, frozen=True, kw_only=True):
+    """The whole file."""
+
+    filter_data_by_topic: dict[str, StoredTopic] = written_new(dict)
+
+
+def stored(filters: Iterable[FilterData]) -> StoredFilters:
+    """*filters* as the file has them."""
+    topics: dict[str, StoredTopic] = {}
+    for data in filters:
+        topic = topics.get(data.topic)
+        if topic is None:
+            topic = topics[data.topic] = StoredTopic(topic=data.topic)
+        topic.group_filter_data[data.group] = _stored_filter(data)
+    return StoredFilters(filter_data_by_topic=topics)
+
+
+def filter_file(path: Path) -> DurableTable[StoredFilters]:
+    """The file at *path*."""
+    return DurableTable(path, encode=pretty, decode=lambda raw: decode_body(raw, StoredFilters))
+
+
+def restored(content: StoredFilters, bloom: BloomFilter, now_ms: int) -> list[FilterData]:
+    """The filters in *content*, all of them dead until their groups come back.
+
+    None at all if the bloom filter has another size now: the bits in the store then mean something else.
+    """
+    filters: list[FilterData] = []
+    for topic in content.filter_data_by_topic.values():
+        for member in topic.group_filter_data.values():
+            positions = _positions(member)
+            if not bloom.fits(positions):
+                logger.warning("the bloom filter has another size now, so all filters are forgotten and begin anew")
+                return []
+            try:
+                data = FilterData.build(
+                    member.topic,
+                    member.consumer_group,
+                    member.expression,
+                    member.expression_type,
+                    member.client_version,
+                    born_ms=member.born_time,
+                    dead_ms=member.dead_time or max(now_ms - _SILENT_MS, member.born_time),
+                    bloom=positions,
+                )
+            except SubscriptionParseFailed as error:
+                logger.warning("the filter of %s on %s is forgotten: %s", member.consumer_group, member.topic, error)
+            else:
+                filters.append(data)
+    return filters
+
+
+def _stored_filter(data: FilterData) -> StoredFilter:
+    bloom = data.bloom
+    return StoredFilter(
+        bloom_filter_data=StoredBloom(bit_num=bloom.bit_num, bit_pos=list(bloom.bit_pos)) if bloom else None,
+        born_time=data.born_ms,
+        client_version=data.client_version,
+        consumer_group=data.group,
+        dead=data.is_dead,
+        dead_time=data.dead_ms,
+        expression=data.expression,
+        expression_type=data.expression_type,
+        topic=data.topic,
+    )
+
+
+def _positions(stored: StoredFilter) -> BloomPositions | None:
+    bloom = stored.bloom_filter_data
+    if bloom is None or not all(0 <= position < bloom.bit_num for position in bloom.bit_pos):
+        return None
+    return BloomPositions(bloom.bit_num, tuple(bloom.bit_pos))

@@ -1,0 +1,114 @@
+"""Which messages a subscription wants, asked three times over: of a queue's entry, of a record, of a new message.
+
+    entry   by the tags code, or by the bloom bits that were set when the message was stored: cheap, says yes too often
+    record  by the expression, on the properties of the record itself: exact
+    wants   of a message that was appended just now, before a held pull is woken
+
+A filter that is None lets everything pass. Agrees with ExpressionMessageFilter and ExpressionForRetryMessageFilter of
+4.9.8 (5.x no longer looks at retries), and with PullRequestHoldService.notifyMessageArriving.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from hanabi.broker.filters.bloom import BloomFilter, bitmap_number
+from hanabi.broker.filters.consumer_filters import ConsumerFilters
+from hanabi.broker.filters.filter_data import FilterData
+from hanabi.broker.subscription_text import ALL_TAGS, is_tag_type
+from hanabi.broker.topics import RETRY_PREFIX
+from hanabi.errors import RemoteProtocolError
+from hanabi.store.consume_queue_ext import ExtUnit
+from hanabi.store.indexer import Dispatched
+from hanabi.store.reads import EntryFilter, RecordFilter
+from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.properties import find_property
+from hanabi.wire.record import record_properties
+
+_RawFilter = Callable[[bytes], bool]  # of undecoded properties
+
+
+class MessageFilter(NamedTuple):
+    """The three questions; see above. `wants` is always there."""
+
+    entry: EntryFilter | None
+    record: RecordFilter | None
+    wants: Callable[[Dispatched], bool]
+
+
+def make_filter(
+    subscription: SubscriptionData, data: FilterData | None, filters: ConsumerFilters, *, retry: bool = False
+) -> MessageFilter:
+    """The filter of *subscription*. *data* is its compiled expression if it is no list of tags.
+
+    *retry* (`filterSupportRetry`): messages of a retry topic are judged by the group's filter on the topic from which
+    they came. Without it all of them pass, as they have been wanted once.
+    """
+    if subscription.class_filter_mode:
+        return PASSES_ALL
+    by_tags = _tag_filter(subscription) if is_tag_type(subscription.expression_type) else None
+    if retry and subscription.topic.startswith(RETRY_PREFIX):
+        matches = _retry_filter(subscription.topic.removeprefix(RETRY_PREFIX), filters)
+        return MessageFilter(by_tags, _record_filter(matches), _wants(by_tags, matches))
+    if is_tag_type(subscription.expression_type):
+        return PASSES_ALL if by_tags is None else MessageFilter(by_tags, None, _wants(by_tags, None))
+    if data is None:
+        return PASSES_ALL
+    matches = data.compiled.matches_raw
+    return MessageFilter(_bits_filter(data, filters.bloom), _record_filter(matches), _wants(None, matches))
+
+
+def _tag_filter(subscription: SubscriptionData) -> EntryFilter | None:
+    if not subscription.sub_string or subscription.sub_string == ALL_TAGS:
+        return None
+    codes = frozenset(subscription.code_set)
+    return lambda tags_code, _: tags_code is None or tags_code in codes
+
+
+def _bits_filter(data: FilterData, bloom: BloomFilter) -> EntryFilter | None:
+    """By bits, where there are any that know of this filter: it must be older than the message."""
+    if not bloom.fits(data.bloom):
+        return None
+    born_ms, bitmap_bytes, mask = data.born_ms, bloom.bits // 8, data.mask
+
+    def entry(_: int | None, unit: ExtUnit | None) -> bool:
+        if unit is None or unit.store_time_ms <= born_ms or len(unit.bitmap) != bitmap_bytes:
+            return True
+        return bitmap_number(unit.bitmap) & mask == mask
+
+    return entry
+
+
+def _retry_filter(group: str, filters: ConsumerFilters) -> _RawFilter:
+    def matches(raw: bytes) -> bool:
+        topic = find_property(raw, b"RETRY_TOPIC")
+        data = filters.find(topic, group) if topic is not None else None
+        return data is None or data.compiled.matches_raw(raw)
+
+    return matches
+
+
+def _record_filter(matches: _RawFilter) -> RecordFilter:
+    def record(view: memoryview) -> bool:
+        try:
+            raw = record_properties(view)
+        except RemoteProtocolError:
+            raw = b""  # a record whose end is damaged: to an expression it has no properties
+        return matches(raw)
+
+    return record
+
+
+def _wants(by_tags: EntryFilter | None, matches: _RawFilter | None) -> Callable[[Dispatched], bool]:
+    def wants(dispatched: Dispatched) -> bool:
+        if by_tags is not None and not by_tags(dispatched.tags_code, None):
+            return False
+        return matches is None or matches(dispatched.properties)
+
+    return wants
+
+
+def _wants_all(_: Dispatched) -> bool:
+    return True
+
+
+PASSES_ALL: Final = MessageFilter(None, None, _wants_all)

@@ -1,0 +1,78 @@
+"""Numbers as Java reads them from texts and compares them. A text that is no number is a ValueError.
+
+Agrees with Integer.valueOf, Long.valueOf, Double.valueOf and Double.compare.
+"""
+
+import math
+import re
+from typing import Final
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?\d+").fullmatch  # the digits of all scripts, as in Java
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?").fullmatch
+_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?").fullmatch
+_NAMED: Final = {
+    sign + name: value
+    for sign in ("", "+", "-")
+    for name, value in (("NaN", math.nan), ("Infinity", -math.inf if sign == "-" else math.inf))
+}
+_SPACES: Final = "".join(map(chr, range(33)))  # what String.trim takes away
+
+
+def java_int(text: str) -> int:
+    """Integer.valueOf: 32 bits, or it is no number."""
+    if len(text) < 10 and text.isascii() and text.isdecimal():
+        return int(text)
+    return _java_integer(text, INT_MAX)
+
+
+def java_long(text: str) -> int:
+    """Long.valueOf: 64 bits, or it is no number."""
+    if len(text) < 19 and text.isascii() and text.isdecimal():
+        return int(text)
+    return _java_integer(text, LONG_MAX)
+
+
+def _java_integer(text: str, most: int) -> int:
+    # Java goes by UTF-16 units, so what lies outside of them is no digit.
+    if not _INTEGER(text) or (not text.isascii() and max(text) > "\uffff"):
+        raise ValueError(f"not a whole number: {text[:40]!r}")
+    number = int(text)
+    if not -most - 1 <= number <= most:
+        raise ValueError(f"out of range: {text[:40]!r}")
+    return number
+
+
+def java_double(text: str) -> float:
+    """Double.valueOf: fractions, exponents, hexadecimal, a type suffix, NaN and Infinity, with spaces around."""
+    text = text.strip(_SPACES)
+    if _DECIMAL(text):
+        return float(text.rstrip("fFdD"))
+    if text in _NAMED:
+        return _NAMED[text]
+    if _HEXADECIMAL(text):
+        try:
+            return float.fromhex(text.rstrip("fFdD"))
+        except OverflowError:
+            return -math.inf if text[0] == "-" else math.inf
+    raise ValueError(f"not a number: {text[:40]!r}")
+
+
+def java_boolean(text: str) -> bool:
+    """Boolean.valueOf: everything but "true" is false."""
+    return text.lower() == "true"
+
+
+def compare_doubles(left: float, right: float) -> int:
+    """Double.compare: NaN is equal to itself and above everything, -0.0 is below 0.0."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    if left != right:  # NaN is among them
+        return math.isnan(left) - math.isnan(right)
+    if left == 0:
+        return int(math.copysign(1, left) - math.copysign(1, right))
+    return 0

@@ -1,0 +1,117 @@
+"""The consuming groups of this broker: their settings, and the rule by which one comes into being.
+
+`config/subscriptionGroup.json` is as Apache writes it. Who is online in a group is not known here.
+
+Agrees with SubscriptionGroupManager (4.9.8); names are checked as 5.x does, since anybody can make a group.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.settings import Settings
+from hanabi.broker.topics import is_legal_name
+from hanabi.broker.versioned_table import Content, VersionedTable
+from hanabi.errors import NoPermission
+from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from hanabi.wire.bodies.topics import DataVersion
+from hanabi.wire.fastjson import decode_body
+
+GROUP_CHARACTERS_MAX: Final = 255
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+
+GROUPS_AT_START: Final = (
+    TOOLS_GROUP,
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Groups:
+    """The table and the rule."""
+
+    def __init__(self, path: Path | None, settings: Settings, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._table = VersionedTable(path, "subscriptionGroupTable", _decode, now_ms)
+        for name in GROUPS_AT_START:
+            self._table.members.setdefault(name, SubscriptionGroupConfig(group_name=name))
+        self.known: Callable[[str], SubscriptionGroupConfig | None] = self._table.members.get  # never makes one
+
+    @property
+    def data_version(self) -> DataVersion:
+        return self._table.version
+
+    def __len__(self) -> int:
+        return len(self._table.members)
+
+    def names(self) -> list[str]:
+        return list(self._table.members)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, made if it is not there and the rules allow it."""
+        known = self.known(group)
+        return known if known is not None else self._create(group)
+
+    def _create(self, group: str) -> SubscriptionGroupConfig | None:
+        if not self._settings.broker.auto_create_group and not group.startswith(SYSTEM_GROUP_PREFIX):
+            return None
+        if not group or len(group) > GROUP_CHARACTERS_MAX or not is_legal_name(group):
+            return None
+        if self._is_full:
+            logger.warning("group %s is not made, there are groupsMax = %d", group, len(self))
+            return None
+        made = SubscriptionGroupConfig(group_name=group)
+        self._table.change({group: made})
+        logger.info("new group %s", made)
+        return made
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self) >= self._settings.broker.groups_max
+
+    def update(self, group: SubscriptionGroupConfig) -> None:
+        """Make or change a group, as an administrator says."""
+        old = self.known(group.group_name)
+        if old is None and self._is_full:
+            raise NoPermission(f"group {group.group_name} is not made: there are groupsMax = {len(self)} groups")
+        self._table.change({group.group_name: group})
+        logger.info("group %s, before: %s", group, old)
+
+    def delete(self, group: str) -> None:
+        """Forget a group; one that is not there is no error, as the tools delete on every broker."""
+        if self.known(group) is None:
+            logger.warning("group %s cannot be deleted, it is not there", group)
+            return
+        self._table.change({}, gone=group)
+        logger.info("group %s is deleted", group)
+
+    def disable_consume(self, group: str) -> None:
+        """Let this group read no more, until an administrator allows it again."""
+        old = self.known(group)
+        if old is not None and old.consume_enable:
+            self._table.change({group: msgspec.structs.replace(old, consume_enable=False)})
+
+    def table(self) -> SubscriptionGroupTable:
+        """All groups, with the version of their table."""
+        return SubscriptionGroupTable(
+            data_version=self._table.version, subscription_group_table=dict(self._table.members)
+        )
+
+    def save(self) -> None:
+        self._table.save()
+
+
+def _decode(raw: bytes) -> Content[SubscriptionGroupConfig]:
+    table = decode_body(raw, SubscriptionGroupTable)
+    return Content(table.data_version, table.subscription_group_table, {"forbiddenTable": table.forbidden_table})

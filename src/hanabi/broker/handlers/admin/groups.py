@@ -1,0 +1,109 @@
+"""Consuming groups: make, change, delete and show their settings.
+
+    200  make or change one      225  many at once (5.x)      207  delete one, with its offsets if asked to
+    201  all of them             352  one of them (5.x)
+
+Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). A name that no client could use is refused, as 5.x does.
+"""
+
+import logging
+
+from hanabi.broker.consumer_offsets import ConsumerOffsets
+from hanabi.broker.groups import GROUP_CHARACTERS_MAX, Groups
+from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, ONE_BYTES_MAX
+from hanabi.broker.handlers.admin.pace import Pace
+from hanabi.broker.handlers.admin.slave import refuse_on_slave
+from hanabi.broker.settings import Settings
+from hanabi.broker.stats.broker_stats import BrokerStats
+from hanabi.broker.topics import is_legal_name
+from hanabi.errors import InvalidParameter
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader, GetSubscriptionGroupConfigHeader
+
+logger = logging.getLogger(__name__)
+
+
+def group_handlers(
+    groups: Groups, settings: Settings, offsets: ConsumerOffsets, stats: BrokerStats
+) -> dict[int, Handler]:
+    """What changes and shows groups."""
+    handlers = GroupHandlers(groups, settings, offsets, stats)
+    return {
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(NoHeader, handlers.update, ONE_BYTES_MAX),
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Handler(NoHeader, handlers.update_many, LIST_BYTES_MAX),
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(
+            DeleteSubscriptionGroupHeader, handlers.delete, NO_BODY_BYTES_MAX
+        ),
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(NoHeader, handlers.all, NO_BODY_BYTES_MAX),
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(
+            GetSubscriptionGroupConfigHeader, handlers.one, NO_BODY_BYTES_MAX
+        ),
+    }
+
+
+class GroupHandlers:
+    """The settings of groups, as an administrator sees them."""
+
+    def __init__(self, groups: Groups, settings: Settings, offsets: ConsumerOffsets, stats: BrokerStats) -> None:
+        self._groups, self._settings, self._offsets, self._stats = groups, settings, offsets, stats
+
+    def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        refuse_on_slave(self._settings)
+        group = decode_body(request.body, SubscriptionGroupConfig)
+        check_group_name(group.group_name)
+        self._groups.update(group)
+        logger.info("%s: group %s is made or changed", connection.peer, group.group_name)
+        return Reply()
+
+    async def update_many(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        refuse_on_slave(self._settings)
+        groups = decode_body(request.body, SubscriptionGroupList).group_config_list
+        for group in groups:  # all of them are checked before the first is made
+            check_group_name(group.group_name)
+        pace = Pace()
+        for group in groups:
+            self._groups.update(group)
+            await pace.pause()
+        logger.info("%s: %d groups are made or changed", connection.peer, len(groups))
+        return Reply()
+
+    def delete(self, header: DeleteSubscriptionGroupHeader, _: Command, connection: Connection) -> Reply:
+        refuse_on_slave(self._settings)
+        self._groups.delete(header.group_name)
+        if header.forget_offsets:
+            self._offsets.remove_group(header.group_name)
+        self._stats.remove_group(header.group_name)
+        logger.info(
+            "%s: group %s is deleted, its offsets %s",
+            connection.peer,
+            header.group_name,
+            "too" if header.forget_offsets else "stay",
+        )
+        return Reply()
+
+    def all(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        return Reply(body=encode_body(self._groups.table()))
+
+    def one(self, header: GetSubscriptionGroupConfigHeader, _: Command, connection: Connection) -> Reply:
+        group = self._groups.known(header.group)
+        if group is None:
+            return Reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {header.group}")
+        return Reply(body=encode_body(group))
+
+
+def check_group_name(name: str) -> None:
+    """Refuse what cannot be a group's name."""
+    if not name:
+        raise InvalidParameter("The specified group is blank.")
+    if len(name) > GROUP_CHARACTERS_MAX:
+        raise InvalidParameter(f"The specified group is longer than group max length: {GROUP_CHARACTERS_MAX}.")
+    if not is_legal_name(name):
+        raise InvalidParameter(
+            f"The specified group[{name[:50]}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+        )

@@ -1,0 +1,144 @@
+"""How far groups have come: all of it at once, corrected, and given from one group to another.
+
+    43   the offsets of all groups          45   how far delayed messages have been delivered
+    303  the times of a group's messages    308  the lowest offsets among groups    314  one group's offsets to another
+
+43 and 45 are what a slave copies. What involves a group's members (reset, their own offsets) is in
+`handlers/client_calls.py`; single offsets are in `handlers/offsets.py`. Agrees with AdminBrokerProcessor and
+ConsumerOffsetManager (4.9.8), but for two mistakes: asking for the lowest offsets without some groups (308) does not
+delete the offsets of those groups, and 314 without a topic takes all topics.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from hanabi.broker.clients.consumers import Consumers
+from hanabi.broker.consumer_offsets import ConsumerOffsets
+from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.admin.pace import Pace
+from hanabi.broker.settings import Settings
+from hanabi.broker.topics import Topics
+from hanabi.errors import TopicNotExist
+from hanabi.message import MessageQueue
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.store.message_store import MessageStore
+from hanabi.wire.bodies.offsets import ConsumeTimeSpans, CorrectionOffsets, DelayOffsetTable, QueueTimeSpan
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.command import Command
+from hanabi.wire.fastjson import encode_body
+from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.headers.group import QueryConsumeTimeSpanHeader
+from hanabi.wire.headers.offset import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
+
+logger = logging.getLogger(__name__)
+
+NEVER = 2**63 - 1  # "no offset": the group that asks has come further than all others
+
+DelayOffsets = Callable[[], Mapping[int, int]]  # delay level -> how far its queue has been delivered
+
+
+def offset_table_handlers(offsets: ConsumerOffsets, delay_offsets: DelayOffsets) -> dict[int, Handler]:
+    """What slaves and exporters copy."""
+
+    def all_groups(_header: NoHeader, _request: Command, _connection: Connection) -> Reply:
+        return Reply(body=offsets.body())
+
+    def all_levels(_header: NoHeader, _request: Command, _connection: Connection) -> Reply:
+        return Reply(body=encode_body(DelayOffsetTable(offset_table=dict(delay_offsets()))))
+
+    return {
+        RequestCode.GET_ALL_CONSUMER_OFFSET: Handler(NoHeader, all_groups, NO_BODY_BYTES_MAX),
+        RequestCode.GET_ALL_DELAY_OFFSET: Handler(NoHeader, all_levels, NO_BODY_BYTES_MAX),
+    }
+
+
+def group_progress_handlers(
+    offsets: ConsumerOffsets,
+    store: MessageStore,
+    topics: Topics,
+    consumers: Consumers,
+    settings: Settings,
+    now_ms: Callable[[], int],
+) -> dict[int, Handler]:
+    """What compares and copies the progress of groups."""
+    handlers = GroupProgressHandlers(offsets, store, topics, consumers, settings, now_ms)
+    return {
+        RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(
+            QueryConsumeTimeSpanHeader, handlers.time_spans, NO_BODY_BYTES_MAX
+        ),
+        RequestCode.QUERY_CORRECTION_OFFSET: Handler(
+            QueryCorrectionOffsetHeader, handlers.correction, NO_BODY_BYTES_MAX
+        ),
+        RequestCode.CLONE_GROUP_OFFSET: Handler(CloneGroupOffsetHeader, handlers.clone, NO_BODY_BYTES_MAX),
+    }
+
+
+class GroupProgressHandlers:
+    """The progress of groups, compared with the queues and with each other."""
+
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        store: MessageStore,
+        topics: Topics,
+        consumers: Consumers,
+        settings: Settings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._offsets, self._store, self._topics, self._consumers = offsets, store, topics, consumers
+        self._settings, self._now_ms = settings, now_ms
+
+    async def time_spans(self, header: QueryConsumeTimeSpanHeader, _: Command, connection: Connection) -> Reply:
+        topic = self._topics.find(header.topic)
+        if topic is None:
+            raise TopicNotExist(f"topic[{header.topic}] not exist")
+        spans: list[QueueTimeSpan] = []
+        pace = Pace()
+        for queue_id in range(topic.write_queue_nums):
+            spans.append(self._time_span(header.group, header.topic, queue_id))
+            await pace.pause()
+        return Reply(body=encode_body(ConsumeTimeSpans(consume_time_span_set=spans)))
+
+    def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        queries = self._store.queries
+        earliest_ms = queries.earliest_store_time(topic, queue_id)
+        offset = self._offsets.find(group, topic, queue_id)
+        delay_ms = 0
+        if offset < self._store.reader.max_offset(topic, queue_id):
+            next_ms = queries.store_time(topic, queue_id, max(offset, self._store.reader.min_offset(topic, queue_id)))
+            delay_ms = self._now_ms() - next_ms if next_ms >= 0 else 0
+        return QueueTimeSpan(
+            message_queue=MessageQueue(topic, self._settings.broker.broker_name, queue_id),
+            min_time_stamp=earliest_ms,
+            max_time_stamp=queries.latest_store_time(topic, queue_id),
+            consume_time_stamp=queries.store_time(topic, queue_id, offset - 1) if offset > 0 else earliest_ms,
+            delay_time=delay_ms,
+        )
+
+    def correction(self, header: QueryCorrectionOffsetHeader, _: Command, connection: Connection) -> Reply:
+        topic = header.topic
+        excluded = set((header.filter_groups or "").split(","))
+        lowest: dict[int, int] = {}
+        for group in self._offsets.groups_of(topic) - excluded:
+            for queue_id, offset in self._offsets.of(group, topic).items():
+                if offset >= self._store.reader.min_offset(topic, queue_id):
+                    lowest[queue_id] = min(offset, lowest.get(queue_id, NEVER))
+        for queue_id, offset in self._offsets.of(header.compare_group, topic).items():
+            if lowest.get(queue_id, NEVER) > offset:
+                lowest[queue_id] = NEVER
+        return Reply(body=encode_body(CorrectionOffsets(correction_offsets=lowest)))
+
+    def clone(self, header: CloneGroupOffsetHeader, _: Command, connection: Connection) -> Reply:
+        topics = {header.topic} if header.topic and header.topic.strip() else self._offsets.topics_of(header.src_group)
+        for topic in topics:
+            if topic not in self._topics:
+                continue
+            group = self._consumers.find_group(header.src_group)
+            if not header.offline and group is not None and group.subscriptions and topic not in group.subscriptions:
+                continue  # it consumes, but no longer this topic
+            self._offsets.clone(header.src_group, header.dest_group, topic)
+            logger.info(
+                "%s: group %s has the offsets of %s in %s", connection.peer, header.dest_group, header.src_group, topic
+            )
+        return Reply()

@@ -1,0 +1,133 @@
+"""What administrators ask a broker: which file here answers which request code, and which codes nobody answers.
+
+Every code of Java's AdminBrokerProcessor and ConsumerManageProcessor (4.9.8) and of QueryMessageProcessor:
+
+    code  name                                   answered in
+      12  QUERY_MESSAGE                          handlers/query.py
+      14  QUERY_CONSUMER_OFFSET                  handlers/offsets.py
+      15  UPDATE_CONSUMER_OFFSET                 handlers/offsets.py
+      17  UPDATE_AND_CREATE_TOPIC                topics.py
+      18  UPDATE_AND_CREATE_TOPIC_LIST (5.x)     topics.py
+      21  GET_ALL_TOPIC_CONFIG                   topics.py
+      25  UPDATE_BROKER_CONFIG                   config.py
+      26  GET_BROKER_CONFIG                      config.py
+      28  GET_BROKER_RUNTIME_INFO                runtime.py
+      29  SEARCH_OFFSET_BY_TIMESTAMP             handlers/offsets.py
+      30  GET_MAX_OFFSET                         handlers/offsets.py
+      31  GET_MIN_OFFSET                         handlers/offsets.py
+      32  GET_EARLIEST_MSG_STORETIME             handlers/offsets.py
+      33  VIEW_MESSAGE_BY_ID                     handlers/query.py
+      38  GET_CONSUMER_LIST_BY_GROUP             handlers/clients.py
+      41  LOCK_BATCH_MQ                          handlers/clients.py
+      42  UNLOCK_BATCH_MQ                        handlers/clients.py
+      43  GET_ALL_CONSUMER_OFFSET                offsets.py
+      45  GET_ALL_DELAY_OFFSET                   offsets.py
+     200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    groups.py
+     201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG       groups.py
+     202  GET_TOPIC_STATS_INFO                   topics.py
+     203  GET_CONSUMER_CONNECTION_LIST           connections.py
+     204  GET_PRODUCER_CONNECTION_LIST           connections.py
+     207  DELETE_SUBSCRIPTIONGROUP               groups.py
+     208  GET_CONSUME_STATS                      stats.py
+     215  DELETE_TOPIC_IN_BROKER                 topics.py
+     222  INVOKE_BROKER_TO_RESET_OFFSET          handlers/client_calls.py
+     223  INVOKE_BROKER_TO_GET_CONSUMER_STATUS   handlers/client_calls.py
+     225  ..._SUBSCRIPTIONGROUP_LIST (5.x)       groups.py
+     300  QUERY_TOPIC_CONSUME_BY_WHO             topics.py
+     303  QUERY_CONSUME_TIME_SPAN                offsets.py
+     305  GET_SYSTEM_TOPIC_LIST_FROM_BROKER      topics.py
+     306  CLEAN_EXPIRED_CONSUMEQUEUE             cleaning.py
+     307  GET_CONSUMER_RUNNING_INFO              handlers/client_calls.py
+     308  QUERY_CORRECTION_OFFSET                offsets.py
+     309  CONSUME_MESSAGE_DIRECTLY               handlers/client_calls.py
+     314  CLONE_GROUP_OFFSET                     offsets.py
+     315  VIEW_BROKER_STATS_DATA                 stats.py
+     316  CLEAN_UNUSED_TOPIC                     cleaning.py
+     317  GET_BROKER_CONSUME_STATS               stats.py
+     321  QUERY_CONSUME_QUEUE                    queues.py
+     323  RESUME_CHECK_HALF_MESSAGE              half_messages.py
+     328  GET_ALL_PRODUCER_INFO                  connections.py
+     329  DELETE_EXPIRED_COMMITLOG               cleaning.py
+     343  QUERY_TOPICS_BY_CONSUMER (5.x)         connections.py
+     345  QUERY_SUBSCRIPTION_BY_CONSUMER (5.x)   connections.py
+     351  GET_TOPIC_CONFIG (5.x)                 topics.py
+     352  GET_SUBSCRIPTIONGROUP_CONFIG (5.x)     groups.py
+
+Nobody answers, so that the reply is code 3 (not supported):
+
+    50 to 53                 access control of 4.9: there is none here
+    3001 to 3010             access control of 5.x
+    301, 302                 filter servers: not in 4.9.8 either
+    353, 513                 5.x: forbidden groups, static topics
+    60, 61                   5.x: the checkpoint and the counts of Java's timer, which are files of another form here
+    354, 355                 5.x: RocksDB, which this broker does not have
+    2001 to 2004             5.x: limits for readers of cold data, read-ahead of the log
+    905 to 908, 1007, 1008   5.x: replication and the controller
+"""
+
+from collections.abc import Callable, Mapping
+
+from hanabi.broker.clients.consumers import Consumers
+from hanabi.broker.clients.producers import Producers
+from hanabi.broker.consumer_offsets import ConsumerOffsets
+from hanabi.broker.filters.consumer_filters import ConsumerFilters
+from hanabi.broker.groups import Groups
+from hanabi.broker.handlers.admin.cleaning import cleaning_handlers
+from hanabi.broker.handlers.admin.config import config_handlers
+from hanabi.broker.handlers.admin.connections import connection_handlers
+from hanabi.broker.handlers.admin.consume_progress import ConsumeProgress
+from hanabi.broker.handlers.admin.groups import group_handlers
+from hanabi.broker.handlers.admin.half_messages import ResumesCheck, half_message_handlers
+from hanabi.broker.handlers.admin.offsets import group_progress_handlers, offset_table_handlers
+from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
+from hanabi.broker.handlers.admin.queues import queue_handlers
+from hanabi.broker.handlers.admin.runtime import runtime_handlers
+from hanabi.broker.handlers.admin.stats import stats_handlers
+from hanabi.broker.handlers.admin.topics import Registered, topic_change_handlers, topic_view_handlers
+from hanabi.broker.handlers.joining import join_handlers
+from hanabi.broker.settings import Settings
+from hanabi.broker.stats.broker_stats import BrokerStats
+from hanabi.broker.topics import Topics
+from hanabi.remoting.dispatch import Handler
+from hanabi.store.message_store import MessageStore
+
+
+def admin_handlers(
+    *,
+    settings: Settings,
+    topics: Topics,
+    groups: Groups,
+    offsets: ConsumerOffsets,
+    store: MessageStore,
+    stats: BrokerStats,
+    producers: Producers,
+    consumers: Consumers,
+    filters: ConsumerFilters,
+    transactions: ResumesCheck,
+    delay_offsets: Callable[[], Mapping[int, int]],
+    registered: Registered,
+    wait_ms: Callable[[], int],
+    now_ms: Callable[[], int],
+    address: str,
+) -> dict[int, Handler]:
+    """All of this directory. Each file gets the few parts that it needs.
+
+    *delay_offsets* is how far the queue of each delay level was delivered, *registered* waits until the name servers
+    know the newest topics, *wait_ms* is how late the event loop is, *address* is how clients reach this broker.
+    """
+    removal = QueueRemoval(store)
+    progress = ConsumeProgress(store, offsets, consumers, settings.broker.broker_name)
+    return join_handlers(
+        topic_change_handlers(topics, settings, removal, offsets, stats, registered),
+        topic_view_handlers(topics, settings, store, stats, consumers, offsets),
+        group_handlers(groups, settings, offsets, stats),
+        offset_table_handlers(offsets, delay_offsets),
+        group_progress_handlers(offsets, store, topics, consumers, settings, now_ms),
+        config_handlers(settings, now_ms),
+        runtime_handlers(store, stats, settings, delay_offsets, wait_ms, now_ms),
+        connection_handlers(producers, consumers, offsets, address),
+        stats_handlers(progress, topics, groups, offsets, stats, address),
+        queue_handlers(store, consumers, filters, settings),
+        cleaning_handlers(store, removal, topics, stats),
+        half_message_handlers(transactions),
+    )

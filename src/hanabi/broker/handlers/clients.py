@@ -1,0 +1,173 @@
+"""What clients say of themselves: heartbeats, good-byes, whether a subscription would do; and what they ask about each
+other: who is in my group, may I have these queues.
+
+The handlers only translate: who is there is known in `clients/`, who has a queue in `queue_locks`. Codes and remarks
+are those of Java's ClientManageProcessor, ConsumerManageProcessor and AdminBrokerProcessor.
+"""
+
+import logging
+
+from hanabi.broker.clients.client import Client, client_of
+from hanabi.broker.clients.consumers import Consumers
+from hanabi.broker.clients.limits import HEARTBEAT_BYTES_MAX, check_heartbeat, check_name
+from hanabi.broker.clients.producers import Producers
+from hanabi.broker.filters.sql.compiled import compile_sql
+from hanabi.broker.groups import Groups
+from hanabi.broker.queue_locks import QueueLocks
+from hanabi.broker.retry import READ_AND_WRITE, UNIT_SUBSCRIBED, retry_topic
+from hanabi.broker.settings import Settings
+from hanabi.broker.topics import Topics
+from hanabi.errors import MQError
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.bodies.heartbeat import CheckClientRequest, ConsumerData, HeartbeatData
+from hanabi.wire.bodies.locks import LockReply, LockRequest
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.headers.client import GetConsumerListByGroupHeader, HeartbeatReplyHeader, UnregisterClientHeader
+
+CHECK_BYTES_MAX = 256 * 1024  # one subscription
+LOCK_BYTES_MAX = 4 * 1024 * 1024  # some ten thousands of queues
+NO_BODY_BYTES_MAX = 4 * 1024
+QUEUES_PER_LOCK_MAX = 20_000
+
+logger = logging.getLogger(__name__)
+
+# 5.x clients read both; older ones read neither.
+_KNOWN = HeartbeatReplyHeader(supports_v2=True, subscription_changed=False)
+_SAY_IT_IN_FULL = HeartbeatReplyHeader(supports_v2=True, subscription_changed=True)
+
+
+def client_handlers(
+    producers: Producers,
+    consumers: Consumers,
+    locks: QueueLocks,
+    topics: Topics,
+    groups: Groups,
+    settings: Settings,
+) -> dict[int, Handler]:
+    """Which handler answers which request code."""
+    presence = PresenceHandlers(producers, consumers, topics, groups)
+    members = MemberHandlers(consumers, locks)
+    subscriptions = SubscriptionHandlers(settings)
+    return {
+        RequestCode.HEART_BEAT: Handler(NoHeader, presence.heartbeat, HEARTBEAT_BYTES_MAX),
+        RequestCode.UNREGISTER_CLIENT: Handler(UnregisterClientHeader, presence.unregister, NO_BODY_BYTES_MAX),
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler(
+            GetConsumerListByGroupHeader, members.client_ids, NO_BODY_BYTES_MAX
+        ),
+        RequestCode.LOCK_BATCH_MQ: Handler(NoHeader, members.lock, LOCK_BYTES_MAX),
+        RequestCode.UNLOCK_BATCH_MQ: Handler(NoHeader, members.unlock, LOCK_BYTES_MAX),
+        RequestCode.CHECK_CLIENT_CONFIG: Handler(NoHeader, subscriptions.check, CHECK_BYTES_MAX),
+    }
+
+
+class PresenceHandlers:
+    """Who is there. A heartbeat also makes what its groups will need: the group itself, and its retry topic."""
+
+    def __init__(self, producers: Producers, consumers: Consumers, topics: Topics, groups: Groups) -> None:
+        self._producers = producers
+        self._consumers = consumers
+        self._topics = topics
+        self._groups = groups
+
+    def heartbeat(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        data = decode_body(request.body, HeartbeatData)
+        check_heartbeat(data)
+        client = client_of(data.client_id, request, connection)
+        known = True
+        for consumer in data.consumer_data_set:
+            known &= self._consumer(client, consumer, data)
+        for producer in data.producer_data_set:
+            self._producers.heartbeat(client, producer.group_name)
+        return Reply(header=_KNOWN if known else _SAY_IT_IN_FULL)
+
+    def _consumer(self, client: Client, consumer: ConsumerData, data: HeartbeatData) -> bool:
+        config = self._groups.find(consumer.group_name)
+        if config is not None and config.consume_enable:
+            topic = retry_topic(consumer.group_name)
+            if self._topics.find(topic) is None:
+                sys_flag = UNIT_SUBSCRIBED if consumer.unit_mode else 0
+                self._topics.create_on_send_back(topic, config.retry_queue_nums, READ_AND_WRITE, sys_flag)
+        return self._consumers.heartbeat(
+            client,
+            consumer,
+            fingerprint=data.heartbeat_fingerprint,
+            # A fingerprint of 0 is none, and then Java takes the heartbeat as it stands.
+            without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0,
+            notifies=config is None or config.notify_consumer_ids_changed_enable,
+        )
+
+    def unregister(self, header: UnregisterClientHeader, _: Command, connection: Connection) -> Reply:
+        if header.producer_group is not None:
+            self._producers.unregister(header.producer_group, connection)
+        if header.consumer_group is not None:
+            self._consumers.unregister(header.consumer_group, connection)
+        return Reply()
+
+
+class MemberHandlers:
+    """What the members of a group need to share the queues."""
+
+    def __init__(self, consumers: Consumers, locks: QueueLocks) -> None:
+        self._consumers = consumers
+        self._locks = locks
+
+    def client_ids(self, header: GetConsumerListByGroupHeader, _: Command, connection: Connection) -> Reply:
+        group = self._consumers.find_group(header.consumer_group)
+        if group is None:
+            return Reply(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}")
+        return Reply(body=group.encoded_client_ids)
+
+    def lock(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        asked = _lock_request(request)
+        locked = self._locks.lock(asked.consumer_group, asked.client_id, asked.mq_set)
+        return Reply(body=encode_body(LockReply(lock_ok_mq_set=locked)))
+
+    def unlock(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        asked = _lock_request(request)
+        self._locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
+        return Reply()
+
+
+def _lock_request(request: Command) -> LockRequest:
+    asked = decode_body(request.body, LockRequest)
+    check_name(asked.consumer_group, "consumer group")
+    check_name(asked.client_id, "client id")
+    if len(asked.mq_set) > QUEUES_PER_LOCK_MAX:
+        raise MQError(f"{len(asked.mq_set)} queues in one request, limit {QUEUES_PER_LOCK_MAX}")
+    for queue in asked.mq_set:
+        check_name(queue.topic, "topic")
+    return asked
+
+
+class SubscriptionHandlers:
+    """Whether a subscription would do, asked by a consumer with an expression before it starts."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def check(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        if not request.body:
+            return Reply()
+        asked = decode_body(request.body, CheckClientRequest)
+        subscription = asked.subscription_data
+        kind = subscription.expression_type
+        if kind in ("TAG", ""):
+            return Reply()
+        if not self._settings.broker.property_filter_enabled:
+            return Reply(ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
+        if kind != "SQL92":
+            return Reply(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"expression type {kind} is not known; TAG and SQL92 are"
+            )
+        try:
+            compile_sql(subscription.sub_string or "")
+        except MQError as error:
+            logger.info(
+                "%s of group %s cannot subscribe to %s: %s", asked.client_id, asked.group, subscription.topic, error
+            )
+            raise
+        return Reply()

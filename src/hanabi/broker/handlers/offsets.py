@@ -1,0 +1,127 @@
+"""How far groups have come (14, 15), and where queues begin, end and were at a time (29 to 32).
+
+Agrees with ConsumerManageProcessor and AdminBrokerProcessor (4.9.8). From 5.x: only a group and a topic that exist get
+an offset, since anybody can name others; a client may ask not to be sent to 0; a search by time takes a side.
+"""
+
+from typing import Final
+
+from hanabi.broker.commits import Commits
+from hanabi.broker.consumer_offsets import ConsumerOffsets
+from hanabi.broker.groups import Groups
+from hanabi.broker.topics import Topics
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.store.message_store import MessageStore
+from hanabi.store.queue_time import BoundaryType
+from hanabi.wire.bodies.topics import TopicConfig
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.headers.offset import (
+    GetEarliestMsgStoretimeHeader,
+    GetEarliestMsgStoretimeReplyHeader,
+    GetMaxOffsetHeader,
+    GetMinOffsetHeader,
+    OffsetReplyHeader,
+    QueryConsumerOffsetHeader,
+    SearchOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+
+BODY_BYTES_MAX: Final = 1024  # none of them has one
+
+
+def offset_handlers(
+    store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: Commits
+) -> dict[int, Handler]:
+    """What answers questions about offsets."""
+    of_groups = GroupOffsets(store, topics, groups, offsets, commits)
+    of_queues = QueueOffsets(store)
+    return {
+        RequestCode.QUERY_CONSUMER_OFFSET: Handler(QueryConsumerOffsetHeader, of_groups.query, BODY_BYTES_MAX),
+        RequestCode.UPDATE_CONSUMER_OFFSET: Handler(UpdateConsumerOffsetHeader, of_groups.update, BODY_BYTES_MAX),
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: Handler(SearchOffsetHeader, of_queues.at_time, BODY_BYTES_MAX),
+        RequestCode.GET_MAX_OFFSET: Handler(GetMaxOffsetHeader, of_queues.end, BODY_BYTES_MAX),
+        RequestCode.GET_MIN_OFFSET: Handler(GetMinOffsetHeader, of_queues.begin, BODY_BYTES_MAX),
+        RequestCode.GET_EARLIEST_MSG_STORETIME: Handler(
+            GetEarliestMsgStoretimeHeader, of_queues.earliest_time, BODY_BYTES_MAX
+        ),
+    }
+
+
+class GroupOffsets:
+    """How far groups have come."""
+
+    def __init__(
+        self, store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: Commits
+    ) -> None:
+        self._reader = store.reader
+        self._topics, self._groups, self._offsets, self._commits = topics, groups, offsets, commits
+
+    def query(self, asked: QueryConsumerOffsetHeader, _request: Command, _connection: Connection) -> Reply:
+        """The group's offset. A new group gets 0 in a young queue, whose first message is still at hand: what was sent
+        before its first consumer came is not to be missed. Elsewhere it is told to choose itself."""
+        topic, queue_id = asked.topic, asked.queue_id
+        offset = self._offsets.find(asked.consumer_group, topic, queue_id)
+        if offset >= 0:
+            return _offset(offset)
+        if asked.set_zero_if_not_found is False:
+            return Reply(ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first")
+        if self._reader.min_offset(topic, queue_id) <= 0 and not self._reader.is_on_disk(topic, queue_id, 0):
+            return _offset(0)
+        return Reply(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+
+    def update(self, asked: UpdateConsumerOffsetHeader, _request: Command, connection: Connection) -> Reply:
+        """Keep the group's offset. A late one is passed over, which is success: a better one is kept."""
+        group, topic, queue_id, offset = asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset
+        config = self._topics.find(topic)
+        if config is None:
+            return Reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        if self._groups.find(group) is None:
+            return Reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        if not _has_queue(config, queue_id) or offset < 0:
+            return Reply(
+                ResponseCode.SYSTEM_ERROR,
+                f"offset {offset} of queueId[{queue_id}] is illegal, topic:[{topic}]"
+                f" topicConfig.readQueueNums:[{config.read_queue_nums}]",
+            )
+        if self._commits.asked(group, topic, queue_id, offset, connection):
+            return Reply()
+        return Reply(remark=f"offset {offset} comes late: another consumer of the group reads this queue")
+
+
+class QueueOffsets:
+    """Where queues begin and end. One that does not exist is as an empty one."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._reader, self._queries = store.reader, store.queries
+
+    def at_time(self, asked: SearchOffsetHeader, _request: Command, _connection: Connection) -> Reply:
+        boundary = _boundary(asked.boundary_type)
+        return _offset(self._queries.offset_by_time(asked.topic, asked.queue_id, asked.timestamp, boundary))
+
+    def end(self, asked: GetMaxOffsetHeader, _request: Command, _connection: Connection) -> Reply:
+        return _offset(self._reader.max_offset(asked.topic, asked.queue_id))
+
+    def begin(self, asked: GetMinOffsetHeader, _request: Command, _connection: Connection) -> Reply:
+        return _offset(self._reader.min_offset(asked.topic, asked.queue_id))
+
+    def earliest_time(self, asked: GetEarliestMsgStoretimeHeader, _request: Command, _connection: Connection) -> Reply:
+        found = self._queries.earliest_store_time(asked.topic, asked.queue_id)
+        return Reply(header=GetEarliestMsgStoretimeReplyHeader(timestamp=found))
+
+
+def _boundary(name: str | None) -> BoundaryType | None:
+    """As 5.x reads it: what is not upper is lower. Who names none is a 4.x client."""
+    if name is None:
+        return None
+    return BoundaryType.UPPER if name.lower() == BoundaryType.UPPER.value else BoundaryType.LOWER
+
+
+def _has_queue(topic: TopicConfig, queue_id: int) -> bool:
+    """Queues may be readable no more, or not yet: whoever reads them still has an offset there."""
+    return 0 <= queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
+
+
+def _offset(offset: int) -> Reply:
+    return Reply(header=OffsetReplyHeader(offset=offset))

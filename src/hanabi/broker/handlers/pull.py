@@ -1,0 +1,213 @@
+"""Pulls (11, and 361 from lite pull consumers of 5.x): messages of one queue, or the promise to answer when there are.
+
+    check who asks ─> filter ─> read ─> slices of the log, as they are          nothing there ─> hold, and read again
+
+Agrees with PullMessageProcessor (4.9.8) in every code, remark and field. A pull that was held is checked and read
+again as a whole when it is woken, and is not held twice. Two things are done at once that Apache does after up to 5 s:
+passing over a damaged file of a queue, and answering a held pull whose time is over.
+"""
+
+import logging
+import struct
+from collections.abc import Callable
+from typing import Final, cast
+
+from hanabi.broker.commits import Commits
+from hanabi.broker.long_polling import HeldPull, HeldPulls, Wants
+from hanabi.broker.pull_access import PullAccess
+from hanabi.broker.pull_outcome import COMMIT_OFFSET, SUSPEND, code_of, remark_of, suggested_broker
+from hanabi.broker.settings import Settings
+from hanabi.broker.stats.broker_stats import BrokerStats
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.store.message_store import MessageStore
+from hanabi.store.reads import GetResult, GetStatus
+from hanabi.wire.bodies.groups import SubscriptionGroupConfig
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.headers.pull import PullMessageHeader, PullMessageReplyHeader
+from hanabi.wire.sysflag import BORN_HOST_V6
+
+_TOLD_MAX: Final = 1_000
+BODY_BYTES_MAX: Final = 1024  # a pull has none
+SLAVE: Final = "SLAVE"
+
+# Of a record: its system flag, then the born time, the born host of 8 or 20 bytes, and the store time.
+_SYS_FLAG = struct.Struct(">i")
+_TIME = struct.Struct(">q")
+_SYS_FLAG_AT: Final = 36
+_STORE_TIME_AT: Final = 56
+_STORE_TIME_AT_V6: Final = 68
+
+logger = logging.getLogger(__name__)
+
+
+def pull_handlers(
+    store: MessageStore,
+    access: PullAccess,
+    commits: Commits,
+    held_pulls: HeldPulls,
+    stats: BrokerStats,
+    settings: Settings,
+    now_ms: Callable[[], int],
+) -> dict[int, Handler]:
+    """What answers pulls."""
+    handler = Handler(
+        PullMessageHeader, Pulls(store, access, commits, held_pulls, stats, settings, now_ms).handle, BODY_BYTES_MAX
+    )
+    return {RequestCode.PULL_MESSAGE: handler, RequestCode.LITE_PULL_MESSAGE: handler}
+
+
+class Pulls:
+    """Answers pulls."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        access: PullAccess,
+        commits: Commits,
+        held_pulls: HeldPulls,
+        stats: BrokerStats,
+        settings: Settings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._reader, self._get = store.reader, store.get
+        self._access, self._commits, self._held_pulls = access, commits, held_pulls
+        self._stats, self._settings, self._now_ms = stats, settings, now_ms
+        self._told: set[tuple[str, str, int]] = set()
+
+    def handle(self, pull: PullMessageHeader, _request: Command, connection: Connection) -> Reply | HeldPull:
+        """The messages, why there are none, or a reply that comes when there are."""
+        began_ms = self._now_ms()
+        access = self._access.check(pull, connection.peer)
+        if isinstance(access, Reply):
+            return access
+        group, message_filter = access
+        name, topic, queue_id, offset = pull.consumer_group, pull.topic, pull.queue_id, pull.queue_offset
+        result = self._get(
+            topic,
+            queue_id,
+            offset,
+            pull.max_msg_nums,
+            entry_filter=message_filter.entry,
+            record_filter=message_filter.record,
+        )
+        self._commits.pulled(name, topic, queue_id, connection.peer)
+        if pull.sys_flag & COMMIT_OFFSET and self._settings.broker.broker_role != SLAVE:
+            self._commits.with_pull(name, topic, queue_id, pull.commit_offset, connection.peer)
+        if result.status is not GetStatus.FOUND and pull.sys_flag & SUSPEND and _may_wait(result, offset):
+            held = self._hold(pull, connection, message_filter.wants, result.max_offset)
+            if held is not None:
+                return held
+        return self._reply(pull, connection, group, offset, result, began_ms)
+
+    def _again(self, held: HeldPull) -> Reply:
+        """The reply to a pull that was woken, or whose time is over."""
+        pull, began_ms = held.header, self._now_ms()
+        access = self._access.check(pull, held.connection.peer)
+        if isinstance(access, Reply):
+            return access
+        group, message_filter = access
+        result = self._get(
+            pull.topic,
+            pull.queue_id,
+            held.offset,
+            pull.max_msg_nums,
+            entry_filter=message_filter.entry,
+            record_filter=message_filter.record,
+        )
+        return self._reply(pull, held.connection, group, held.offset, result, began_ms)
+
+    def _reply(
+        self,
+        pull: PullMessageHeader,
+        connection: Connection,
+        group: SubscriptionGroupConfig,
+        offset: int,
+        result: GetResult,
+        began_ms: int,
+    ) -> Reply:
+        suggested = suggested_broker(
+            group, suggests_slave=result.suggests_slave, slave_read_enabled=self._settings.broker.slave_read_enabled
+        )
+        if result.status is GetStatus.FOUND:
+            self._count(pull, result, began_ms)
+            body = cast(list[bytes | memoryview], result.slices)
+            return Reply(ResponseCode.SUCCESS, "FOUND", _header(result, suggested), body)
+        self._stats.get_missed()
+        code = code_of(result.status, offset)
+        if code is ResponseCode.PULL_OFFSET_MOVED:
+            if self._reader.corrects_offsets:
+                self._tell_moved(pull, connection, result)
+            else:  # a slave that may lack what its master has: the consumer shall ask there
+                code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
+        return Reply(code, remark_of(result.status), _header(result, suggested))
+
+    def _hold(
+        self, pull: PullMessageHeader, connection: Connection, wants: Wants | None, max_offset: int
+    ) -> HeldPull | None:
+        broker = self._settings.broker
+        is_long = broker.long_polling_enabled
+        held = self._held_pulls.hold(
+            pull,
+            connection,
+            self._again,
+            wait_ms=pull.suspend_timeout_millis if is_long else broker.short_polling_ms,
+            wants=wants,
+            wakes=is_long,
+        )
+        if held is not None and is_long and self._reader.max_offset(pull.topic, pull.queue_id) != max_offset:
+            self._held_pulls.wake(held)  # what arrived between the read and here woke nobody
+        return held
+
+    def _count(self, pull: PullMessageHeader, result: GetResult, began_ms: int) -> None:
+        stats, group, topic, queue_id = self._stats, pull.consumer_group, pull.topic, pull.queue_id
+        now_ms = self._now_ms()
+        stats.get(group, topic, result.count, result.size)
+        stats.fall_size(group, topic, queue_id, result.behind_bytes)
+        stats.fall_time(group, topic, queue_id, now_ms - _store_time(result.slices[-1]))
+        stats.get_latency(group, topic, queue_id, now_ms - began_ms)
+
+    def _tell_moved(self, pull: PullMessageHeader, connection: Connection, result: GetResult) -> None:
+        self._tell(
+            (pull.consumer_group, pull.topic, pull.queue_id),
+            "%s: group %s asks for %d of %s queue %d, which has %d to %d: corrected to %d (%s)",
+            connection.peer,
+            pull.consumer_group,
+            pull.queue_offset,
+            pull.topic,
+            pull.queue_id,
+            result.min_offset,
+            result.max_offset,
+            result.next_offset,
+            result.status.value,
+        )
+
+    def _tell(self, place: tuple[str, str, int], text: str, *values: object) -> None:
+        """Aloud the first time for a queue of a group: a client that asks again and again must not fill the log."""
+        level = logging.DEBUG if place in self._told else logging.WARNING
+        if len(self._told) >= _TOLD_MAX:
+            self._told.clear()
+        self._told.add(place)
+        logger.log(level, text, *values)
+
+
+def _may_wait(result: GetResult, offset: int) -> bool:
+    """Not if the answer leads on from here: then there is something to read at once."""
+    return code_of(result.status, offset) is ResponseCode.PULL_NOT_FOUND and result.next_offset == offset
+
+
+def _header(result: GetResult, suggested: int) -> PullMessageReplyHeader:
+    return PullMessageReplyHeader(
+        suggest_which_broker_id=suggested,
+        next_begin_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+    )
+
+
+def _store_time(records: memoryview) -> int:
+    """When the first of *records* was stored."""
+    at = _STORE_TIME_AT_V6 if _SYS_FLAG.unpack_from(records, _SYS_FLAG_AT)[0] & BORN_HOST_V6 else _STORE_TIME_AT
+    store_time: int = _TIME.unpack_from(records, at)[0]
+    return store_time

@@ -1,0 +1,268 @@
+"""Messages that clients send: one (codes 10 and 310) or several of one queue (320).
+
+    frame ─> header ─> target (topic, permission, queue) ─> properties ─> intake ─> reply
+
+This is the fast path: a message that is all right goes straight through `_send`, without an exception, a task or a
+decoded property. Whoever asked to wait for the disk gets a task. Agrees with Java's SendMessageProcessor.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import lru_cache
+from time import time_ns
+from typing import Final, Protocol
+
+import msgspec
+
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.flow_control import FlowControl
+from hanabi.broker.groups import Groups
+from hanabi.broker.intake import Intake
+from hanabi.broker.put_status import STORED, refusal
+from hanabi.broker.retry import DEAD_LETTER_QUEUES, READ_AND_WRITE, dead_letter_topic, is_dead, tries_max
+from hanabi.broker.send_targets import SEE_FAQ, SendTarget, SendTargets
+from hanabi.broker.settings import Settings
+from hanabi.broker.store_host import StoreHost
+from hanabi.broker.stored_properties import (
+    batch_properties,
+    cluster_property,
+    delay_level,
+    in_batch,
+    sent_properties,
+    without_delay,
+)
+from hanabi.broker.topics import RETRY_PREFIX, Topics
+from hanabi.errors import (
+    BrokerError,
+    GroupNotExist,
+    MessageRefused,
+    MQError,
+    NoPermission,
+    RemoteProtocolError,
+    SystemBusy,
+)
+from hanabi.remoting.address import parse_address
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.store.commit_log import PendingMessage
+from hanabi.store.message_store import PutResult, PutStatus
+from hanabi.wire.batch import decode_batch
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.headers.send import AnySendMessageHeader, SendMessageHeader, SendMessageV2Header
+from hanabi.wire.hosts import encode_host
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+
+
+def _clock_ms() -> int:
+    return time_ns() // 1_000_000
+
+
+class HalfMessages(Protocol):
+    """Where the first halves of transactions go."""
+
+    def put_half(self, message: PendingMessage) -> PutResult: ...
+
+
+def send_handlers(
+    intake: Intake,
+    topics: Topics,
+    groups: Groups,
+    settings: Settings,
+    flow: FlowControl,
+    store_host: bytes,
+    transactions: HalfMessages,
+    *,
+    random_below: Callable[[int], int] = random.randrange,
+    now_ms: Callable[[], int] = _clock_ms,
+) -> dict[int, Handler]:
+    """The handlers of all that stores messages for producers; *store_host* as `own_address.store_host` makes it."""
+    sends = Sends(intake, topics, groups, settings, flow, StoreHost(store_host), transactions, random_below, now_ms)
+    return {
+        RequestCode.SEND_MESSAGE: Handler(SendMessageHeader, sends.handle),
+        RequestCode.SEND_MESSAGE_V2: Handler(SendMessageV2Header, sends.handle),
+        RequestCode.SEND_BATCH_MESSAGE: Handler(SendMessageV2Header, sends.handle),
+    }
+
+
+class Sends:
+    """Answers sends. What the settings say is kept in the form it is needed in, until they are other settings."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        topics: Topics,
+        groups: Groups,
+        settings: Settings,
+        flow: FlowControl,
+        store_host: StoreHost,
+        transactions: HalfMessages,
+        random_below: Callable[[int], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._intake, self._topics, self._groups, self._settings = intake, topics, groups, settings
+        self._flow, self._store_host, self._transactions = flow, store_host, transactions
+        self._random_below, self._now_ms = random_below, now_ms
+        self._find_target = SendTargets(topics, settings, store_host).find
+        self._read(settings.broker)
+
+    def _read(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._cluster = cluster_property(config.cluster_name)
+        self._region, self._trace_on = config.region_id, str(config.trace_on).lower()
+
+    def handle(
+        self, header: AnySendMessageHeader, request: Command, connection: Connection
+    ) -> Reply | Awaitable[Reply]:
+        if self._settings.broker is not self._config:
+            self._read(self._settings.broker)
+        try:
+            if self._flow.busy is not None:
+                raise SystemBusy(self._flow.busy)
+            if self._config.start_accept_sends_at_ms:
+                self._must_be_open(self._config.start_accept_sends_at_ms)
+            target = self._find_target(header, connection.peer)
+            if header.batch:
+                return self._send_batch(target, header, request, connection)
+            return self._send(target, header, request, connection)
+        except MQError as error:
+            return self._refuse(error.code, str(error))
+
+    def _send(
+        self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
+    ) -> Reply | Awaitable[Reply]:
+        queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
+        if not request.body:
+            raise MessageRefused("the message body length is zero")
+        properties, waits, is_half = sent_properties(header.properties or "", self._cluster)
+        message = PendingMessage(
+            target.topic,
+            queue_id,
+            request.body,
+            properties,
+            header.born_timestamp,
+            host_of_peer(connection.peer),
+            self._store_host.raw,
+            header.flag,
+            header.sys_flag | target.sys_flag,
+            header.reconsume_times or 0,
+        )
+        if target.is_retry:
+            message = self._tried_again(message, header, request)
+        if is_half and not (
+            message.reconsume_times > 0 and delay_level(properties) > 0
+        ):  # else a retry of an old client
+            result = self._put_half(message)
+        else:
+            result = self._intake.put(message)
+        if result.status is not PutStatus.PUT_OK:
+            return self._refuse_put(result)
+        appended = result.appended[0]
+        fields = {
+            "msgId": self._store_host.message_id(appended.log_offset),
+            "queueId": str(queue_id),
+            "queueOffset": str(appended.queue_offset),
+            "MSG_REGION": self._region,
+            "TRACE_ON": self._trace_on,
+        }
+        durable = self._intake.durable(result) if waits else None
+        return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
+
+    def _send_batch(
+        self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
+    ) -> Reply | Awaitable[Reply]:
+        """Everything is decoded and checked before the first message is stored."""
+        if target.is_retry:
+            raise MessageRefused(f"batch request does not support retry group {target.topic}")
+        message_bytes_max = self._settings.store.message_bytes_max
+        if len(request.body) > message_bytes_max:
+            raise MessageRefused(f"a batch of {len(request.body)} bytes, limit {message_bytes_max}")
+        try:
+            parts = decode_batch(request.body)
+        except RemoteProtocolError as error:
+            raise MessageRefused(f"the batch is broken, nothing of it is stored: {error}") from error
+        if not all(part.body for part in parts):
+            raise MessageRefused("the message body length is zero in a message of the batch")
+        queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
+        shared, waits = batch_properties(header.properties or "")
+        born_host = host_of_peer(connection.peer)
+        messages = [
+            PendingMessage(
+                target.topic,
+                queue_id,
+                part.body,
+                in_batch(shared, part.properties, self._cluster),
+                header.born_timestamp,
+                born_host,
+                self._store_host.raw,
+                part.flag,
+                header.sys_flag | target.sys_flag,
+                header.reconsume_times or 0,
+            )
+            for part in parts
+        ]
+        result = self._intake.put_batch(messages)
+        if result.status is not PutStatus.PUT_OK:
+            return self._refuse_put(result)
+        fields = {
+            "msgId": ",".join([self._store_host.message_id(appended.log_offset) for appended in result.appended]),
+            "queueId": str(queue_id),
+            "queueOffset": str(result.appended[0].queue_offset),
+            "MSG_REGION": self._region,
+            "TRACE_ON": self._trace_on,
+        }
+        durable = self._intake.durable(result) if waits else None
+        return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
+
+    # What is not the normal way
+
+    def _must_be_open(self, at_ms: int) -> None:
+        if self._now_ms() < at_ms:
+            until = datetime.fromtimestamp(at_ms / 1000).astimezone()
+            raise BrokerError(f"broker unable to service, until {until:%Y-%m-%d %H:%M:%S},{at_ms % 1000:03d}")
+
+    def _random_queue(self, target: SendTarget) -> int:
+        if target.write_queues <= 0:
+            raise BrokerError(f"the topic[{target.topic}] has no queue to write to")
+        return self._random_below(target.write_queues)
+
+    def _tried_again(self, message: PendingMessage, header: AnySendMessageHeader, request: Command) -> PendingMessage:
+        """A consumer sends a message to the retry topic of its group: perhaps it was tried often enough."""
+        group_name = message.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.find(group_name)
+        if group is None:
+            raise GroupNotExist(f"subscription group not exist, {group_name} {SEE_FAQ}")
+        if not is_dead(message.reconsume_times, tries_max(group, request.version, header.max_reconsume_times)):
+            return message
+        topic = dead_letter_topic(group_name)
+        if self._topics.create_on_send_back(topic, DEAD_LETTER_QUEUES, READ_AND_WRITE) is None:
+            raise BrokerError(f"topic[{topic}] not exist")
+        return msgspec.structs.replace(
+            message,
+            topic=topic,
+            queue_id=self._random_below(DEAD_LETTER_QUEUES),
+            properties=without_delay(message.properties),
+        )
+
+    def _put_half(self, message: PendingMessage) -> PutResult:
+        if self._config.reject_transactions:
+            raise NoPermission(f"the broker[{self._store_host.host}] sending transaction message is forbidden")
+        return self._transactions.put_half(message)
+
+    def _refuse_put(self, result: PutResult) -> Reply:
+        return self._refuse(*refusal(result, self._settings.store))
+
+    def _refuse(self, code: int, remark: str) -> Reply:
+        return Reply(code, remark, fields={"MSG_REGION": self._region, "TRACE_ON": self._trace_on})
+
+
+async def _when_durable(durable: Awaitable[PutStatus], fields: dict[str, str]) -> Reply:
+    return Reply(STORED[await durable], None, None, b"", fields)
+
+
+@lru_cache(maxsize=16_384)  # of connections that are open, and some that were
+def host_of_peer(peer: str) -> bytes:
+    """The address of a client as records carry it."""
+    return encode_host(*parse_address(peer))

@@ -1,0 +1,147 @@
+"""Messages that a consumer could not deal with and gives back (code 36): stored again under the retry topic of its
+group, delayed, or under its dead letters.
+
+Agrees with Java's SendMessageProcessor.asyncConsumerSendMsgBack; what to do with a message is decided in `retry`. The
+new record is ours, so it carries our address, as in 5.x.
+"""
+
+import random
+from collections.abc import Callable
+
+from hanabi.broker.flow_control import FlowControl
+from hanabi.broker.groups import Groups
+from hanabi.broker.intake import Intake
+from hanabi.broker.retry import (
+    DEAD_LETTER_QUEUES,
+    READ_AND_WRITE,
+    dead_letter_topic,
+    retry_level,
+    retry_topic,
+    sent_back_properties,
+    topic_sys_flag,
+    tries_max,
+)
+from hanabi.broker.send_targets import SEE_FAQ
+from hanabi.broker.settings import Settings
+from hanabi.broker.stats.broker_stats import BrokerStats
+from hanabi.broker.store_host import StoreHost
+from hanabi.broker.topics import PERM_WRITE, Topics
+from hanabi.errors import BrokerError, GroupNotExist, NoPermission, RemoteProtocolError, SystemBusy
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.store.commit_log import PendingMessage
+from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.wire import property_names as names
+from hanabi.wire.bodies.groups import SubscriptionGroupConfig
+from hanabi.wire.bodies.topics import TopicConfig
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.command import Command
+from hanabi.wire.headers.send import ConsumerSendMsgBackHeader
+from hanabi.wire.message_id import encode_offset_id
+from hanabi.wire.properties import find_property
+from hanabi.wire.record import Record, decode_record
+
+_RETRY_TOPIC = names.RETRY_TOPIC.encode()
+
+
+def send_back_handlers(
+    store: MessageStore,
+    intake: Intake,
+    topics: Topics,
+    groups: Groups,
+    settings: Settings,
+    stats: BrokerStats,
+    flow: FlowControl,
+    store_host: bytes,
+    *,
+    random_below: Callable[[int], int] = random.randrange,
+) -> dict[int, Handler]:
+    """The handler of what consumers give back."""
+    sends_back = _SendsBack(store, intake, topics, groups, settings, stats, flow, StoreHost(store_host), random_below)
+    return {RequestCode.CONSUMER_SEND_MSG_BACK: Handler(ConsumerSendMsgBackHeader, sends_back.handle)}
+
+
+class _SendsBack:
+    def __init__(
+        self,
+        store: MessageStore,
+        intake: Intake,
+        topics: Topics,
+        groups: Groups,
+        settings: Settings,
+        stats: BrokerStats,
+        flow: FlowControl,
+        store_host: StoreHost,
+        random_below: Callable[[int], int],
+    ) -> None:
+        self._store, self._intake, self._topics, self._groups = store, intake, topics, groups
+        self._settings, self._stats, self._flow, self._store_host = settings, stats, flow, store_host
+        self._random_below = random_below
+
+    def handle(self, header: ConsumerSendMsgBackHeader, request: Command, _connection: Connection) -> Reply:
+        if self._flow.busy is not None:
+            raise SystemBusy(self._flow.busy)
+        group = self._groups.find(header.group)
+        if group is None:
+            raise GroupNotExist(f"subscription group not exist, {header.group} {SEE_FAQ}")
+        if not self._settings.broker.permission & PERM_WRITE:
+            raise NoPermission(f"the broker[{self._store_host.host}] sending message is forbidden")
+        if group.retry_queue_nums <= 0:
+            return Reply()  # this group wants nothing again
+        retry = self._retry_topic(group, unit_mode=header.unit_mode)
+        record = self._find(header.offset)
+        tries = tries_max(group, request.version, header.max_reconsume_times)
+        level = retry_level(record.reconsume_times, header.delay_level, tries)
+        if level is not None:
+            topic, queues = retry.topic_name, group.retry_queue_nums
+        else:
+            topic, queues = self._dead_letters(group), DEAD_LETTER_QUEUES
+        result = self._intake.put(
+            PendingMessage(
+                topic=topic,
+                queue_id=self._random_below(queues),
+                body=record.body,
+                properties=sent_back_properties(
+                    record.properties,
+                    topic=record.topic,
+                    message_id=encode_offset_id(record.store_host, record.log_offset),
+                    level=level,
+                ),
+                born_timestamp_ms=record.born_timestamp_ms,
+                born_host=record.born_host,
+                store_host=self._store_host.raw,
+                flag=record.flag,
+                sys_flag=record.sys_flag,
+                reconsume_times=record.reconsume_times + 1,
+            )
+        )
+        if result.status is not PutStatus.PUT_OK:
+            raise BrokerError(f"{result.status.value}: {result.reason}" if result.reason else result.status.value)
+        self._stats.send_back(header.group, find_property(record.properties, _RETRY_TOPIC) or record.topic, 1)
+        return Reply()
+
+    def _retry_topic(self, group: SubscriptionGroupConfig, *, unit_mode: bool) -> TopicConfig:
+        topic = retry_topic(group.group_name)
+        config = self._topics.create_on_send_back(
+            topic, group.retry_queue_nums, READ_AND_WRITE, topic_sys_flag(topic, unit_mode)
+        )
+        if config is None:
+            raise BrokerError(f"topic[{topic}] not exist")
+        if not config.perm & PERM_WRITE:
+            raise NoPermission(f"the topic[{topic}] sending message is forbidden")
+        return config
+
+    def _dead_letters(self, group: SubscriptionGroupConfig) -> str:
+        topic = dead_letter_topic(group.group_name)
+        if self._topics.create_on_send_back(topic, DEAD_LETTER_QUEUES, READ_AND_WRITE) is None:
+            raise BrokerError(f"topic[{topic}] not exist")
+        return topic
+
+    def _find(self, log_offset: int) -> Record:
+        view = self._store.queries.record(log_offset)
+        if view is None:
+            raise BrokerError(f"look message by offset failed, {log_offset}")
+        try:
+            return decode_record(view)
+        except RemoteProtocolError as error:
+            raise BrokerError(f"look message by offset failed, {log_offset}: {error}") from error

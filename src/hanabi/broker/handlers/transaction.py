@@ -1,0 +1,18 @@
+"""END_TRANSACTION: how a producer says that its transaction is over. Agrees with EndTransactionProcessor (4.9.8)."""
+
+from hanabi.broker.settings import Settings
+from hanabi.broker.transactions.transactions import Transactions
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.headers.transaction import EndTransactionHeader
+
+
+def transaction_handlers(transactions: Transactions, settings: Settings) -> dict[int, Handler]:
+    def end(header: EndTransactionHeader, _: Command, connection: Connection) -> Reply:
+        if settings.broker.broker_role == "SLAVE":
+            return Reply(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave does not end transactions")
+        return transactions.end(header)
+
+    return {RequestCode.END_TRANSACTION: Handler(EndTransactionHeader, end)}

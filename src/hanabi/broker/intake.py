@@ -1,0 +1,97 @@
+"""The one way by which messages get into the store: sends, retries, transactions, delayed messages that are due.
+
+    put ─> has it to wait? then under the topic of those that wait ─> store ─> statistics
+    durable ─> one wait for the disk, for all that a turn of the loop stored
+
+Who is told what about it is not known here, nor where messages come from. Agrees with Java's CommitLog.asyncPutMessage.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import Final
+
+from hanabi.broker.delay.divert import may_divert
+from hanabi.broker.stats.broker_stats import BrokerStats
+from hanabi.errors import StoreError
+from hanabi.store.commit_log import PendingMessage
+from hanabi.store.message_store import MessageStore, PutResult, PutStatus
+
+_WORTH_TELLING_SECONDS: Final = 0.001
+
+
+class Intake:
+    """Stores messages and counts them.
+
+    *divert* is shown each message that may have to wait, and returns what is stored in its stead, or the message
+    itself, or raises why it cannot be stored.
+    """
+
+    def __init__(
+        self, store: MessageStore, stats: BrokerStats, divert: Callable[[PendingMessage], PendingMessage]
+    ) -> None:
+        self._store, self._divert = store, divert
+        self._store_put, self._is_sync = store.put, store.is_sync
+        self._stats, self._count = stats, stats.put
+        self._turn: asyncio.Future[PutStatus] | None = None  # of all that was stored since the loop went around
+        self._turn_end = 0
+
+    def put(self, message: PendingMessage) -> PutResult:
+        """Store one message. What is wrong with it, or with the store, is in the result."""
+        properties = message.properties
+        if properties.find(b"DEL") >= 0 and may_divert(properties):  # in all names of delays, and in few messages
+            message = self._divert(message)
+        return self.put_as_is(message)
+
+    def put_as_is(self, message: PendingMessage) -> PutResult:
+        """Store one message that has waited already, whatever its properties say."""
+        began = perf_counter()
+        result = self._store_put(message)
+        took = perf_counter() - began
+        if took >= _WORTH_TELLING_SECONDS:
+            self._stats.put_latency_ms(int(took * 1000))
+        if result.status is PutStatus.PUT_OK:
+            self._count(message.topic, 1, result.appended[0].size, message.queue_id)
+        else:
+            self._stats.put_failed()
+        return result
+
+    def put_batch(self, messages: Sequence[PendingMessage]) -> PutResult:
+        """Store several messages of one queue: all of them or none. None of them can wait."""
+        if any(may_divert(message.properties) and self._divert(message) is not message for message in messages):
+            result = PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a message of a batch cannot be delayed")
+        else:
+            result = self._store.put_batch(messages)
+        if result.status is PutStatus.PUT_OK:
+            size = sum(appended.size for appended in result.appended)
+            self._count(messages[0].topic, len(messages), size, messages[0].queue_id)
+        else:
+            self._stats.put_failed()
+        return result
+
+    def durable(self, result: PutResult) -> Awaitable[PutStatus] | None:
+        """What to wait for until the messages of *result* count as stored; None if they do already.
+
+        All that one turn of the loop stored waits for one flush, and costs one word from its thread.
+        """
+        if not self._is_sync:
+            return None
+        if self._turn is None:
+            loop = asyncio.get_running_loop()
+            self._turn = loop.create_future()
+            loop.call_soon(self._await_flush, self._turn)
+        self._turn_end = result.end_offset  # offsets only grow
+        return asyncio.shield(self._turn)  # others wait for it too when this one is cancelled
+
+    def _await_flush(self, turn: asyncio.Future[PutStatus]) -> None:
+        self._turn = None
+        loop = turn.get_loop()
+
+        def flushed(status: PutStatus) -> None:  # in a thread of the store's
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(turn.set_result, status)
+
+        try:
+            self._store.await_flush(self._turn_end, flushed)
+        except StoreError:  # it is being closed: flushed on the way, but we cannot know
+            turn.set_result(PutStatus.FLUSH_DISK_TIMEOUT)

@@ -1,0 +1,107 @@
+"""The parts of one broker, made in the order in which they need each other.
+
+    Tables     what the broker knows: settings, topics, groups, offsets, clients...; made before the store is open
+    Services   what it does with messages: take them in, delay them, end transactions...; made with an open store
+
+Nothing is started here and nothing is decided: `broker.py` starts and stops, the parts decide.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hanabi.broker.client_calls import ClientCalls
+from hanabi.broker.clients.consumers import Consumers
+from hanabi.broker.clients.housekeeping import ClientTables
+from hanabi.broker.clients.notices import Notices
+from hanabi.broker.clients.producers import Producers
+from hanabi.broker.commits import Commits
+from hanabi.broker.consumer_offsets import ConsumerOffsets
+from hanabi.broker.delay.delivery import DelayedDelivery
+from hanabi.broker.delay.divert import Diverter
+from hanabi.broker.delay.levels import parse_delay_levels
+from hanabi.broker.delay.timer import Timer
+from hanabi.broker.filters.consumer_filters import ConsumerFilters
+from hanabi.broker.flow_control import FlowControl
+from hanabi.broker.groups import Groups
+from hanabi.broker.intake import Intake
+from hanabi.broker.long_polling import HeldPulls
+from hanabi.broker.offset_reset import OffsetReset
+from hanabi.broker.pull_access import PullAccess
+from hanabi.broker.pull_filters import PullFilters
+from hanabi.broker.queue_locks import QueueLocks
+from hanabi.broker.settings import Settings
+from hanabi.broker.stats.broker_stats import BrokerStats
+from hanabi.broker.topics import SCHEDULE_TOPIC, TIMER_TOPIC, Topics
+from hanabi.broker.transactions.transactions import Transactions
+from hanabi.store.indexer import Dispatched, Hooks
+from hanabi.store.message_store import MessageStore
+
+Arrived = Callable[[Dispatched], None]
+
+
+class Arrivals:
+    """Who hears of each message that readers can find from now on: on the way of every send, so it is short."""
+
+    def __init__(self, held_pulls: HeldPulls) -> None:
+        self._held_pulls_arrived = held_pulls.arrived
+        self._by_topic: dict[str, Arrived] = {}
+
+    def tell(self, topic: str, arrived: Arrived) -> None:
+        """Call *arrived* for each message of *topic* too."""
+        self._by_topic[topic] = arrived
+
+    def arrived(self, message: Dispatched) -> None:
+        special = self._by_topic.get(message.topic)
+        if special is not None:
+            special(message)
+        self._held_pulls_arrived(message)
+
+
+class Tables:
+    """What one broker knows. Those with a file in *folder* have read it."""
+
+    def __init__(self, settings: Settings, folder: Path, now_ms: Callable[[], int]) -> None:
+        self.settings = settings
+        self.topics = Topics(folder / "topics.json", settings, now_ms)
+        self.groups = Groups(folder / "subscriptionGroup.json", settings, now_ms)
+        self.offsets = ConsumerOffsets(folder / "consumerOffset.json")
+        self.filters = ConsumerFilters(folder / "consumerFilter.json", settings, now_ms)
+        self.stats = BrokerStats(settings.broker.cluster_name, now_ms)
+        self.producers = Producers(now_ms)
+        self.locks = QueueLocks(now_ms)
+        self.consumers = Consumers(Notices(settings), self.filters, now_ms, on_left=self.locks.left)
+        self.clients = ClientTables(self.producers, self.consumers, self.locks, now_ms)
+        self.held_pulls = HeldPulls(settings)
+        self.delay_levels = parse_delay_levels(settings.broker.message_delay_levels)
+        self.arrivals = Arrivals(self.held_pulls)
+
+    def store_hooks(self) -> Hooks:
+        """What the store calls while it appends."""
+        bits = self.settings.broker.filter_bitmap_enabled
+        return Hooks(
+            on_append=self.arrivals.arrived,
+            deliver_time_ms=self.delay_levels.deliver_time_ms,
+            filter_bits=self.filters.filter_bits if bits else None,
+        )
+
+
+class Services:
+    """What one broker does with messages."""
+
+    def __init__(self, tables: Tables, store: MessageStore, folder: Path, now_ms: Callable[[], int]) -> None:
+        settings, topics, offsets = tables.settings, tables.topics, tables.offsets
+        diverter = Diverter(tables.delay_levels, settings, now_ms)
+        self.intake = Intake(store, tables.stats, diverter.divert)
+        self.flow = FlowControl(store, settings)
+        self.delivery = DelayedDelivery(
+            store, self.intake.put_as_is, tables.delay_levels, folder / "config", settings, now_ms
+        )
+        self.timer = Timer(store, self.intake.put_as_is, folder / "timer", settings, now_ms)
+        self.transactions = Transactions(store, self.intake, offsets, tables.producers, topics, settings, now_ms)
+        self.commits = Commits(offsets, tables.consumers)
+        filters = PullFilters(settings, tables.consumers, tables.filters)
+        self.pull_access = PullAccess(settings, topics, tables.groups, filters)
+        self.client_calls = ClientCalls(tables.consumers)
+        self.offset_reset = OffsetReset(topics, offsets, store.reader, store.queries)
+        tables.arrivals.tell(SCHEDULE_TOPIC, self.delivery.arrived)
+        tables.arrivals.tell(TIMER_TOPIC, self.timer.arrived)

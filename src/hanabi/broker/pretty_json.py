@@ -1,0 +1,41 @@
+"""The tables in `config/` as fastjson writes them with PrettyFormat: tabs, a member a line, and no line end at the end.
+
+    {
+        "offsetTable":{
+                "Orders@billing":{0:5,1:3
+                }
+        }
+    }
+
+Maps with numbers for keys stay on one line up to their closing brace, empty maps and lists have no line at all, and
+lists of numbers (Java's arrays) stay on one line. Agrees with MapSerializer and ListSerializer of fastjson 1.2, as
+used by RemotingSerializable.toJson(object, true).
+"""
+
+from typing import Any
+
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
+
+
+def pretty(value: Any, *, depth: int = 0) -> bytes:
+    """*value*, a body or plain values, as it would stand *depth* levels deep in a file."""
+    return _pretty(msgspec.to_builtins(value), b"\n" + b"\t" * depth)
+
+
+def _pretty(value: Any, line: bytes) -> bytes:
+    """*line* is a line end and the indent around *value*."""
+    if isinstance(value, dict) and value:
+        inner = line + b"\t"
+        members = [
+            (b"%b%b:%b" % (inner, _encode(key), _pretty(member, inner)))
+            if isinstance(key, str)
+            else (b"%d:%b" % (key, _pretty(member, inner)))
+            for key, member in value.items()
+        ]
+        return b"{%b%b}" % (b",".join(members), line)
+    if isinstance(value, list) and value and not isinstance(value[0], int):
+        inner = line + b"\t"
+        return b"[%b%b]" % (b",".join([inner + _pretty(item, inner) for item in value]), line)
+    return _encode(value)

@@ -1,0 +1,252 @@
+"""Telling the name servers that we are here, and which topics we have.
+
+Each name server has a task of its own, so that one which is down, slow or unreachable delays neither the others nor the
+start. It hears from us at once, then every 30 s, and when a topic has changed. Agrees with BrokerController
+(registerBrokerAll, needRegister, unregisterBrokerAll) and BrokerOuterAPI (4.9.8).
+"""
+
+import asyncio
+import logging
+import zlib
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.settings import Settings
+from hanabi.broker.topics import PERM_READ, PERM_WRITE, Topics
+from hanabi.errors import BrokerError, MQError
+from hanabi.remoting.connector import Connector
+from hanabi.wire.bodies.route import KVTable
+from hanabi.wire.bodies.topics import DataVersion, RegisterBrokerBody, TopicConfigTable, encode_register_body
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.headers.namesrv import (
+    QueryDataVersionHeader,
+    QueryDataVersionReplyHeader,
+    RegisterBrokerHeader,
+    UnregisterBrokerHeader,
+)
+
+INTERVAL_MS_MIN: Final = 10_000
+INTERVAL_MS_MAX: Final = 60_000
+RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time, up to the interval
+UNREGISTER_SECONDS: Final = 3.0
+_READ_WRITE: Final = PERM_READ | PERM_WRITE
+
+logger = logging.getLogger(__name__)
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who registers, and where it is reached."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    address: str  # HOST:PORT for clients
+    ha_address: str  # HOST:PORT for slaves
+
+
+class Registration:
+    """One broker and its name servers. `run` until cancelled, then `unregister`."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        topics: Topics,
+        settings: Settings,
+        connector: Connector,
+        *,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._identity, self._topics, self._settings, self._connector = identity, topics, settings, connector
+        self._retry_seconds = retry_seconds
+        self._servers = [_Server(address) for address in settings.broker.namesrv_addresses]
+        self._request: _Request | None = None
+        self._changes = 0
+        self._leaving = False
+
+    @property
+    def registered(self) -> list[str]:
+        """The name servers that know us now."""
+        return [server.address for server in self._servers if server.known_version is not None]
+
+    def changed(self) -> None:
+        """Topics or permissions are not what they were: tell everybody now."""
+        self._changes += 1
+        for server in self._servers:
+            server.wake.set()
+
+    async def run(self) -> None:
+        """Keep every name server informed, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for server in self._servers:
+                tasks.create_task(self._keep_informed(server), name=f"register with {server.address}")
+
+    async def settled(self) -> None:
+        """Wait until all name servers that can be reached know of every change until now; not longer than a
+        registration may take."""
+        waiting = [asyncio.ensure_future(server.heard_of(self._changes)) for server in self._servers]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=self._settings.broker.register_timeout_ms / 1000)
+            for future in late:
+                future.cancel()
+
+    async def until_registered(self) -> None:
+        """Wait until every name server was told for the first time, or could not be."""
+        await asyncio.gather(*(server.first_round() for server in self._servers))
+
+    async def unregister(self) -> None:
+        """Tell the name servers that know us that we leave. One that does not answer is not waited for long."""
+        self._leaving = True
+        for server in self._servers:
+            server.wake.set()
+        await asyncio.gather(*(self._unregister(server) for server in self._servers if server.told))
+
+    async def _keep_informed(self, server: "_Server") -> None:
+        failures = 0
+        while not self._leaving:
+            server.wake.clear()
+            changes, was_known = self._changes, server.known_version is not None
+            try:
+                await self._inform(server)
+            except MQError as error:
+                if not failures:  # once an outage
+                    logger.warning("not registered with name server %s, trying again: %s", server.address, error)
+                server.known_version, server.told = None, False
+                failures += 1
+            else:
+                if not was_known:
+                    logger.info("registered with name server %s", server.address)
+                failures = 0
+            server.end_round(changes)
+            pause = self._retry_seconds * 2 ** min(failures - 1, 10) if failures else INTERVAL_MS_MAX
+            await server.woken_within(min(pause, self._interval_seconds()))
+
+    def _interval_seconds(self) -> float:
+        return max(INTERVAL_MS_MIN, min(self._settings.broker.register_interval_ms, INTERVAL_MS_MAX)) / 1000
+
+    async def _inform(self, server: "_Server") -> None:
+        request = self._current_request()
+        if (
+            server.known_version is not None
+            and not self._settings.broker.force_register
+            and await self._has_newest(server, request)
+        ):
+            server.known_version = request.version
+            return
+        server.told = True
+        reply = await self._ask(server, RequestCode.REGISTER_BROKER, request.header, request.body)
+        server.known_version = request.version
+        if reply.body and server is self._first_known():
+            self._topics.set_order_topics(decode_body(bytes(reply.body), KVTable).table)
+
+    def _first_known(self) -> "_Server | None":
+        """Whose word about order counts: one, so that two which differ do not make us change all the time."""
+        return next((server for server in self._servers if server.known_version is not None), None)
+
+    async def _has_newest(self, server: "_Server", request: "_Request") -> bool:
+        identity = self._identity
+        header = QueryDataVersionHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.address,
+            cluster_name=identity.cluster_name,
+            broker_id=identity.broker_id,
+        )
+        reply = await self._ask(server, RequestCode.QUERY_DATA_VERSION, header, encode_body(request.version))
+        if reply.header(QueryDataVersionReplyHeader).changed:
+            return False
+        return not reply.body or decode_body(bytes(reply.body), DataVersion) == request.version
+
+    async def _unregister(self, server: "_Server") -> None:
+        identity = self._identity
+        header = UnregisterBrokerHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.address,
+            cluster_name=identity.cluster_name,
+            broker_id=identity.broker_id,
+        )
+        try:
+            await self._ask(server, RequestCode.UNREGISTER_BROKER, header, seconds=UNREGISTER_SECONDS)
+        except MQError as error:
+            logger.warning("not unregistered at name server %s: %s", server.address, error)
+        server.known_version, server.told = None, False
+
+    async def _ask(
+        self,
+        server: "_Server",
+        code: RequestCode,
+        header: RegisterBrokerHeader | UnregisterBrokerHeader | QueryDataVersionHeader,
+        body: bytes = b"",
+        *,
+        seconds: float | None = None,
+    ) -> Command:
+        seconds = seconds or self._settings.broker.register_timeout_ms / 1000
+        reply = await self._connector.request(server.address, code, header, body, timeout=seconds)
+        if reply.code != ResponseCode.SUCCESS:
+            raise BrokerError.from_reply(reply.code, reply.remark, asked=f"{code.name} at {server.address}")
+        return reply
+
+    def _current_request(self) -> "_Request":
+        """What there is to say now; encoded again only if it changed."""
+        broker = self._settings.broker
+        state = (self._topics.data_version, broker.permission, broker.compressed_register)
+        if self._request is None or self._request.state != state:
+            self._request = _Request(self._identity, state, self._topics.table())
+        return self._request
+
+
+class _Server:
+    """What we know about one name server."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.known_version: DataVersion | None = None  # what it has from us; None: it has nothing, or is not there
+        self.told = False  # about us, or being told
+        self.wake = asyncio.Event()
+        self._changes = -1  # of which it has heard
+        self._round = asyncio.Event()
+
+    def end_round(self, changes: int) -> None:
+        """It was told everything up to this number of *changes*, or it could not be told."""
+        self._changes = changes
+        self._round.set()
+        self._round = asyncio.Event()
+
+    async def heard_of(self, changes: int) -> None:
+        """Wait until it knows of so many changes; at once if it cannot be reached."""
+        while self.known_version is not None and self._changes < changes:
+            await self._round.wait()
+
+    async def first_round(self) -> None:
+        while self._changes < 0:
+            await self._round.wait()
+
+    async def woken_within(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wake.wait()
+        except TimeoutError:
+            pass
+
+
+class _Request:
+    """A registration, ready to be sent to any number of name servers."""
+
+    def __init__(self, identity: Identity, state: tuple[DataVersion, int, bool], table: TopicConfigTable) -> None:
+        self.state = state
+        self.version, permission, compressed = state
+        topics = table.topic_config_table
+        if permission & _READ_WRITE != _READ_WRITE:  # then no topic can do more than the broker
+            topics = {name: msgspec.structs.replace(topic, perm=permission) for name, topic in topics.items()}
+        wrapper = TopicConfigTable(data_version=table.data_version, topic_config_table=topics)
+        self.body = encode_register_body(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper), compressed)
+        self.header = RegisterBrokerHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.address,
+            cluster_name=identity.cluster_name,
+            ha_server_addr=identity.ha_address,
+            broker_id=identity.broker_id,
+            compressed=compressed,
+            body_crc32=zlib.crc32(self.body) & 0x7FFF_FFFF,
+        )

@@ -1,0 +1,130 @@
+"""The settings in force, and those of them that may be changed over the wire.
+
+Whoever reaches the port can ask for a change, so there is a list of what may be changed, and it holds nothing that is a
+path, a port, an address, an identity or a command (CVE-2023-33246 ran commands that way). Changes are kept in a file of
+their own, which only this module writes, and are in force again after a restart.
+
+Both structs are replaced whole: read `settings.broker.permission` at the moment of use and you have what is in force.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from hanabi.broker.config import BROKER_KEYS, BrokerConfig, as_properties, parse_broker_config, shortened
+from hanabi.broker.unused_keys import UNUSED_KEYS
+from hanabi.durable_table import DurableTable
+from hanabi.errors import NoPermission
+from hanabi.store.config import STORE_KEYS, StoreConfig
+from hanabi.wire.java_properties import decode_properties, format_properties
+
+CHANGEABLE = frozenset(
+    {
+        # topics and groups
+        "brokerPermission",
+        "autoCreateTopicEnable",
+        "autoCreateSubscriptionGroup",
+        "defaultTopicQueueNums",
+        "traceOn",
+        # sends and pulls
+        "brokerFastFailureEnable",
+        "waitTimeMillsInSendQueue",
+        "startAcceptSendRequestTimeStamp",
+        "rejectTransactionMessage",
+        "storeReplyMessageEnable",
+        "longPollingEnable",
+        "shortPollingTimeMills",
+        "slaveReadEnable",
+        "notifyConsumerIdsChangedEnable",
+        "disableConsumeIfConsumerReadSlowly",
+        "consumerFallbehindThreshold",
+        "osPageCacheBusyTimeOutMills",
+        "maxMessageSize",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInMemory",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferCountOnMessageInDisk",
+        "accessMessageInMemoryMaxRatio",
+        "defaultQueryMaxNum",
+        "maxMsgsNumBatch",
+        # filters
+        "enablePropertyFilter",
+        "filterSupportRetry",
+        "filterDataCleanTimeSpan",
+        # transactions and delays
+        "transactionTimeOut",
+        "transactionCheckMax",
+        "transactionCheckInterval",
+        "timerMaxDelaySec",
+        # registration
+        "forceRegister",
+        "compressedRegister",
+        "registerBrokerTimeoutMills",
+        # files: when they are flushed and how long they are kept
+        "flushConsumerOffsetInterval",
+        "flushDelayOffsetInterval",
+        "flushIntervalCommitLog",
+        "flushCommitLogLeastPages",
+        "flushCommitLogThoroughInterval",
+        "flushIntervalConsumeQueue",
+        "flushConsumeQueueLeastPages",
+        "flushConsumeQueueThoroughInterval",
+        "syncFlushTimeout",
+        "fileReservedTime",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "cleanFileForciblyEnable",
+        # statistics
+        "enableDetailStat",
+        "autoDeleteUnusedStats",
+    }
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Settings:
+    """The configuration that the broker was started with, and over it what was changed since."""
+
+    def __init__(self, broker: BrokerConfig, store: StoreConfig, path: Path | None = None) -> None:
+        self._file = DurableTable(path, encode=_encode, decode=decode_properties) if path is not None else None
+        kept = (self._file.load() or {}) if self._file is not None else {}
+        self._changed = {key: value for key, value in kept.items() if key in CHANGEABLE}
+        for key in kept:
+            if key in self._changed:
+                logger.info("%s=%s, changed at run time and kept in %s", key, kept[key], path)
+            else:
+                logger.warning("%s: %s may not be changed at run time and is not read from here", path, shortened(key))
+        self.broker, self.store = parse_broker_config(self._changed, broker, store)
+        self.on_change: list[Callable[[], None]] = []  # called after each change
+
+    def update(self, text: bytes | str) -> None:
+        """Put the properties in *text* into force, all or none, and keep them."""
+        asked = decode_properties(text.encode() if isinstance(text, str) else text)
+        for key in asked:
+            if key not in CHANGEABLE:
+                raise NoPermission(f"Can not update config {shortened(key)}: {_why_not(key)}")
+        broker, store = parse_broker_config(asked, self.broker, self.store)
+        changed = {**self._changed, **{key: value.strip() for key, value in asked.items()}}
+        if self._file is not None:
+            self._file.save(changed)
+        self.broker, self.store, self._changed = broker, store, changed
+        logger.info("settings changed: %s", asked)
+        for callback in self.on_change:
+            callback()
+
+    def text(self) -> str:
+        """All settings in force, as a properties file."""
+        return format_properties({**UNUSED_KEYS, **as_properties(self.store), **as_properties(self.broker)})
+
+
+def _why_not(key: str) -> str:
+    if key in BROKER_KEYS or key in STORE_KEYS:
+        return "it may be changed in the configuration file only, and then the broker started again"
+    if key in UNUSED_KEYS:
+        return "it has no effect in this broker"
+    return "there is no such setting"
+
+
+def _encode(properties: dict[str, str]) -> bytes:
+    return format_properties(properties).encode()

@@ -1,0 +1,220 @@
+"""What the broker has done, counted by topic, by group and as a whole. Everybody who serves messages adds here.
+
+On the fast path counting is a dictionary lookup and a few integer adds; windows (minute, hour, day) come from samples
+that `tick` takes. Names and keys are those of Java's BrokerStatsManager, because operators ask by them:
+
+    TOPIC_PUT_NUMS, TOPIC_PUT_SIZE                     TOPIC
+    QUEUE_PUT_NUMS, QUEUE_PUT_SIZE                     TOPIC@QUEUE
+    GROUP_GET_NUMS, GROUP_GET_SIZE, SNDBCK_PUT_NUMS    TOPIC@GROUP
+    QUEUE_GET_NUMS, QUEUE_GET_SIZE                     TOPIC@QUEUE@GROUP
+    GROUP_GET_LATENCY                                  QUEUE@TOPIC@GROUP
+    BROKER_PUT_NUMS, BROKER_GET_NUMS                   CLUSTER
+
+Java's COMMERCIAL_ and FROM_DISK counters are never counted there either (the first need a property that only one vendor
+sets, the second nothing sets), so asking for them gets the same answer: there is none.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from hanabi.broker.stats.sampler import KEYS_MAX, Sampler, Tallies
+from hanabi.broker.stats.store_stats import StoreStats
+from hanabi.broker.stats.tally import Figures, Tally, Window
+
+_QueueOfTopic = tuple[str, int]
+_GroupOfTopic = tuple[str, str]
+_QueueOfGroup = tuple[int, str, str]
+
+
+class StatsView(NamedTuple):
+    """One counter over its three windows."""
+
+    minute: Figures
+    hour: Figures
+    day: Figures
+
+
+class BrokerStats:
+    """The counters of one broker."""
+
+    def __init__(self, cluster_name: str, now_ms: Callable[[], int], *, keys_max: int = KEYS_MAX) -> None:
+        self._now_ms = now_ms
+        self._cluster_name = cluster_name
+        self._keys_max = keys_max
+        self._sampler = sampler = Sampler(now_ms())
+        self.store: Final = StoreStats(now_ms())
+        self._broker_put = sampler.new_tally()
+        self._broker_get = sampler.new_tally()
+        self._topic_put: Tallies[str] = Tallies(sampler, keys_max)
+        self._queue_put: Tallies[_QueueOfTopic] = Tallies(sampler, keys_max)
+        self._group_get: Tallies[_GroupOfTopic] = Tallies(sampler, keys_max)
+        self._queue_get: Tallies[_QueueOfGroup] = Tallies(sampler, keys_max)
+        self._send_back: Tallies[_GroupOfTopic] = Tallies(sampler, keys_max)
+        self._latency: Tallies[_QueueOfGroup] = Tallies(sampler, keys_max)
+        self._fall_ms: dict[_QueueOfGroup, int] = {}
+        self._fall_bytes: dict[_QueueOfGroup, int] = {}
+
+    # Counting: the fast path
+
+    def put(self, topic: str, count: int, size: int, queue_id: int = -1) -> None:
+        """*count* messages of *size* bytes together were stored, by one call. Everything that is stored counts."""
+        tally = self._topic_put[topic]
+        tally.messages += count
+        tally.bytes += size
+        tally.times += 1
+        if queue_id >= 0:
+            tally = self._queue_put[topic, queue_id]
+            tally.messages += count
+            tally.bytes += size
+            tally.times += 1
+        self._broker_put.messages += count
+        store = self.store
+        store.puts += count
+        store.put_bytes += size
+
+    def put_failed(self) -> None:
+        """The store refused a message."""
+        self.store.puts_failed += 1
+
+    def put_latency_ms(self, ms: int) -> None:
+        """One put took so long."""
+        self.store.put_took(ms)
+
+    def get(self, group: str, topic: str, count: int, size: int, queue_id: int = -1) -> None:
+        """A group was handed *count* messages of *size* bytes together."""
+        tally = self._group_get[topic, group]
+        tally.messages += count
+        tally.bytes += size
+        tally.times += 1
+        if queue_id >= 0:
+            tally = self._queue_get[queue_id, topic, group]
+            tally.messages += count
+            tally.bytes += size
+            tally.times += 1
+        self._broker_get.messages += count
+        store = self.store
+        store.gets_found += 1
+        store.transferred += count
+
+    def get_missed(self) -> None:
+        """A group asked and there was nothing for it."""
+        self.store.gets_missed += 1
+
+    def get_latency(self, group: str, topic: str, queue_id: int, ms: int) -> None:
+        """Reading messages for a group took so long."""
+        tally = self._latency[queue_id, topic, group]
+        tally.messages += ms
+        tally.times += 1
+        if ms > self.store.get_ms_max:
+            self.store.get_ms_max = ms
+
+    def send_back(self, group: str, topic: str, count: int = 1) -> None:
+        """A group sent messages back into *topic*."""
+        tally = self._send_back[topic, group]
+        tally.messages += count
+        tally.times += 1
+
+    def fall_time(self, group: str, topic: str, queue_id: int, ms: int) -> None:
+        """The group reads messages of a queue that are so old."""
+        _set_bounded(self._fall_ms, (queue_id, topic, group), ms, self._keys_max)
+
+    def fall_size(self, group: str, topic: str, queue_id: int, size: int) -> None:
+        """So many bytes of the log lie behind what the group reads in a queue."""
+        _set_bounded(self._fall_bytes, (queue_id, topic, group), size, self._keys_max)
+
+    # Asking
+
+    def view(self, stats_name: str, stats_key: str) -> StatsView | None:
+        """One counter by Java's name and key; None if nothing was counted under them."""
+        tally = self._find(stats_name, stats_key)
+        if tally is None:
+            return None
+        figures = tally.byte_figures if stats_name.endswith("_SIZE") else tally.message_figures
+        return StatsView(figures(Window.MINUTE), figures(Window.HOUR), figures(Window.DAY))
+
+    def group_get_tps(self, group: str, topic: str) -> float:
+        """How many messages a second the group was handed in the last minute."""
+        tally = self._group_get.get((topic, group))
+        return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
+
+    def topic_put_tps(self, topic: str) -> float:
+        """How many messages a second were stored in the last minute."""
+        tally = self._topic_put.get(topic)
+        return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
+
+    def fallen_behind(self, size_max: int) -> dict[str, int]:
+        """The groups that read over *size_max* bytes behind the end of the log, and how far behind."""
+        behind: dict[str, int] = {}
+        for (_, _, group), size in self._fall_bytes.items():
+            if size > size_max:
+                behind[group] = max(size, behind.get(group, 0))
+        return behind
+
+    def _find(self, stats_name: str, stats_key: str) -> Tally | None:
+        words = stats_key.split("@")
+        match stats_name, words:
+            case (("TOPIC_PUT_NUMS" | "TOPIC_PUT_SIZE"), [topic]):
+                return self._topic_put.get(topic)
+            case (("QUEUE_PUT_NUMS" | "QUEUE_PUT_SIZE"), [topic, queue]) if _is_number(queue):
+                return self._queue_put.get((topic, int(queue)))
+            case (("GROUP_GET_NUMS" | "GROUP_GET_SIZE"), [topic, group]):
+                return self._group_get.get((topic, group))
+            case "SNDBCK_PUT_NUMS", [topic, group]:
+                return self._send_back.get((topic, group))
+            case (("QUEUE_GET_NUMS" | "QUEUE_GET_SIZE"), [topic, queue, group]) if _is_number(queue):
+                return self._queue_get.get((int(queue), topic, group))
+            case "GROUP_GET_LATENCY", [queue, topic, group] if _is_number(queue):
+                return self._latency.get((int(queue), topic, group))
+            case "BROKER_PUT_NUMS", [self._cluster_name]:
+                return self._broker_put
+            case "BROKER_GET_NUMS", [self._cluster_name]:
+                return self._broker_get
+        return None
+
+    # Time and forgetting
+
+    def tick(self) -> None:
+        """Take the samples that are due. Call it once a second."""
+        now_ms = self._now_ms()
+        self._sampler.tick(now_ms)
+        self.store.tick(now_ms)
+
+    def remove_topic(self, topic: str) -> None:
+        """A topic is gone: so are its counters."""
+        self._topic_put.drop(topic)
+        self._forget(
+            queue=lambda key: key[0] == topic, group=lambda key: key[0] == topic, place=lambda key: key[1] == topic
+        )
+
+    def remove_group(self, group: str) -> None:
+        """A group is gone: so are its counters."""
+        self._forget(group=lambda key: key[1] == group, place=lambda key: key[2] == group)
+
+    def _forget(
+        self,
+        *,
+        queue: Callable[[_QueueOfTopic], bool] | None = None,
+        group: Callable[[_GroupOfTopic], bool],
+        place: Callable[[_QueueOfGroup], bool],
+    ) -> None:
+        if queue is not None:
+            for queue_key in [key for key in self._queue_put if queue(key)]:
+                self._queue_put.drop(queue_key)
+        for by_group in (self._group_get, self._send_back):
+            for group_key in [key for key in by_group if group(key)]:
+                by_group.drop(group_key)
+        for by_place in (self._queue_get, self._latency):
+            for place_key in [key for key in by_place if place(key)]:
+                by_place.drop(place_key)
+        for falls in (self._fall_ms, self._fall_bytes):
+            for place_key in [key for key in falls if place(key)]:
+                del falls[place_key]
+
+
+def _set_bounded(table: dict[_QueueOfGroup, int], key: _QueueOfGroup, value: int, keys_max: int) -> None:
+    if len(table) < keys_max or key in table:
+        table[key] = value
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

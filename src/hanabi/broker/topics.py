@@ -1,0 +1,237 @@
+"""The topics of this broker: their settings, the rules by which one comes into being, and their file.
+
+`config/topics.json` is as Apache writes it. A change is in the file before it is answered. Knows nothing of messages,
+queues on disk or name servers: who wants to hear of changes puts a callback into `on_change`.
+
+Agrees with TopicConfigManager and TopicValidator (4.9.8).
+"""
+
+import logging
+import re
+from collections.abc import Callable, Container
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.settings import Settings
+from hanabi.broker.versioned_table import Content, VersionedTable
+from hanabi.errors import NoPermission
+from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
+from hanabi.wire.fastjson import decode_body
+
+PERM_INHERIT: Final = 1  # topics may be made from this one
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+
+AUTO_CREATE_TOPIC: Final = "TBW102"  # made from this one when a producer names no other
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC: Final = "BenchmarkTest"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"  # of 5.x
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TRACE_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+NOT_FOR_SENDING: Final = frozenset(
+    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+)  # clients may not send to these
+
+TOPIC_CHARACTERS_MAX: Final = 127
+DELAY_LEVELS: Final = 18
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]*").fullmatch
+
+logger = logging.getLogger(__name__)
+
+
+def validate_topic(name: str) -> str | None:
+    """Why *name* cannot be a topic's, in Apache's words; None if it can."""
+    if not name.strip():
+        return "The specified topic is blank."
+    if not _LEGAL(name):
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(name) > TOPIC_CHARACTERS_MAX:
+        return "The specified topic is longer than topic max length."
+    return None
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a topic or a group may have these characters."""
+    return _LEGAL(name) is not None
+
+
+def perm_text(perm: int) -> str:
+    """A permission as Apache's tools show it: RW-, RWX, R--..."""
+    return "".join(
+        letter if perm & bit else "-" for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
+    )
+
+
+class Topics:
+    """The table, the rules, and who hears of changes."""
+
+    def __init__(self, path: Path | None, settings: Settings, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._table = VersionedTable(path, "topicConfigTable", _decode, now_ms)
+        self._at_start = system_topics(settings)
+        for name, topic in self._at_start.items():
+            self._table.members.setdefault(name, topic)  # what the file says of a system topic stands
+        self.find: Callable[[str], TopicConfig | None] = self._table.members.get
+        self.on_change: list[Callable[[], None]] = []  # called when a topic came, changed or went
+
+    @property
+    def data_version(self) -> DataVersion:
+        return self._table.version
+
+    def __len__(self) -> int:
+        return len(self._table.members)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._table.members
+
+    def names(self) -> list[str]:
+        return list(self._table.members)
+
+    def is_system(self, topic: str) -> bool:
+        """Whether this topic belongs to the broker and not to an application."""
+        return topic in SYSTEM_TOPICS or topic in self._at_start or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+    @staticmethod
+    def may_send(topic: str) -> bool:
+        """Whether clients may send to this topic."""
+        return topic not in NOT_FOR_SENDING
+
+    def table(self) -> TopicConfigTable:
+        """All topics, with the version of their table."""
+        return TopicConfigTable(data_version=self._table.version, topic_config_table=dict(self._table.members))
+
+    def save(self) -> None:
+        self._table.save()
+
+    def create_on_send(
+        self, topic: str, default_topic: str, queue_nums: int, topic_sys_flag: int = 0, peer: object = ""
+    ) -> TopicConfig | None:
+        """The topic, made from *default_topic* if it is not there and the rules allow it."""
+        known = self.find(topic)
+        if known is not None:
+            return known
+        model = self.find(default_topic)
+        if model is None:
+            logger.warning("%s: topic %s is not made, there is no default topic %s", peer, topic, default_topic)
+            return None
+        closed = default_topic == AUTO_CREATE_TOPIC and not self._settings.broker.auto_create_topic
+        if closed or not model.perm & PERM_INHERIT:
+            logger.warning("%s: topic %s is not made, default topic %s does not allow it", peer, topic, default_topic)
+            return None
+        queues = max(0, min(queue_nums, model.write_queue_nums))
+        made = _topic(topic, queues, model.perm & ~PERM_INHERIT, topic_sys_flag)
+        return self._create(msgspec.structs.replace(made, topic_filter_type=model.topic_filter_type), peer)
+
+    def create_on_send_back(
+        self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """The topic, made if it is not there: retry, dead-letter and system topics need no default topic."""
+        known = self.find(topic)
+        return known if known is not None else self._create(_topic(topic, queue_nums, perm, topic_sys_flag), "broker")
+
+    def _create(self, topic: TopicConfig, peer: object) -> TopicConfig | None:
+        if self._is_full:
+            logger.warning("%s: topic %s is not made, there are topicsMax = %d", peer, topic.topic_name, len(self))
+            return None
+        self._change({topic.topic_name: topic})
+        logger.info("%s: new topic %s", peer, topic)
+        return topic
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self) >= self._settings.broker.topics_max
+
+    def update(self, topic: TopicConfig) -> None:
+        """Make or change a topic, as an administrator says."""
+        old = self.find(topic.topic_name)
+        if old is None and self._is_full:
+            raise NoPermission(f"topic {topic.topic_name} is not made: there are topicsMax = {len(self)} topics")
+        self._change({topic.topic_name: topic})
+        logger.info("topic %s, before: %s", topic, old)
+
+    def delete(self, topic: str) -> None:
+        """Forget a topic; one that is not there is no error, as the tools delete on every broker."""
+        if topic not in self:
+            logger.warning("topic %s cannot be deleted, it is not there", topic)
+            return
+        self._change({}, gone=topic)
+        logger.info("topic %s is deleted", topic)
+
+    def touch(self) -> None:
+        """Give the table its next version: what the topics allow has changed, though none of them has."""
+        self._change({})
+
+    def set_order_topics(self, order_topics: Container[str]) -> None:
+        """What the name server says about order: these topics have it, and no other."""
+        changed = {
+            name: msgspec.structs.replace(topic, order=not topic.order)
+            for name, topic in self._table.members.items()
+            if topic.order != (name in order_topics)
+        }
+        if changed:
+            self._table.change(changed)  # nobody is told: it came from the name servers
+            logger.info("order changed of topics %s", ", ".join(changed))
+
+    def _change(self, changed: dict[str, TopicConfig], *, gone: str | None = None) -> None:
+        self._table.change(changed, gone=gone)
+        for callback in self.on_change:
+            callback()
+
+
+def _decode(raw: bytes) -> Content[TopicConfig]:
+    table = decode_body(raw, TopicConfigTable)
+    return Content(table.data_version, table.topic_config_table)
+
+
+def system_topics(settings: Settings) -> dict[str, TopicConfig]:
+    """The topics that a broker has from its start."""
+    broker = settings.broker
+    read_write = PERM_READ | PERM_WRITE
+    cluster_perm = PERM_INHERIT | (read_write if broker.cluster_topic_enabled else 0)
+    broker_perm = PERM_INHERIT | (read_write if broker.broker_topic_enabled else 0)
+    topics = [_topic(SELF_TEST_TOPIC, 1)]
+    if broker.auto_create_topic:
+        topics.append(_topic(AUTO_CREATE_TOPIC, broker.default_topic_queue_nums, read_write | PERM_INHERIT))
+    topics += [
+        _topic(BENCHMARK_TOPIC, 1024),
+        _topic(broker.cluster_name, 16, cluster_perm),
+        _topic(broker.broker_name, 1, broker_perm),
+        _topic(OFFSET_MOVED_TOPIC, 1),
+        _topic(SCHEDULE_TOPIC, DELAY_LEVELS),
+    ]
+    if broker.trace_topic_enabled:
+        topics.append(_topic(broker.trace_topic_name, 1))
+    topics.append(_topic(broker.reply_topic, 1))
+    if broker.timer_enabled:
+        topics.append(_topic(TIMER_TOPIC, 1))
+    return {topic.topic_name: topic for topic in topics}
+
+
+def _topic(name: str, queues: int, perm: int = PERM_READ | PERM_WRITE, sys_flag: int = 0) -> TopicConfig:
+    return TopicConfig(
+        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=sys_flag
+    )

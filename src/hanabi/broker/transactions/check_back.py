@@ -1,0 +1,228 @@
+"""Asking producers how the transactions ended that nobody has ended.
+
+A round goes over the half queue from where the last one stopped. What has ended is passed; what is too young stops the
+round; about the rest its producer is asked, after a copy was stored at the end of the queue: so the round never waits
+for an answer, and the next one finds the copy. How far both queues have been dealt with is committed as the offsets of
+the group CID_RMQ_SYS_TRANS. A crash loses at most the offsets of some seconds; then copies may exist of what the round
+meets again, and the older ones are passed.
+
+A round is a generator: it gives way after every few messages, and the loop serves others in between.
+Agrees with TransactionalMessageServiceImpl.check, AbstractTransactionalMessageCheckListener and Broker2Client (4.9.8).
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from hanabi.broker.groups import TRANSACTION_GROUP
+from hanabi.broker.settings import Settings
+from hanabi.broker.topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, PERM_READ, PERM_WRITE
+from hanabi.broker.transactions.copies import Copies
+from hanabi.broker.transactions.ended_halves import End, EndedHalves
+from hanabi.broker.transactions.ending import Ending
+from hanabi.broker.transactions.half_message import (
+    QUEUE_ID,
+    HalfMessage,
+    check_request,
+    ended_offsets,
+    given_up,
+    renewed,
+    renewed_unasked,
+)
+from hanabi.broker.transactions.neighbours import Intake, Offsets, Producers, TopicMaker
+from hanabi.broker.transactions.verdict import Verdict, judge
+from hanabi.errors import MQError, TransportError
+from hanabi.store.commit_log import AppendResult, PendingMessage
+from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.headers.transaction import CheckTransactionStateHeader
+from hanabi.wire.record import Record, decode_records
+
+logger = logging.getLogger(__name__)
+
+_HALVES_A_TURN: Final = 16  # each may cost two searches in the index, a put and a send
+_OPS_A_READ: Final = 32
+_PRODUCERS_TRIED_MAX: Final = 3
+_HOUR_MS: Final = 3_600_000
+
+
+class CheckBack:
+    def __init__(
+        self,
+        store: MessageStore,
+        intake: Intake,
+        offsets: Offsets,
+        producers: Producers,
+        topics: TopicMaker,
+        settings: Settings,
+        now_ms: Callable[[], int],
+        *,
+        ended: EndedHalves,
+        copies: Copies,
+        ending: Ending,
+    ) -> None:
+        self._store, self._intake, self._offsets = store, intake, offsets
+        self._producers, self._topics, self._settings, self._now_ms = producers, topics, settings, now_ms
+        self._ended, self._copies, self._ending = ended, copies, ending
+        self._unasked: Counter[str] = Counter()  # in this round, by group
+
+    def follow_ops(self) -> Iterator[None]:
+        """Read the op messages that have not been read yet."""
+        ended, reader = self._ended, self._store.reader
+        while ended.next_op < reader.max_offset(OP_HALF_TOPIC, QUEUE_ID):
+            result = self._store.get(OP_HALF_TOPIC, QUEUE_ID, ended.next_op, _OPS_A_READ)
+            half_end = reader.max_offset(HALF_TOPIC, QUEUE_ID)
+            for piece in result.slices:
+                for op in decode_records(piece, check_crc=False):
+                    told = ended_offsets(op)
+                    if not told:
+                        logger.warning("op message %d tells of no half message: %r", op.queue_offset, op.body[:40])
+                    # What lies behind the end of the queue was never stored here: not to be marked for a later one.
+                    ended.op_seen(op.queue_offset, [offset for offset in told if offset < half_end])
+            if result.next_offset <= ended.next_op and not result.count:
+                return
+            ended.next_op = max(ended.next_op, result.next_offset)
+            yield
+
+    def round(self) -> Iterator[None]:
+        """One look at everything that has not ended."""
+        started_ms = self._now_ms()
+        self._unasked.clear()
+        self._topics.create_on_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE)
+        self._stay_inside()
+        yield from self.follow_ops()
+        left = _HALVES_A_TURN
+        while True:
+            self._ended.pass_ended()
+            half = self._next_half()
+            if half is None or not self._deal_with(half, started_ms):
+                break
+            self._ended.pass_one()
+            left -= 1
+            if not left:
+                left = _HALVES_A_TURN
+                self._save()
+                yield
+        self._save()
+        for group, count in self._unasked.items():
+            logger.warning("%d half messages of group %s: no producer could be asked how they ended", count, group)
+
+    def _stay_inside(self) -> None:
+        """A crash may have lost the end of a queue that is known to be dealt with: what comes there now is new."""
+        ended, reader = self._ended, self._store.reader
+        half_end, op_end = reader.max_offset(HALF_TOPIC, QUEUE_ID), reader.max_offset(OP_HALF_TOPIC, QUEUE_ID)
+        if ended.half_offset <= half_end and ended.op_offset <= op_end:
+            return
+        logger.warning(
+            "half messages are dealt with up to %d and op messages up to %d, but the queues end at %d and %d",
+            ended.half_offset,
+            ended.op_offset,
+            half_end,
+            op_end,
+        )
+        ended.restart(min(ended.half_offset, half_end), min(ended.op_offset, op_end))
+        self._offsets.reset(TRANSACTION_GROUP, HALF_TOPIC, QUEUE_ID, ended.half_offset)
+        self._offsets.reset(TRANSACTION_GROUP, OP_HALF_TOPIC, QUEUE_ID, ended.op_offset)
+
+    def _next_half(self) -> HalfMessage | None:
+        """The half message at `half_offset`, which goes forward if there is none; None at the end of the queue."""
+        ended, reader = self._ended, self._store.reader
+        while ended.half_offset < reader.max_offset(HALF_TOPIC, QUEUE_ID):
+            result = self._store.get(HALF_TOPIC, QUEUE_ID, ended.half_offset, 1)
+            if result.count:
+                record: Record = decode_records(result.slices[0], check_crc=False)[0]
+                ended.half_offset = record.queue_offset
+                return HalfMessage.of(record)
+            if result.next_offset <= ended.half_offset:
+                return None
+            ended.half_offset = result.next_offset  # too old and deleted, or damaged and reported
+        return None
+
+    def _deal_with(self, half: HalfMessage, started_ms: int) -> bool:
+        """False if the round must stop before *half*."""
+        broker = self._settings.broker
+        verdict = judge(
+            half,
+            now_ms=self._now_ms(),
+            round_started_ms=started_ms,
+            timeout_ms=broker.transaction_timeout_ms,
+            check_max=broker.transaction_check_max,
+            kept_ms=self._settings.store.file_reserved_hours * _HOUR_MS,
+        )
+        if verdict is Verdict.LATER:
+            return False
+        if self._has_ended_otherwise(half):
+            return True
+        if verdict is Verdict.IMMUNE:
+            return self._put(renewed_unasked(half)) is not None
+        if verdict is Verdict.GIVE_UP:
+            return self._give_up(half)
+        return self._ask(half)
+
+    def _has_ended_otherwise(self, half: HalfMessage) -> bool:
+        """Whether what becomes of *half* was decided by another copy of it."""
+        first = half.prepared_queue_offset
+        if first is not None and self._ended.end_of(first):
+            return True
+        if self._copies.has_newer(half):
+            return True
+        if self._copies.is_committed(half):
+            self._ending.write_op(half, End.COMMITTED)
+            return True
+        return False
+
+    def _give_up(self, half: HalfMessage) -> bool:
+        self._topics.create_on_send_back(CHECK_MAX_TIME_TOPIC, 1, PERM_READ | PERM_WRITE)
+        if self._put(given_up(half)) is None:
+            return False
+        logger.error(
+            "half message %s of group %s for topic %s is given up after %d checks and moved to %s",
+            half.unique_key,
+            half.group,
+            half.real_topic,
+            half.check_times,
+            CHECK_MAX_TIME_TOPIC,
+        )
+        return True
+
+    def _ask(self, half: HalfMessage) -> bool:
+        copy = renewed(half)
+        place = self._put(copy)
+        if place is None:
+            return False
+        group = half.group or ""
+        request = check_request(half, copy, place)
+        if request is None or not self._send(group, *request):
+            self._unasked[group] += 1
+        return True
+
+    def _send(self, group: str, header: CheckTransactionStateHeader, body: bytes) -> bool:
+        for _ in range(_PRODUCERS_TRIED_MAX):
+            connection = self._producers.pick(group)
+            if connection is None:
+                return False
+            try:
+                connection.send_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
+            except TransportError:  # it left just now, or does not read: perhaps another does
+                continue
+            return True
+        return False
+
+    def _put(self, message: PendingMessage) -> AppendResult | None:
+        """Where the message went; None if it cannot be stored now, which is logged."""
+        try:
+            result = self._intake.put(message)
+        except MQError as error:
+            logger.error("checking half messages stops: %s", error)
+            return None
+        if result.status is not PutStatus.PUT_OK:
+            logger.error("checking half messages stops: %s", result.reason or result.status.value)
+            return None
+        return result.appended[0]
+
+    def _save(self) -> None:
+        ended = self._ended
+        ended.settle()
+        self._offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, QUEUE_ID, ended.half_offset)
+        self._offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, QUEUE_ID, ended.op_offset)

@@ -1,0 +1,44 @@
+"""Other messages of the same transaction: what a crash, a producer that sent twice or a late answer leaves behind.
+
+Renewing a half message makes a copy of it, and a producer whose send timed out sends it again. All copies have one
+unique key, so the key index finds them. Apache does not look, and commits such a message twice. Without an index
+(messageIndexEnable off) neither do we.
+"""
+
+from typing import Final
+
+from hanabi.broker.topics import HALF_TOPIC
+from hanabi.broker.transactions.half_message import HalfMessage
+from hanabi.store.queries import Queries
+from hanabi.wire import sysflag
+from hanabi.wire.record import Record, decode_record
+
+_LOOKED_AT_MAX: Final = 16
+_EARLIER_MS: Final = 600_000  # a send that timed out may come to the log later than what was sent instead of it
+_FOR_EVER: Final = 2**63 - 1
+
+
+class Copies:
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    def has_newer(self, half: HalfMessage) -> bool:
+        """Whether a copy of *half* lies behind it: that one decides."""
+        return any(copy.log_offset > half.record.log_offset for copy in self._find(HALF_TOPIC, half))
+
+    def is_committed(self, half: HalfMessage) -> bool:
+        """Whether consumers have got the message of this transaction already."""
+        topic = half.real_topic
+        return topic is not None and any(
+            sysflag.transaction_type(message.sys_flag) == sysflag.TRANSACTION_COMMIT
+            for message in self._find(topic, half)
+        )
+
+    def _find(self, topic: str, half: HalfMessage) -> list[Record]:
+        key = half.unique_key
+        if not key:
+            return []
+        since_ms = half.record.store_timestamp_ms - _EARLIER_MS
+        found = self._queries.by_unique_key(topic, key, _LOOKED_AT_MAX, since_ms, _FOR_EVER)
+        records = (decode_record(record) for record in found.records)
+        return [record for record in records if record.body == half.record.body]

@@ -1,0 +1,248 @@
+"""A half message: what it looks like on disk, and every other message that is made from it.
+
+    sent, type prepared ──to_half──> RMQ_SYS_TRANS_HALF_TOPIC, queue 0, type none, REAL_TOPIC and REAL_QID added
+    half ──to_final──> its real topic, type commit, prepared offset = log offset of the half
+         ──to_op─────> RMQ_SYS_TRANS_OP_HALF_TOPIC, tag "d": "the half message with this queue offset has ended"
+         ──renewed───> the same again at the end of the half queue, with one check more
+         ──given_up──> TRANS_CHECK_MAX_TIME_TOPIC
+
+Values in, values out: no store, no clock. Agrees with TransactionalMessageBridge, EndTransactionProcessor and
+DefaultTransactionalMessageCheckListener (4.9.8). As there, the final message keeps REAL_TOPIC, REAL_QID and TRAN_MSG
+among its properties (Apache removes them from its own copy after the bytes were made). Unlike there, a renewed half
+message keeps the user's flag.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.delay.java_order import in_java_order
+from hanabi.broker.topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from hanabi.store.commit_log import AppendResult, PendingMessage
+from hanabi.wire import property_names as names
+from hanabi.wire import sysflag
+from hanabi.wire.headers.transaction import CheckTransactionStateHeader
+from hanabi.wire.properties import decode_properties, find_property, format_properties
+from hanabi.wire.record import Record, encode_record
+
+QUEUE_ID: Final = 0  # both topics have one queue
+REMOVE_TAG: Final = "d"
+OP_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d"
+INT32_MAX: Final = 2**31 - 1
+
+# A transaction cannot be delayed: Java's producer removes the level without a word, and so do we for those that do not.
+_NOT_WITH_TRANSACTIONS: Final = (
+    names.DELAY_LEVEL,
+    names.TIMER_DELAY_SEC,
+    names.TIMER_DELAY_MS,
+    names.TIMER_DELIVER_MS,
+)
+_REPLACED: Final = tuple(
+    f"{name}\x01".encode() for name in (names.REAL_TOPIC, names.REAL_QUEUE_ID, *_NOT_WITH_TRANSACTIONS)
+)
+
+
+def to_half(message: PendingMessage) -> PendingMessage:
+    """*message*, which has a topic and queue of its own, as it waits for the end of its transaction."""
+    raw = message.properties
+    if any(name in raw for name in _REPLACED):
+        kept = decode_properties(raw)
+        for name in (names.REAL_TOPIC, names.REAL_QUEUE_ID, *_NOT_WITH_TRANSACTIONS):
+            kept.pop(name, None)
+        raw = _encode(kept)
+    place = f"{names.REAL_TOPIC}\x01{message.topic}\x02{names.REAL_QUEUE_ID}\x01{message.queue_id}".encode()
+    return msgspec.structs.replace(
+        message,
+        topic=HALF_TOPIC,
+        queue_id=QUEUE_ID,
+        properties=(raw if not raw or raw.endswith(b"\x02") else raw + b"\x02") + place,
+        sys_flag=sysflag.with_transaction_type(message.sys_flag, sysflag.TRANSACTION_NONE),
+    )
+
+
+class HalfMessage(msgspec.Struct, frozen=True, gc=False):
+    """A half message as it lies in the store. What a peer may have made up is None where it cannot be true."""
+
+    record: Record
+    properties: dict[str, str]
+
+    @classmethod
+    def of(cls, record: Record) -> "HalfMessage":
+        return cls(record, decode_properties(record.properties))
+
+    @property
+    def real_topic(self) -> str | None:
+        return self.properties.get(names.REAL_TOPIC)
+
+    @property
+    def real_queue_id(self) -> int | None:
+        number = _number(self.properties.get(names.REAL_QUEUE_ID))
+        return number if number is not None and 0 <= number <= INT32_MAX else None
+
+    @property
+    def group(self) -> str | None:
+        return self.properties.get(names.PRODUCER_GROUP)
+
+    @property
+    def unique_key(self) -> str | None:
+        return self.properties.get(names.UNIQUE_KEY)
+
+    @property
+    def check_times(self) -> int:
+        """How often a producer has been asked about it."""
+        return max(_number(self.properties.get(names.TRANSACTION_CHECK_TIMES)) or 0, 0)
+
+    @property
+    def immunity_ms(self) -> int | None:
+        """How long its producer asked not to be asked; None if it left that to the broker."""
+        seconds = _number(self.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS))
+        return seconds * 1000 if seconds is not None and seconds != -1 else None
+
+    @property
+    def prepared_queue_offset(self) -> int | None:
+        """Where in the queue the first copy lay, if this one was made before its time to be asked had come."""
+        return _number(self.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET))
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether an older copy of it may have been ended."""
+        return (
+            names.TRANSACTION_CHECK_TIMES in self.properties
+            or names.TRANSACTION_PREPARED_QUEUE_OFFSET in self.properties
+        )
+
+
+def to_final(half: HalfMessage, real_topic: str, real_queue_id: int) -> PendingMessage:
+    """The message that consumers get."""
+    return _from_record(
+        half.record,
+        topic=real_topic,
+        queue_id=real_queue_id,
+        sys_flag=sysflag.with_transaction_type(half.record.sys_flag, sysflag.TRANSACTION_COMMIT),
+        prepared_offset=half.record.log_offset,
+    )
+
+
+def to_op(record: Record, now_ms: int) -> PendingMessage:
+    """The note that the half message *record* has ended. Its host is that of the half message: our own."""
+    return PendingMessage(
+        OP_HALF_TOPIC,
+        QUEUE_ID,
+        b"%d" % record.queue_offset,
+        OP_PROPERTIES,
+        born_timestamp_ms=now_ms,
+        born_host=record.store_host,
+        store_host=record.store_host,
+    )
+
+
+def renewed(half: HalfMessage) -> PendingMessage:
+    """The copy that is asked about. Its number of checks is one higher."""
+    return _with_properties(half, {names.TRANSACTION_CHECK_TIMES: str(half.check_times + 1)})
+
+
+def renewed_unasked(half: HalfMessage) -> PendingMessage:
+    """The copy of one that may not be asked about yet, so that those behind it need not wait.
+
+    Producers end it by the place of its first copy, which therefore goes with it. It counts as no check. (It does in
+    Apache, so that with a long immunity a message is given up before anybody was asked.)
+    """
+    first = half.prepared_queue_offset
+    place = half.record.queue_offset if first is None or first < 0 else first
+    return _with_properties(half, {names.TRANSACTION_PREPARED_QUEUE_OFFSET: str(place)})
+
+
+def given_up(half: HalfMessage) -> PendingMessage:
+    """What is kept of a half message that nobody will be asked about any more."""
+    return _from_record(half.record, topic=CHECK_MAX_TIME_TOPIC, queue_id=0)
+
+
+def revived(half: HalfMessage) -> PendingMessage:
+    """The half message again, as if nobody had been asked about it: an administrator wants it."""
+    return _with_properties(half, {names.TRANSACTION_CHECK_TIMES: "0"})
+
+
+def check_request(
+    half: HalfMessage, copy: PendingMessage, place: AppendResult
+) -> tuple[CheckTransactionStateHeader, bytes] | None:
+    """Header and body of the question to the producer: *half* was stored again as *copy*, at *place*."""
+    topic, queue_id = half.real_topic, half.real_queue_id
+    if topic is None or queue_id is None:
+        return None
+    header = CheckTransactionStateHeader(
+        tran_state_table_offset=place.queue_offset,
+        commit_log_offset=place.log_offset,
+        msg_id=half.unique_key,
+        transaction_id=half.unique_key,
+        offset_msg_id=place.offset_message_id,
+    )
+    record = half.record
+    body = encode_record(
+        topic=topic.encode(),
+        body=record.body,
+        properties=copy.properties,
+        queue_id=queue_id,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        born_timestamp_ms=record.born_timestamp_ms,
+        born_host=record.born_host,
+        store_timestamp_ms=record.store_timestamp_ms,
+        store_host=record.store_host,
+        reconsume_times=record.reconsume_times,
+        prepared_offset=record.prepared_offset,
+        queue_offset=place.queue_offset,
+        log_offset=place.log_offset,
+        crc=record.crc,
+    )
+    return header, bytes(body)
+
+
+def ended_offsets(op: Record) -> list[int]:
+    """The queue offsets of the half messages that *op* says have ended: one from 4.9.x, several from 5.x ("7,9,")."""
+    if find_property(op.properties, b"TAGS") != REMOVE_TAG:
+        return []
+    numbers = (_number(text) for text in op.body.decode("ascii", "replace").split(","))
+    return [number for number in numbers if number is not None and number >= 0]
+
+
+def _from_record(
+    record: Record,
+    *,
+    topic: str,
+    queue_id: int,
+    properties: bytes | None = None,
+    sys_flag: int | None = None,
+    prepared_offset: int = 0,
+) -> PendingMessage:
+    return PendingMessage(
+        topic,
+        queue_id,
+        record.body,
+        record.properties if properties is None else properties,
+        record.born_timestamp_ms,
+        record.born_host,
+        record.store_host,
+        flag=record.flag,
+        sys_flag=record.sys_flag if sys_flag is None else sys_flag,
+        reconsume_times=record.reconsume_times,
+        prepared_offset=prepared_offset,
+    )
+
+
+def _with_properties(half: HalfMessage, changes: Mapping[str, str]) -> PendingMessage:
+    properties = _encode(in_java_order({**half.properties, **changes}))
+    return _from_record(half.record, topic=HALF_TOPIC, queue_id=QUEUE_ID, properties=properties)
+
+
+def _encode(properties: Mapping[str, str]) -> bytes:
+    """Without a limit: the store refuses what is too long, and says so."""
+    return format_properties(properties).encode("utf-8", "replace")
+
+
+def _number(text: str | None) -> int | None:
+    """As Long.parseLong: digits with a sign, and nothing else."""
+    if text is None or len(text) > 20:
+        return None
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    return int(text) if digits.isascii() and digits.isdigit() else None

@@ -1,0 +1,93 @@
+"""Transactional messages, as the rest of the broker sees them: take a half message, end it, ask about it.
+
+Agrees with TransactionalMessageServiceImpl and TransactionalMessageCheckService (4.9.8).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from hanabi.broker.groups import TRANSACTION_GROUP
+from hanabi.broker.settings import Settings
+from hanabi.broker.topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from hanabi.broker.transactions.check_back import CheckBack
+from hanabi.broker.transactions.copies import Copies
+from hanabi.broker.transactions.ended_halves import EndedHalves
+from hanabi.broker.transactions.ending import Ending
+from hanabi.broker.transactions.half_message import QUEUE_ID, HalfMessage, revived, to_half
+from hanabi.broker.transactions.neighbours import Intake, Offsets, Producers, TopicMaker
+from hanabi.errors import BrokerError, QueryNotFound, RemoteProtocolError
+from hanabi.store.commit_log import PendingMessage
+from hanabi.store.message_store import MessageStore, PutResult
+from hanabi.wire.message_id import decode_offset_id
+from hanabi.wire.record import decode_record
+
+logger = logging.getLogger(__name__)
+
+
+class Transactions:
+    """`run` asks producers from time to time, for as long as it runs; a slave does not run it."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        intake: Intake,
+        offsets: Offsets,
+        producers: Producers,
+        topics: TopicMaker,
+        settings: Settings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store, self._intake, self._settings = store, intake, settings
+        ended = EndedHalves(
+            *(_dealt_with(store, offsets, topic) for topic in (HALF_TOPIC, OP_HALF_TOPIC)),
+        )
+        copies = Copies(store.queries)
+        ending = Ending(store, intake, ended, copies, now_ms)
+        self.end = ending.end
+        self._check_back = CheckBack(
+            store, intake, offsets, producers, topics, settings, now_ms, ended=ended, copies=copies, ending=ending
+        )
+
+    def put_half(self, message: PendingMessage) -> PutResult:
+        """Store a message of type prepared, so that no consumer sees it before its transaction is committed."""
+        return self._intake.put(to_half(message))
+
+    def check(self) -> Iterator[None]:
+        """One round of asking. It does its work in small pieces, as it is iterated over."""
+        return self._check_back.round()
+
+    async def run(self) -> None:
+        """Ask from time to time, until cancelled."""
+        await self._in_pieces(self._check_back.follow_ops())
+        while True:
+            await asyncio.sleep(self._settings.broker.transaction_check_interval_ms / 1000)
+            await self._in_pieces(self.check())
+
+    async def _in_pieces(self, work: Iterator[None]) -> None:
+        try:
+            for _ in work:
+                await asyncio.sleep(0)
+        except Exception:
+            logger.exception("a round of checking half messages failed, the next one begins where it stopped")
+
+    def resume_check(self, message_id: str) -> PutResult:
+        """Ask again about a half message that was given up: put the one with this id (of host and log offset) back."""
+        try:
+            view = self._store.queries.record(decode_offset_id(message_id).log_offset)
+        except RemoteProtocolError as error:
+            raise BrokerError(str(error)) from error
+        if view is None:
+            raise QueryNotFound(f"no message begins at the place that {message_id} names")
+        half = HalfMessage.of(decode_record(view))
+        topic = half.record.topic
+        if topic not in (CHECK_MAX_TIME_TOPIC, HALF_TOPIC) or half.real_topic is None or half.real_queue_id is None:
+            raise QueryNotFound(f"{message_id} is a message of topic {topic}, not a half message")
+        logger.info("half message %s for topic %s is asked about again", half.unique_key, half.real_topic)
+        return self._intake.put(revived(half))
+
+
+def _dealt_with(store: MessageStore, offsets: Offsets, topic: str) -> int:
+    """Up to where a queue was dealt with before we started."""
+    known = offsets.find(TRANSACTION_GROUP, topic, QUEUE_ID)
+    return max(known, store.reader.min_offset(topic, QUEUE_ID))

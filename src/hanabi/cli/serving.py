@@ -1,0 +1,126 @@
+"""What `hanabi serve` does once the command line is understood: servers on one loop, until a signal.
+
+Each server says "ready" on stdout when it accepts connections. The modules of the servers are imported here and not at
+the top, so that every other command stays quick.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hanabi.errors import ConfigError
+from hanabi.remoting.address import format_address
+
+if TYPE_CHECKING:
+    from hanabi.broker.config import BrokerConfig
+    from hanabi.namesrv.config import NamesrvConfig
+    from hanabi.remoting.tls import TlsConfig
+    from hanabi.store.config import StoreConfig
+
+logger = logging.getLogger(__name__)
+
+_ANY_TO_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a listener on all of them is reached
+
+
+class Namesrv(msgspec.Struct, frozen=True, kw_only=True):
+    """A name server that is to be started."""
+
+    config: "NamesrvConfig"
+    home: Path
+    host: str
+    port: int
+    tls: "TlsConfig | None"
+
+
+class BrokerToStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker that is to be started."""
+
+    config: "BrokerConfig"
+    store: "StoreConfig"
+    host: str
+    port: int
+    tls: "TlsConfig | None"
+
+
+async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None) -> None:
+    """Start what there is, the name server first, and stop in the opposite order when a signal comes."""
+    stopped = _stop_signal()
+    if broker is not None:
+        _check(broker)
+    async with AsyncExitStack() as servers:
+        if namesrv is not None:
+            address = await _start_namesrv(namesrv, servers)
+            if broker is not None:
+                broker = _registered_with(broker, address)
+        if broker is not None:
+            await _start_broker(broker, servers)
+        await stopped.wait()
+
+
+async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack) -> tuple[str, int]:
+    from hanabi.namesrv.name_server import NameServer
+
+    server = await servers.enter_async_context(NameServer(wanted.config, wanted.home, tls=wanted.tls))
+    where = format_address((wanted.host, wanted.port))
+    try:
+        address = await server.start(wanted.host, wanted.port)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
+    except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
+        raise ConfigError(f"cannot listen on {where}: not a host name") from error
+    _announce(f"ready namesrv {format_address(address)}")
+    return address
+
+
+async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack) -> None:
+    from hanabi.broker.broker import Broker
+
+    broker = await servers.enter_async_context(Broker(wanted.config, wanted.store, tls=wanted.tls))
+    address = await broker.start(wanted.host, wanted.port)
+    _announce(f"ready broker {wanted.config.broker_name} {format_address(address)}")
+
+
+def _check(wanted: BrokerToStart) -> None:
+    """Raise what is wrong with the settings, before anything runs and says that it is ready."""
+    from hanabi.broker.broker import Broker
+
+    Broker(wanted.config, wanted.store, tls=wanted.tls)
+
+
+def _registered_with(broker: BrokerToStart, address: tuple[str, int]) -> BrokerToStart:
+    """*broker*, which is also to register with the name server at *address*, in this process."""
+    own = format_address((_ANY_TO_LOOPBACK.get(address[0], address[0]), address[1]))
+    addresses = ";".join(dict.fromkeys((own, *broker.config.namesrv_addresses)))
+    config = msgspec.structs.replace(broker.config, namesrv_addr=addresses)
+    return msgspec.structs.replace(broker, config=config)
+
+
+def _announce(line: str) -> None:
+    """Tell whoever started us; at once, also through a pipe. That nobody can hear it is no reason not to serve."""
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        logger.warning("%s (stdout cannot be written: %s)", line, error.strerror or error)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())  # what the stream still holds goes there, and not to an error at the exit
+        os.close(null)
+
+
+def _stop_signal() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, stopped.set)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopped.set))
+    return stopped

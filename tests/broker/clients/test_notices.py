@@ -1,0 +1,104 @@
+"""Members are told soon, but not a thousand times."""
+
+import asyncio
+
+from hanabi.broker.clients.client import Client
+from hanabi.broker.clients.consumer_group import ConsumerGroup, Member
+from hanabi.broker.clients.notices import NOTICES_A_TURN, Notices
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.settings import Settings
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.store.config import StoreConfig
+from hanabi.wire.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from hanabi.wire.command import Command
+from hanabi.wire.headers.base import NoHeader
+from tests.broker.clients.people import a_client, a_consumer
+from tests.broker.talk import Peer, serving
+
+SETTINGS = Settings(BrokerConfig(broker_name="broker-a"), StoreConfig())
+
+
+class Crowd:
+    """A group whose members are real connections."""
+
+    def __init__(self) -> None:
+        self.group = ConsumerGroup(
+            "G", ConsumeType.CONSUME_PASSIVELY, MessageModel.CLUSTERING, ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+        )
+        self.peers: list[Peer] = []
+
+    def join(self, client: Client) -> None:
+        self.group.put(Member(client, a_consumer("G"), [], None, 0, 0, 0))
+
+    def handle(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        if connection not in self.group.members:
+            self.join(Client(connection.peer, connection, "JAVA", 409))
+        return Reply()
+
+    async def enter(self, address: tuple[str, int], count: int) -> None:
+        for _ in range(count):
+            peer = await Peer.connect(address)
+            self.peers.append(peer)
+            await peer.ask(34)
+
+    async def leave(self) -> None:
+        for peer in self.peers:
+            await peer.close()
+
+
+def test_changes_shortly_after_a_notice_are_told_together_later() -> None:
+    async def main() -> None:
+        crowd = Crowd()
+        async with serving({34: Handler(NoHeader, crowd.handle)}) as address:
+            await crowd.enter(address, 1)
+            (peer,) = crowd.peers
+            notices = Notices(SETTINGS, gap_seconds=0.05)
+            loop = asyncio.get_running_loop()
+            notices.changed(crowd.group)
+            notices.changed(crowd.group)
+            await peer.request()
+            first = loop.time()
+            for _ in range(3):
+                notices.changed(crowd.group)
+                await peer.ask(34)
+            await peer.request()
+            assert loop.time() - first > 0.03
+            assert peer.requests_waiting == 0
+            await crowd.leave()
+
+    asyncio.run(main())
+
+
+def test_within_the_gap_nobody_is_told_again() -> None:
+    async def main() -> None:
+        crowd = Crowd()
+        async with serving({34: Handler(NoHeader, crowd.handle)}) as address:
+            await crowd.enter(address, 1)
+            (peer,) = crowd.peers
+            notices = Notices(SETTINGS, gap_seconds=3600)
+            notices.changed(crowd.group)
+            await peer.request()
+            notices.changed(crowd.group)
+            for _ in range(3):
+                await peer.ask(34)
+            assert peer.requests_waiting == 0
+            await crowd.leave()
+
+    asyncio.run(main())
+
+
+def test_a_crowd_is_told_over_several_turns_and_those_that_are_gone_are_passed_over() -> None:
+    async def main() -> None:
+        crowd = Crowd()
+        async with serving({34: Handler(NoHeader, crowd.handle)}) as address:
+            await crowd.enter(address, 1)
+            for number in range(2 * NOTICES_A_TURN):
+                crowd.join(a_client(f"gone-{number}"))
+            await crowd.enter(address, 1)
+            Notices(SETTINGS).changed(crowd.group)
+            for peer in crowd.peers:
+                assert (await peer.request()).fields()["consumerGroup"] == "G"
+            await crowd.leave()
+
+    asyncio.run(main())

@@ -1,0 +1,273 @@
+"""Name servers learn of the broker at once, of each change, and of its leave; one that is down holds up nobody."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.registration import Identity, Registration
+from hanabi.broker.settings import Settings
+from hanabi.broker.topics import Topics
+from hanabi.namesrv.config import NamesrvConfig
+from hanabi.namesrv.name_server import NameServer
+from hanabi.remoting.connector import Connector
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.remoting.server import RemotingServer
+from hanabi.store.config import StoreConfig
+from hanabi.wire.bodies.route import KVTable
+from hanabi.wire.bodies.topics import DataVersion, TopicConfig, decode_register_body
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.headers.namesrv import (
+    QueryDataVersionHeader,
+    QueryDataVersionReplyHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerReplyHeader,
+    UnregisterBrokerHeader,
+)
+from tests.broker.talk import Clock
+
+IDENTITY = Identity(
+    cluster_name="DefaultCluster",
+    broker_name="broker-a",
+    broker_id=0,
+    address="10.0.0.1:10911",
+    ha_address="10.0.0.1:1",
+)
+
+
+class Listener:
+    """A name server that only writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.registered: list[tuple[RegisterBrokerHeader, dict[str, TopicConfig]]] = []
+        self.asked: list[DataVersion] = []
+        self.unregistered = 0
+        self.order: dict[str, str] = {}
+        self.refuses = 0
+        self._changed = asyncio.Event()
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.REGISTER_BROKER: Handler(RegisterBrokerHeader, self._register),
+            RequestCode.QUERY_DATA_VERSION: Handler(QueryDataVersionHeader, self._query),
+            RequestCode.UNREGISTER_BROKER: Handler(UnregisterBrokerHeader, self._unregister),
+        }
+
+    def _register(self, header: RegisterBrokerHeader, request: Command, _: Connection) -> Reply:
+        self._changed.set()
+        if self.refuses:
+            self.refuses -= 1
+            return Reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        body = decode_register_body(bytes(request.body), header.compressed)
+        self.registered.append((header, body.topic_config_serialize_wrapper.topic_config_table))
+        return Reply(header=RegisterBrokerReplyHeader(), body=encode_body(KVTable(table=self.order)))
+
+    def _query(self, _header: QueryDataVersionHeader, request: Command, _: Connection) -> Reply:
+        self._changed.set()
+        version = decode_body(bytes(request.body), DataVersion)
+        changed = version not in self.asked
+        self.asked.append(version)
+        return Reply(header=QueryDataVersionReplyHeader(changed=changed), body=encode_body(version))
+
+    def _unregister(self, _header: UnregisterBrokerHeader, _request: Command, _: Connection) -> Reply:
+        self.unregistered += 1
+        return Reply()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Running:
+    def __init__(self, registration: Registration, topics: Topics, settings: Settings) -> None:
+        self.registration, self.topics, self.settings = registration, topics, settings
+
+
+@asynccontextmanager
+async def registering(*addresses: str, **broker: object) -> AsyncIterator[Running]:
+    config = BrokerConfig(broker_name="broker-a", namesrv_addr=";".join(addresses), **broker)  # type: ignore[arg-type]
+    settings = Settings(config, StoreConfig())
+    topics = Topics(None, settings, Clock())
+    connector = Connector()
+    registration = Registration(IDENTITY, topics, settings, connector, retry_seconds=0.01)
+    topics.on_change.append(registration.changed)
+    task = asyncio.create_task(registration.run())
+    try:
+        yield Running(registration, topics, settings)
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        await connector.close()
+
+
+@asynccontextmanager
+async def listening(listener: Listener) -> AsyncIterator[str]:
+    server = RemotingServer(listener.handlers())
+    host, port = await server.start("127.0.0.1", 0)
+    try:
+        yield f"{host}:{port}"
+    finally:
+        await server.stop(1.0)
+
+
+def test_every_name_server_hears_of_the_broker_its_topics_and_its_leave() -> None:
+    async def main() -> None:
+        first, second = Listener(), Listener()
+        async with listening(first) as a, listening(second) as b, registering(a, b) as running:
+            await running.registration.until_registered()
+            assert running.registration.registered == [a, b]
+            for each in (first, second):
+                ((header, topics),) = each.registered
+                assert (header.broker_name, header.broker_addr, header.ha_server_addr) == (
+                    "broker-a",
+                    "10.0.0.1:10911",
+                    "10.0.0.1:1",
+                )
+                assert topics.keys() == set(running.topics.names())
+            await running.registration.unregister()
+            assert (first.unregistered, second.unregistered) == (1, 1)
+            assert running.registration.registered == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_change_is_told_at_once_and_can_be_waited_for(compressed: bool) -> None:
+    async def main() -> None:
+        listener = Listener()
+        async with listening(listener) as address, registering(address, compressed_register=compressed) as running:
+            await running.registration.until_registered()
+            running.topics.update(TopicConfig(topic_name="Orders"))
+            await running.registration.settled()
+            header, topics = listener.registered[-1]
+            assert header.compressed is compressed
+            assert "Orders" in topics
+
+    asyncio.run(main())
+
+
+def test_many_changes_at_once_are_told_together() -> None:
+    async def main() -> None:
+        listener = Listener()
+        async with listening(listener) as address, registering(address) as running:
+            await running.registration.until_registered()
+            for number in range(100):
+                running.topics.update(TopicConfig(topic_name=f"T{number}"))
+            await running.registration.settled()
+            assert "T99" in listener.registered[-1][1]
+            assert len(listener.registered) <= 3
+
+    asyncio.run(main())
+
+
+def test_a_name_server_that_is_down_holds_up_nobody_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        listener = Listener()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        down = f"127.0.0.1:{port}"
+        async with listening(listener) as up, registering(down, up) as running:
+            await running.registration.until_registered()
+            assert running.registration.registered == [up]
+            async with asyncio.timeout(1):
+                await running.registration.settled()
+            late = Listener()
+            server = RemotingServer(late.handlers())
+            await server.start("127.0.0.1", port)
+            await late.until(lambda: bool(late.registered))
+            await server.stop(1.0)
+
+    asyncio.run(main())
+    complaints = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len([record for record in complaints if "not registered with name server" in record.message]) == 1
+
+
+def test_a_name_server_that_refuses_is_asked_again() -> None:
+    async def main() -> None:
+        listener = Listener()
+        listener.refuses = 2
+        async with listening(listener) as address, registering(address):
+            await listener.until(lambda: bool(listener.registered))
+
+    asyncio.run(main())
+
+
+def test_without_force_only_what_is_new_to_the_name_server_is_sent() -> None:
+    async def main() -> None:
+        listener = Listener()
+        async with listening(listener) as address, registering(address, force_register=False) as running:
+            await running.registration.until_registered()
+            listener.asked.append(running.topics.data_version)
+            running.registration.changed()  # as when its time has come
+            await running.registration.settled()
+            assert (len(listener.registered), len(listener.asked)) == (1, 2)
+            running.topics.touch()
+            await running.registration.settled()
+            assert (len(listener.registered), len(listener.asked)) == (2, 3)
+
+    asyncio.run(main())
+
+
+def test_topics_can_do_no_more_than_the_broker() -> None:
+    async def main() -> None:
+        listener = Listener()
+        async with listening(listener) as address, registering(address) as running:
+            await running.registration.until_registered()
+            running.settings.update("brokerPermission=4")
+            running.topics.touch()
+            await running.registration.settled()
+            assert {topic.perm for topic in listener.registered[-1][1].values()} == {4}
+
+    asyncio.run(main())
+
+
+def test_the_first_name_server_that_answers_says_which_topics_are_ordered() -> None:
+    async def main() -> None:
+        first, second = Listener(), Listener()
+        first.order = {"BenchmarkTest": "broker-a:4"}
+        async with listening(first) as a, listening(second) as b, registering(a, b) as running:
+            await running.registration.until_registered()
+            await running.registration.settled()
+            running.registration.changed()
+            await running.registration.settled()
+            topic = running.topics.find("BenchmarkTest")
+            assert topic is not None
+            assert topic.order
+
+    asyncio.run(main())
+
+
+def test_nothing_is_registered_again_after_the_leave() -> None:
+    async def main() -> None:
+        listener = Listener()
+        async with listening(listener) as address, registering(address) as running:
+            await running.registration.until_registered()
+            await running.registration.unregister()
+            running.topics.touch()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert len(listener.registered) == 1
+
+    asyncio.run(main())
+
+
+def test_a_name_server_of_ours_routes_to_the_broker(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with NameServer(NamesrvConfig(), tmp_path) as server:
+            host, port = await server.start("127.0.0.1", 0)
+            async with registering(f"{host}:{port}", compressed_register=True) as running:
+                await running.registration.until_registered()
+                assert server.routes.route("BenchmarkTest") is not None
+                await running.registration.unregister()
+                assert server.routes.route("BenchmarkTest") is None
+
+    asyncio.run(main())

@@ -1,0 +1,116 @@
+"""One broker with a name server of ours, twice: once with Apache's broker and once with ours, and guests on both.
+
+The name server is ours on both sides, so that whatever differs comes from the broker.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.interop.apache import ApacheBroker, java, java_environment
+from tests.interop.jars import ADMIN_4, SERVERS_4, driver_classpath
+from tests.interop.ours import OurNameServer
+from tests.interop.probe import knows_broker
+from tests.interop.processes import ServerProcess, free_port
+
+CLUSTER = "InteropCluster"
+BROKER = "broker-x"
+ONLINE_GROUP = "interop_online"
+PRODUCER_GROUP = "interop_producers"
+GUEST_TOPIC = "Guests"
+SETTINGS = {"traceTopicEnable": "true", "enablePropertyFilter": "true"}
+
+
+class OurBroker:
+    """`hanabi serve broker` with a broker.conf such as Apache's in `apache.ApacheBroker`."""
+
+    def __init__(self, home: Path, *, name: str, cluster: str, namesrv: str, settings: dict[str, str]) -> None:
+        self.home, self.name, self.namesrv = home, name, namesrv
+        port = free_port(beside=(-2, 1))
+        self.address = f"127.0.0.1:{port}"
+        config = home / "broker.conf"
+        home.mkdir(parents=True)
+        values = {
+            "brokerClusterName": cluster,
+            "brokerName": name,
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": port,
+            "namesrvAddr": namesrv,
+            "mappedFileSizeCommitLog": 1 << 22,
+            "mappedFileSizeConsumeQueue": 20 * 1000,
+            "maxIndexNum": 1000,
+            "maxHashSlotNum": 200,
+            "diskMaxUsedSpaceRatio": 98,
+            **settings,
+        }
+        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        command = [sys.executable, "-m", "hanabi", "serve", "broker", "-c", str(config), "--home", str(home / "store")]
+        self.process = ServerProcess(f"our {name}", [*command, "--host", "127.0.0.1"], home / "console.log")
+
+    def wait_ready(self) -> None:
+        """Until it serves and its name server knows it."""
+        self.process.wait_for_line("ready broker ")
+        self.process.wait_until(lambda: knows_broker(self.namesrv, self.name), f"register with {self.namesrv}")
+
+
+class BrokerSite:
+    """A name server, a broker, and guests: a JVM with a producer, a consumer and the endless commands of mqadmin."""
+
+    def __init__(self, label: str, namesrv: OurNameServer, broker: ApacheBroker | OurBroker, home: Path) -> None:
+        self.label, self.namesrv, self.broker, self.home = label, namesrv, broker, home
+        self.instance = f"guest-of-{label}"
+        self.guests: ServerProcess | None = None
+
+    def invite(self) -> ServerProcess:
+        """Let the guests come."""
+        arguments = (self.namesrv.address, CLUSTER, self.instance, ONLINE_GROUP, PRODUCER_GROUP, GUEST_TOPIC)
+        command = java(self.home / "guests", driver_classpath(ADMIN_4), "SiteGuests", *arguments)
+        log = self.home / "guests" / "console.log"
+        self.guests = ServerProcess(f"the guests of {self.label}", command, log, java_environment())
+        return self.guests
+
+    @property
+    def own_names(self) -> dict[str, str]:
+        """What is this site's alone in the output of a command, and the word that stands for it on every site."""
+        return {
+            str(self.broker.home): "BROKER_HOME",
+            str(self.home): "SITE_HOME",
+            self.namesrv.address: "NAMESRV",
+            self.broker.address: "BROKER",
+            self.instance: "INSTANCE",
+        }
+
+
+@contextmanager
+def broker_sites(home: Path) -> Iterator[tuple[BrokerSite, BrokerSite]]:
+    """Apache's site and ours, ready and with guests; every process is ended on the way out, whatever happened."""
+    with ExitStack() as stack:
+        name_servers = [OurNameServer(home / label / "namesrv") for label in ("apache", "ours")]
+        for name_server in name_servers:
+            stack.callback(name_server.process.kill)
+        for name_server in name_servers:
+            name_server.wait_ready()
+        apache = ApacheBroker(
+            home / "apache" / BROKER, SERVERS_4, name=BROKER, cluster=CLUSTER, namesrv=name_servers[0].address,
+            settings=SETTINGS,
+        )
+        stack.callback(apache.process.kill)
+        ours = OurBroker(
+            home / "ours" / BROKER, name=BROKER, cluster=CLUSTER, namesrv=name_servers[1].address, settings=SETTINGS
+        )
+        stack.callback(ours.process.kill)
+        brokers = (apache, ours)
+        sites = [
+            BrokerSite(label, name_server, broker, home / label)
+            for label, name_server, broker in zip(("apache", "ours"), name_servers, brokers, strict=True)
+        ]
+        for broker in brokers:
+            broker.wait_ready()
+        guests = [site.invite() for site in sites]
+        for guest in guests:
+            stack.callback(guest.kill)
+        for guest in guests:
+            guest.wait_for_line("guests ready")
+        yield sites[0], sites[1]

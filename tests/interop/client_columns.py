@@ -1,0 +1,161 @@
+"""Apache's clients against one broker, Apache's or ours: every scenario of `java/clients` in one JVM, at the same time.
+
+A column is a release of the client and a broker. All columns that are asked for run side by side: most of their time
+is waiting.
+"""
+
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.interop.apache import ApacheBroker, java, java_environment
+from tests.interop.jars import ADMIN_4, ALL_5, SERVERS_4, driver_classpath, versions
+from tests.interop.ours import OurBroker, OurNameServer
+
+CLIENTS = {versions(ADMIN_4): ADMIN_4, versions(ALL_5): ALL_5}
+APACHE = {f"apache-{versions(jar_set)}": jar_set for jar_set in (SERVERS_4, ALL_5)}
+OURS = "hanabi"
+BROKERS = (*APACHE, OURS)
+
+SCENARIOS = (
+    "send_sync",
+    "send_async",
+    "send_oneway",
+    "send_batch",
+    "send_compressed",
+    "send_selector",
+    "send_refused",
+    "request_reply",
+    "push_concurrently",
+    "push_orderly",
+    "clustering",
+    "broadcasting",
+    "filter_tags",
+    "filter_sql",
+    "filter_sql_broken",
+    "consume_from_last",
+    "pull",
+    "lite_pull_subscribe",
+    "lite_pull_assign",
+    "delay_level",
+    "timer",
+    "transaction_commit",
+    "transaction_rollback",
+    "transaction_check_back",
+    "retry_and_dead_letter",
+    "join_and_leave",
+    "join_and_leave_orderly",
+    "reset_offset",
+    "trace",
+)
+
+# What takes a minute by default takes a second here; and nothing is refused because this machine is slow.
+SETTINGS = {
+    "messageDelayLevel": "1s 3s" + 16 * " 1s",
+    "transactionTimeOut": 1_000,
+    "transactionCheckInterval": 1_000,
+    "enablePropertyFilter": "true",
+    "traceTopicEnable": "true",
+    "waitTimeMillsInSendQueue": 30_000,
+    "osPageCacheBusyTimeOutMills": 30_000,
+    "mappedFileSizeCommitLog": 1 << 26,
+}
+
+ENDED_SECONDS = 150
+
+
+class Column(NamedTuple):
+    client: str
+    broker: str
+
+
+class Outcome(NamedTuple):
+    """How a scenario ended: OK, FAILED, SKIPPED, or MISSING when the driver said nothing about it."""
+
+    result: str
+    words: str
+
+
+class Driver:
+    """One JVM that plays all scenarios against one broker."""
+
+    def __init__(self, home: Path, column: Column, namesrv: str, broker: str) -> None:
+        self.home = home
+        command = java(home, driver_classpath(CLIENTS[column.client]), "ClientDriver", namesrv, broker, *SCENARIOS)
+        self._output, self._errors = (home / "stdout").open("wb"), (home / "stderr").open("wb")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors, env=java_environment()
+        )
+
+    def wait(self, deadline: float) -> None:
+        """Until it has ended, or the time has come; then its last lines are missing."""
+        try:
+            self._process.wait(timeout=max(deadline - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            pass
+
+    def outcomes(self) -> dict[str, Outcome]:
+        lines = (self.home / "stdout").read_text(errors="replace").splitlines()
+        results = (line.split(" ", 4) for line in lines if line.startswith("RESULT "))
+        return {name: Outcome(result, " ".join(words)) for _, name, result, *words in results}
+
+    def complaint(self, scenario: str) -> str:
+        """What the driver printed when *scenario* failed."""
+        text = (self.home / "stderr").read_text(errors="replace")
+        parts = [part for part in text.split("--- ") if part.startswith(f"{scenario}\n")]
+        return "\n".join(parts)[:8_000]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(timeout=30)
+        self._output.close()
+        self._errors.close()
+
+
+class Broker:
+    """A broker and a name server of its own, for the clients of one or more columns."""
+
+    def __init__(self, home: Path, name: str, stack: ExitStack) -> None:
+        self._namesrv = OurNameServer(home / "namesrv")
+        stack.callback(self._namesrv.process.kill)
+        self._namesrv.wait_ready()
+        self.namesrv = self._namesrv.address
+        self._broker: ApacheBroker | OurBroker
+        if name == OURS:
+            self._broker = OurBroker(home / "broker", name="broker-a", namesrv=self.namesrv, settings=SETTINGS)
+        else:
+            self._broker = ApacheBroker(
+                home / "broker", APACHE[name], name="broker-a", cluster="C", namesrv=self.namesrv, settings=SETTINGS
+            )
+        stack.callback(self._broker.process.kill)
+
+    def wait_ready(self) -> str:
+        """Its address, when clients can find it."""
+        self._broker.wait_ready()
+        return self._broker.address
+
+
+@contextmanager
+def played(home: Path, columns: Iterable[Column]) -> Iterator[dict[Column, Driver]]:
+    """Play all scenarios in *columns*; what came of it can be read until the end of the context."""
+    wanted = list(columns)
+    with ExitStack() as stack:
+        brokers = {
+            name: Broker(home / name, name, stack)
+            for name in BROKERS
+            if any(name == column.broker for column in wanted)
+        }
+        addresses = {name: broker.wait_ready() for name, broker in brokers.items()}
+        drivers: dict[Column, Driver] = {}
+        for column in wanted:
+            folder = home / f"client-{column.client}-{column.broker}"
+            namesrv = brokers[column.broker].namesrv
+            drivers[column] = Driver(folder, column, namesrv, addresses[column.broker])
+            stack.callback(drivers[column].close)
+        deadline = time.monotonic() + ENDED_SECONDS
+        for driver in drivers.values():
+            driver.wait(deadline)
+        yield drivers
