@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanabi.errors import MQError
-from hanabi.store import index_file, key_hash
+from hanabi.store import index_file, key_hash, plain_run
 from hanabi.wire import properties, record
 from hanabi.wire.record import topic_field
 
@@ -48,6 +48,7 @@ def test_the_compiled_functions_are_there_where_they_must_be() -> None:
     assert properties.indexed_properties is not properties.python_indexed_properties
     assert key_hash.key_hash_after is not key_hash.python_key_hash_after
     assert index_file.link_entries is not index_file.python_link_entries
+    assert plain_run.plain_run is not plain_run.python_plain_run
 
 
 @given(arguments)

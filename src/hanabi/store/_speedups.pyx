@@ -1,8 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
 """The functions of `store` that every message with keys needs, compiled. Optional: see `hanabi.wire._speedups`."""
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
 cdef extern from "Python.h":
     enum:
@@ -83,3 +85,73 @@ def link_entries(
     finally:
         PyBuffer_Release(&view)
     return used
+
+
+cdef inline int64_t get_64(const unsigned char *at) noexcept:
+    return <int64_t> (<uint64_t> get_32(at) << 32 | get_32(at + 4))
+
+
+def plain_run(
+    view,
+    int64_t base,
+    bytes entries not None,
+    bytes topic not None,
+    int64_t queue_id,
+    int64_t first_offset,
+    int64_t log_offset_min,
+    Py_ssize_t count_max,
+    Py_ssize_t bytes_max,
+):
+    """The records that need no second look; see `hanabi.store.plain_run`."""
+    cdef Py_buffer buffer
+    cdef const unsigned char *entry = <const unsigned char *> PyBytes_AS_STRING(entries)
+    cdef const unsigned char *entries_end = entry + PyBytes_GET_SIZE(entries)
+    cdef const unsigned char *record
+    cdef int64_t log_offset, position, last = 0, start = 0, end = -1, offset = first_offset
+    cdef int32_t size, body_bytes
+    cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(topic), count = 0, total = 0
+    cdef uint32_t magic
+    runs = []
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        while entry + 20 <= entries_end and count < count_max:
+            log_offset = get_64(entry)
+            size = <int32_t> get_32(entry + 8)
+            position = log_offset - base
+            if log_offset < log_offset_min or position < 0 or size < 88 or position + size > buffer.len:
+                break
+            if count and total + size > bytes_max:
+                break
+            record = <const unsigned char *> buffer.buf + position
+            magic = get_32(record + 4)
+            if (
+                <int32_t> get_32(record) != size
+                or get_64(record + 28) != log_offset
+                or get_64(record + 20) != offset
+                or <int32_t> get_32(record + 12) != queue_id
+                or (magic != 0xDAA320A7 and magic != 0xDAA320AB)
+                or record[39] & 0x30
+            ):
+                break
+            body_bytes = <int32_t> get_32(record + 84)
+            if (
+                body_bytes < 0
+                or 88 + <int64_t> body_bytes + topic_bytes > size
+                or memcmp(record + 88 + body_bytes, PyBytes_AS_STRING(topic), topic_bytes)
+            ):
+                break
+            if position != end:
+                if end >= 0:
+                    runs.append((view, start, end))
+                start = position
+            end = position + size
+            last = log_offset
+            total += size
+            count += 1
+            offset += 1
+            entry += 20
+    finally:
+        PyBuffer_Release(&buffer)
+    if end >= 0:
+        runs.append((view, start, end))
+    return runs, count, total, last

@@ -18,6 +18,7 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY, ConsumeQueue
 from hanabi.store.consume_queue_ext import ExtUnit, is_ext_address
 from hanabi.store.consume_queues import ConsumeQueues
+from hanabi.store.plain_run import Run, plain_run
 from hanabi.wire.record import is_record, topic_field
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,6 @@ EntryFilter = Callable[[int | None, ExtUnit | None], bool]  # (tags code, None i
 RecordFilter = Callable[[memoryview], bool]
 
 
-_Picked = tuple[memoryview, int, int]  # a record: segment, from where, to where
 _NO_VIEW: Final = memoryview(b"")
 
 
@@ -133,9 +133,10 @@ class QueueReader:
         log_end, offset = log.end_offset, result.next_offset
         in_disk_below = log_end - self._memory_bytes
         look_until = offset + max(_FILTERED_ENTRIES_MAX, max_count)
-        picked: list[_Picked] = []
         view, base, limit = _NO_VIEW, 0, 0  # a segment, and the log offsets between which it can be read
-        count = total = log_offset = 0
+        picked, count, total, log_offset = self._plain(queue, entries, offset, max_count, entry_filter or record_filter)
+        offset += count
+        entries = entries[count * ENTRY.size :]
         while entries:
             for log_offset, size, tags_code in ENTRY.iter_unpack(entries):
                 if count:
@@ -164,6 +165,27 @@ class QueueReader:
         result.slices, result.count, result.size, result.next_offset = _join(picked), count, total, offset
         result.behind_bytes = log_end - log_offset
         result.suggests_slave = result.behind_bytes > self._memory_bytes
+
+    def _plain(
+        self, queue: ConsumeQueue, entries: bytes, offset: int, max_count: int, any_filter: object
+    ) -> tuple[list[Run], int, int, int]:
+        """What `plain_run` takes of the start of *entries*: usually all of it, if there is no filter."""
+        if any_filter is not None:
+            return [], 0, 0, 0
+        log_offset, size, _ = ENTRY.unpack_from(entries)
+        view, base, _ = self._segment_view(log_offset, size)
+        bytes_max, count_max = self._memory_limits
+        return plain_run(
+            view,
+            base,
+            entries,
+            self._topic_field(queue.topic),
+            queue.queue_id,
+            offset,
+            max(self._log.end_offset - self._memory_bytes, self._opened_at),
+            min(max_count, count_max),
+            bytes_max,
+        )
 
     def _segment_view(self, log_offset: int, size: int) -> tuple[memoryview, int, int]:
         """The readable part of the segment with this record, and where in the log that is; empty if it is not there."""
@@ -244,7 +266,7 @@ class QueueReader:
         return log_offset is not None and self._log.end_offset - log_offset > self._memory_bytes
 
 
-def _join(picked: list[_Picked]) -> list[memoryview]:
+def _join(picked: list[Run]) -> list[memoryview]:
     """The records as slices; those that lie side by side become one."""
     if not picked:
         return []
