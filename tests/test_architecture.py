@@ -19,12 +19,13 @@ MAY_IMPORT = {
     "replication": "errors wire remoting store",
     "namesrv": "errors durable_table wire remoting",
     "broker": "errors durable_table message wire remoting store replication",
-    "client": "errors message wire remoting",
+    "client": "errors durable_table message wire remoting",
     "admin": "errors message wire client",
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
     "cli": "_version errors message wire remoting store namesrv broker client admin",
     "dashboard": "errors message admin",
     "spark": "errors message wire client",
+    "aio": "errors message client",
     "__init__": "_version errors message client",
     "__main__": "cli",
 }

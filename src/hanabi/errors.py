@@ -9,6 +9,8 @@
     │   ├── RequestTimeoutError   no answer in time
     │   └── TooManyRequestsError  this side's own limit of pending requests: nothing was sent
     ├── BrokerError               a server said no; one class a response code that programs tell apart
+    ├── InvalidMessage            no broker would take this message: found out before it was sent
+    ├── SendFailed                a message was not sent, or nobody knows: says where it was tried, and how that ended
     └── StoreError                the message store cannot do what was asked
         ├── StoreFull             the disk or the quota has no room: nothing of the message was stored
         ├── StoreUnwritable       the directory or the device refuses to be written
@@ -22,7 +24,7 @@ a test holds the two together.
 """
 
 import errno
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class MQError(Exception):
@@ -131,10 +133,42 @@ class SubscriptionParseFailed(BrokerError):
     code = 23
 
 
-class GroupNotExist(BrokerError):
+class SubscriptionGroupNotExist(BrokerError):
     """The broker knows no such consuming group, and makes none."""
 
     code = 26
+
+
+class InvalidMessage(MQError):
+    """No broker would take this message, so it was not sent. The text names the limit."""
+
+    code = 13
+
+
+class SendAttempt(NamedTuple):
+    """One try to send a message: to whom, and how it ended."""
+
+    broker_name: str
+    address: str | None  # None: the route knows no master of that name
+    error: Exception
+
+
+class SendFailed(MQError):
+    """A message was not sent. The text has the topic, every broker that was tried, the time it took, and what to do.
+
+    The last error is its cause. `maybe_stored` says that one broker may have the message all the same: its answer
+    never came, so sending the message again may store it twice.
+    """
+
+    def __init__(self, text: str, *, topic: str, attempts: tuple[SendAttempt, ...] = ()) -> None:
+        super().__init__(text)
+        self.topic = topic
+        self.attempts = attempts
+
+    @property
+    def maybe_stored(self) -> bool:
+        unknown = (ConnectionLostError, RequestTimeoutError)
+        return any(isinstance(attempt.error, unknown) for attempt in self.attempts)
 
 
 class StoreError(MQError):

@@ -41,6 +41,8 @@ class Message(msgspec.Struct):
     `keys` find the message again later. They travel in one text with spaces between them, so one text with
     spaces may be given as well, and no key of a sequence can have a space in it.
     `delay_level` counts the broker's delay levels from 1 (one second by default); 0 delivers at once.
+    `deliver_time_ms` is the moment of delivery instead, in milliseconds since 1970; 0 is none. Brokers of RocketMQ
+    before 5.0 do not know it and deliver at once.
     With `wait_stored` off, the broker answers without waiting for its disk and its slaves.
     """
 
@@ -52,6 +54,7 @@ class Message(msgspec.Struct):
     flag: int = 0
     delay_level: int = 0
     wait_stored: bool = True
+    deliver_time_ms: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.keys, str):

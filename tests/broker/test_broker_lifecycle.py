@@ -132,7 +132,9 @@ def test_a_stop_answers_sends_that_wait_for_the_disk(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_clients_are_routed_to_the_broker_while_it_runs_and_no_longer(tmp_path: Path) -> None:
+def test_clients_are_routed_to_the_broker_while_it_runs_and_no_longer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as running, connected(running.address) as peer:
             await send(peer, b"x")
@@ -143,7 +145,9 @@ def test_clients_are_routed_to_the_broker_while_it_runs_and_no_longer(tmp_path: 
             await running.broker.stop()
             assert running.name_server.routes.route("Orders") is None
 
-    asyncio.run(main())
+    with caplog.at_level("INFO"):
+        asyncio.run(main())
+    assert "has unregistered" in caplog.text
 
 
 def test_it_serves_while_its_name_server_is_down(tmp_path: Path) -> None:

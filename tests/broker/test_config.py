@@ -63,6 +63,8 @@ def test_a_key_that_nobody_has_is_one_warning(tmp_path: Path, caplog: pytest.Log
         ("brokerRole=KING", "brokerRole must be ASYNC_MASTER, SYNC_MASTER or SLAVE, not 'KING'"),
         ("maxErrorRateOfBloomFilter=100", "maxErrorRateOfBloomFilter is between 1 and 99, not 100"),
         ("flushDiskType=NEVER", "flushDiskType must be "),
+        ("aclEnable=true", "aclEnable = true: this broker has no access control"),
+        ("enableDLegerCommitLog=TRUE", "enableDLegerCommitLog = true: "),
         ("mappedFileSizeCommitLog=1", "mappedFileSizeCommitLog must be between"),
         ("deleteWhen=noon", "deleteWhen must be hours of the day"),
     ],
@@ -116,7 +118,7 @@ def test_the_sample_says_what_the_defaults_are(caplog: pytest.LogCaptureFixture)
 def test_what_the_sample_marks_as_changeable_is() -> None:
     lines = (Path(__file__).parents[2] / "conf" / "broker.conf").read_text().splitlines()
     settled = {"brokerClusterName", "brokerName", "brokerId", "listenPort", "flushDiskType", "messageDelayLevel"}
-    settled |= {"timerWheelEnable", "traceTopicEnable", "heldPullsMax", "topicsMax", "groupsMax"}
+    settled |= {"timerWheelEnable", "traceTopicEnable", "connectionsMax", "heldPullsMax", "topicsMax", "groupsMax"}
     keys = {line.partition("=")[0] for line in lines if line and not line.startswith("#")}
     assert keys - settled <= CHANGEABLE
     assert not settled & CHANGEABLE

@@ -52,8 +52,14 @@ def test_an_offset_goes_backwards_when_it_is_told_to_and_says_so_once(caplog: py
     assert offsets.commit("g", "T", 0, 3, "10.0.0.1:5", backwards=True)
     offsets.reset("g", "T", 0, 0)
     assert offsets.find("g", "T", 0) == 0
+    offsets.save()  # from here on aloud once more
+    offsets.commit("g", "T", 0, 5)
+    offsets.reset("g", "T", 0, 1)
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert [record.getMessage() for record in warnings] == ["10.0.0.1:5: offset of T@g queue 0 goes back from 7 to 3"]
+    assert [record.getMessage() for record in warnings] == [
+        "10.0.0.1:5: offset of T@g queue 0 goes back from 7 to 3",
+        "reset: offset of T@g queue 0 goes back from 5 to 1",
+    ]
 
 
 def test_a_reset_of_what_has_no_offset_sets_it() -> None:

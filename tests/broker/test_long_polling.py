@@ -153,13 +153,13 @@ def test_a_pull_goes_on_behind_nothing_that_it_was_not_asked_about() -> None:
 def test_a_pull_is_answered_when_its_time_is_over_and_not_before() -> None:
     async def main() -> None:
         table = Table()
-        short, long = table.hold(wait_ms=1_000), table.hold(wait_ms=15_000)
-        await table.after(999)
+        short, long = table.hold(wait_ms=3_000), table.hold(wait_ms=15_000)
+        await table.after(2_999)
         assert not short.done()
         await table.after(1)
         assert short.done()
         assert not long.done()
-        await table.after(13_999)
+        await table.after(11_999)
         assert not long.done()
         await table.after(1)
         assert long.done()
@@ -187,9 +187,7 @@ def test_the_timer_answers_by_itself_also_one_that_came_later_but_waits_shorter(
         table = Table()
         held_pulls = HeldPulls(table.settings)  # by the real clock
         started = time.monotonic()
-        answers = [
-            held_pulls.hold(pull(), NOBODY, lambda _: Reply(), wait_ms=wait_ms) for wait_ms in (60_000, 30, 80)
-        ]
+        answers = [held_pulls.hold(pull(), NOBODY, lambda _: Reply(), wait_ms=wait_ms) for wait_ms in (60_000, 30, 80)]
         first, second, third = [cast(HeldPull, held) for held in answers]
         async with asyncio.timeout(5):
             await second
@@ -205,11 +203,11 @@ def test_the_timer_answers_by_itself_also_one_that_came_later_but_waits_shorter(
 def test_when_short_polling_is_on_an_arrival_wakes_nobody() -> None:
     async def main() -> None:
         table = Table()
-        held = table.hold(wait_ms=1_000, wakes=False)
+        held = table.hold(wait_ms=3_000, wakes=False)
         table.held_pulls.arrived(arrival())
         await settled()
         assert not held.done()
-        await table.after(1_000)
+        await table.after(3_000)
         assert held.done()
 
     run(main)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from hanabi.wire.codes import RequestCode, ResponseCode
 from tests.interop.apache import ApacheBroker, java, java_environment
 from tests.interop.jars import ADMIN_4, SERVERS_4, driver_classpath
 from tests.interop.ours import OurNameServer
-from tests.interop.probe import knows_broker
+from tests.interop.probe import ask, knows_broker
 from tests.interop.processes import ServerProcess, free_port
 
 CLUSTER = "InteropCluster"
@@ -19,7 +20,7 @@ BROKER = "broker-x"
 ONLINE_GROUP = "interop_online"
 PRODUCER_GROUP = "interop_producers"
 GUEST_TOPIC = "Guests"
-SETTINGS = {"traceTopicEnable": "true", "enablePropertyFilter": "true"}
+SETTINGS = {"traceTopicEnable": "true", "enablePropertyFilter": "true", "transactionCheckInterval": "3600000"}
 
 
 class OurBroker:
@@ -72,6 +73,12 @@ class BrokerSite:
         return self.guests
 
     @property
+    def is_monitored(self) -> bool:
+        """Whether the consumer of startMonitoring is there."""
+        header = {"consumerGroup": "__MONITOR_CONSUMER"}
+        return ask(self.broker.address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header).code == ResponseCode.SUCCESS
+
+    @property
     def own_names(self) -> dict[str, str]:
         """What is this site's alone in the output of a command, and the word that stands for it on every site."""
         return {
@@ -93,7 +100,11 @@ def broker_sites(home: Path) -> Iterator[tuple[BrokerSite, BrokerSite]]:
         for name_server in name_servers:
             name_server.wait_ready()
         apache = ApacheBroker(
-            home / "apache" / BROKER, SERVERS_4, name=BROKER, cluster=CLUSTER, namesrv=name_servers[0].address,
+            home / "apache" / BROKER,
+            SERVERS_4,
+            name=BROKER,
+            cluster=CLUSTER,
+            namesrv=name_servers[0].address,
             settings=SETTINGS,
         )
         stack.callback(apache.process.kill)
@@ -101,16 +112,16 @@ def broker_sites(home: Path) -> Iterator[tuple[BrokerSite, BrokerSite]]:
             home / "ours" / BROKER, name=BROKER, cluster=CLUSTER, namesrv=name_servers[1].address, settings=SETTINGS
         )
         stack.callback(ours.process.kill)
-        brokers = (apache, ours)
-        sites = [
-            BrokerSite(label, name_server, broker, home / label)
-            for label, name_server, broker in zip(("apache", "ours"), name_servers, brokers, strict=True)
-        ]
-        for broker in brokers:
-            broker.wait_ready()
+        sites = (
+            BrokerSite("apache", name_servers[0], apache, home / "apache"),
+            BrokerSite("ours", name_servers[1], ours, home / "ours"),
+        )
+        for site in sites:
+            site.broker.wait_ready()
         guests = [site.invite() for site in sites]
         for guest in guests:
             stack.callback(guest.kill)
         for guest in guests:
             guest.wait_for_line("guests ready")
-        yield sites[0], sites[1]
+            guest.wait_for_line(f"{CLUSTER} ")  # the first round of clusterRT
+        yield sites

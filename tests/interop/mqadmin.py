@@ -16,7 +16,12 @@ class MqAdmin:
         command = java(home, driver_classpath(jar_set), "MqAdminSession", jvm=jvm)
         self._log = (home / "console.log").open("wb")
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=java_environment()
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=java_environment(),
+            cwd=home,  # some commands write files where they are
         )
 
     def run(self, namesrv: str, *arguments: str) -> str:

@@ -19,7 +19,7 @@ from typing import Final, Self
 import msgspec
 
 from hanabi.broker.background import Background
-from hanabi.broker.config import BrokerConfig
+from hanabi.broker.config import MASTER_ID, BrokerConfig
 from hanabi.broker.delay.levels import parse_delay_levels
 from hanabi.broker.handlers.table import broker_handlers
 from hanabi.broker.own_address import advertised_host, in_figures
@@ -70,6 +70,8 @@ class Broker:
     ) -> None:
         if config.broker_role == "SLAVE":
             raise ConfigError("brokerRole = SLAVE: this broker can only be a master")
+        if config.broker_role == "SYNC_MASTER":
+            logger.warning("brokerRole = SYNC_MASTER: there are no slaves here, messages are kept on this machine only")
         parse_delay_levels(config.message_delay_levels)  # so that what is wrong with them is known before any start
         self._config, self._store_config, self._tls, self._now_ms = config, store_config, tls, now_ms
         self._home = Path(store_config.root).absolute()
@@ -107,7 +109,7 @@ class Broker:
 
     async def _start(self, host: str, port: int) -> tuple[str, int]:
         own_host = advertised_host(self._config.advertised_host, await _first_address(host))
-        config = msgspec.structs.replace(self._config, advertised_host=own_host)
+        config = msgspec.structs.replace(self._config, advertised_host=own_host, broker_id=MASTER_ID)  # as Apache's
         own_figures = await asyncio.to_thread(in_figures, own_host)
         await self._open_store(config)
         handlers: dict[int, Handler] = {}

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import field
 
-from hanabi.broker.unused_keys import UNUSED_KEYS
+from hanabi.broker.unused_keys import NOT_TO_BE_IGNORED, UNUSED_KEYS
 from hanabi.errors import ConfigError
 from hanabi.remoting.config import RemotingConfig
 from hanabi.store.config import STORE_KEYS, StoreConfig
@@ -118,6 +118,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Ours, not RocketMQ's.
     fast_port_enabled: bool | None = field(default=None, name="fastListenPortEnable")  # unset: if it can be had
     advertised_port: Port = field(default=0, name="advertisedPort")  # with brokerIP1; 0: the port we listen on
+    connections_max: Positive = field(default=20_000, name="connectionsMax")  # on each port, if there are files for it
     held_pulls_max: Positive = field(default=100_000, name="heldPullsMax")
     topics_max: Positive = field(default=50_000, name="topicsMax")  # what a name server of ours takes from a broker
     groups_max: Positive = field(default=50_000, name="groupsMax")
@@ -139,14 +140,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def remoting(self) -> RemotingConfig:
         """The limits of the transport that these settings ask for."""
-        limits = RemotingConfig(idle_seconds=float(self.idle_seconds_max))
+        limits = RemotingConfig(idle_seconds=float(self.idle_seconds_max), connections_max=self.connections_max)
         if self.write_buffer_bytes_max:
             return msgspec.structs.replace(limits, write_buffer_bytes_max=self.write_buffer_bytes_max)
         return limits
 
 
 BROKER_KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(BrokerConfig)}
-OURS = frozenset({"fastListenPortEnable", "advertisedPort", "heldPullsMax", "topicsMax", "groupsMax"})
 
 C = TypeVar("C", BrokerConfig, StoreConfig)
 
@@ -221,6 +221,9 @@ def read_broker_config(path: Path) -> tuple[BrokerConfig, StoreConfig]:
         for key in properties:
             if key not in BROKER_KEYS and key not in STORE_KEYS and key not in UNUSED_KEYS:
                 logger.warning("%s: %s is not a setting of this broker and has no effect", path, shortened(key))
+        for key, why_not in NOT_TO_BE_IGNORED.items():
+            if properties.get(key, "").strip().lower() == "true":
+                raise ConfigError(f"{key} = true: {why_not}")
         return parse_broker_config(properties)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error

@@ -73,7 +73,7 @@ class Groups:
             return None
         made = SubscriptionGroupConfig(group_name=group)
         self._table.change({group: made})
-        logger.info("new group %s", made)
+        logger.info("new group %s", group)
         return made
 
     @property

@@ -5,9 +5,9 @@ Agrees with the first half of PullMessageProcessor (4.9.8): the order of the che
 
 from typing import Final, NamedTuple
 
+from hanabi.broker.filters.message_filter import MessageFilter
 from hanabi.broker.groups import Groups
 from hanabi.broker.pull_filters import PullFilters
-from hanabi.broker.filters.message_filter import MessageFilter
 from hanabi.broker.settings import Settings
 from hanabi.broker.topics import PERM_READ, Topics
 from hanabi.remoting.dispatch import Reply
@@ -37,7 +37,8 @@ class PullAccess:
         broker = self._settings.broker
         if not broker.permission & PERM_READ:
             return Reply(
-                ResponseCode.NO_PERMISSION, f"the broker[{broker.advertised_host}] pulling message is forbidden"
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{broker.advertised_host or broker.broker_name}] pulling message is forbidden",
             )
         group = self._groups.find(pull.consumer_group)
         if group is None or not group.consume_enable:

@@ -4,7 +4,6 @@ Filters are made once and kept for as long as what they were made from is the sa
 subscription gets a reply that says what is missing. Agrees with the middle of PullMessageProcessor (4.9.8).
 """
 
-import logging
 from typing import Final, NamedTuple
 
 from hanabi.broker.clients.consumers import Consumers
@@ -24,8 +23,6 @@ _OWN_MAX: Final = 1_000  # subscriptions that pulls carry, kept parsed
 _OWN_CHARACTERS_MAX: Final = 1_000  # longer ones are parsed each time
 _GROUPS_MAX: Final = 50_000
 _SEE: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-
-logger = logging.getLogger(__name__)
 
 
 class _Made(NamedTuple):

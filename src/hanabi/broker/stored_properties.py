@@ -39,9 +39,9 @@ def sent_properties(text: str, cluster: str) -> tuple[bytes, bool, bool]:
     if _IN_ALL_DELAYS not in text:
         bounded = bounded.replace(_WAIT_TRUE, "\x02")
         if _WAIT in bounded:
-            waits, bounded = _waits(bounded), _without(bounded, _WAIT)
+            waits, bounded = _waits(text), _without(bounded, _WAIT)
     elif _WAIT in bounded:
-        waits = _waits(bounded)
+        waits = _waits(text)
         if not any(name in bounded for name in _DELAYS):
             bounded = _without(bounded, _WAIT)
     if _CLUSTER in bounded:
@@ -58,7 +58,7 @@ def batch_properties(text: str) -> tuple[str, bool]:
     Clients of 5.x give the batch a unique key of its own, which is nobody's: each message has one already.
     """
     bounded = f"\x02{text}\x02"
-    waits = _waits(bounded)
+    waits = _waits(text)
     for name in (_WAIT, _UNIQUE_KEY, _CLUSTER):
         bounded = _without(bounded, name)
     return bounded.strip("\x02"), waits
@@ -91,8 +91,8 @@ def _parsed(raw: bytes) -> dict[str, str]:
     return parse_properties(raw.decode("utf-8", "replace"))
 
 
-def _waits(bounded: str) -> bool:
-    value = parse_properties(bounded).get(names.WAIT_STORED)
+def _waits(text: str) -> bool:
+    value = parse_properties(text).get(names.WAIT_STORED)
     return value is None or _is_true(value)
 
 

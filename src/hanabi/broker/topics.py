@@ -158,7 +158,7 @@ class Topics:
             logger.warning("%s: topic %s is not made, there are topicsMax = %d", peer, topic.topic_name, len(self))
             return None
         self._change({topic.topic_name: topic})
-        logger.info("%s: new topic %s", peer, topic)
+        logger.info("%s: new topic %s", peer, _in_words(topic))
         return topic
 
     @property
@@ -171,7 +171,7 @@ class Topics:
         if old is None and self._is_full:
             raise NoPermission(f"topic {topic.topic_name} is not made: there are topicsMax = {len(self)} topics")
         self._change({topic.topic_name: topic})
-        logger.info("topic %s, before: %s", topic, old)
+        logger.info("topic %s, before: %s", _in_words(topic), _in_words(old) if old is not None else "none")
 
     def delete(self, topic: str) -> None:
         """Forget a topic; one that is not there is no error, as the tools delete on every broker."""
@@ -200,6 +200,11 @@ class Topics:
         self._table.change(changed, gone=gone)
         for callback in self.on_change:
             callback()
+
+
+def _in_words(topic: TopicConfig) -> str:
+    queues = f"{topic.write_queue_nums} queues to write, {topic.read_queue_nums} to read"
+    return f"{topic.topic_name} ({queues}, {perm_text(topic.perm)}{', ordered' if topic.order else ''})"
 
 
 def _decode(raw: bytes) -> Content[TopicConfig]:

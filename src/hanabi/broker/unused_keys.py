@@ -4,6 +4,12 @@ They are accepted without a warning, and shown to whoever asks for the configura
 one event loop answers everything, so there are no thread pools; replication has its own part.
 """
 
+# Who switches these on relies on them: better not to start than to pass over them.
+NOT_TO_BE_IGNORED = {
+    "aclEnable": "this broker has no access control, and would let everybody in",
+    "enableDLegerCommitLog": "this broker has no DLedger log, and would not find the messages that are in it",
+}
+
 UNUSED_KEYS = {
     "rocketmqHome": "",
     "messageStorePlugIn": "",
@@ -55,6 +61,19 @@ UNUSED_KEYS = {
     "writeBufferLowWaterMark": "0",
     "serverPooledByteBufAllocatorEnable": "true",
     "useEpollNativeSelector": "false",
+    # NettyClientConfig: mqadmin exportConfigs cannot do without useTLS
+    "useTLS": "false",
+    "clientWorkerThreads": "4",
+    "clientCallbackExecutorThreads": "2",
+    "clientOnewaySemaphoreValue": "65535",
+    "clientAsyncSemaphoreValue": "65535",
+    "connectTimeoutMillis": "3000",
+    "channelNotActiveInterval": "60000",
+    "clientChannelMaxIdleTimeSeconds": "120",
+    "clientSocketSndBufSize": "0",
+    "clientSocketRcvBufSize": "0",
+    "clientPooledByteBufAllocatorEnable": "false",
+    "clientCloseSocketIfTimeout": "true",
     # MessageStoreConfig
     "storePathDLedgerCommitLog": "",
     "readOnlyCommitLogStorePaths": "",

@@ -3,6 +3,7 @@
 The servers are imported when they are started, so that the other commands stay quick.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +57,21 @@ BrokerFile = Annotated[
 Namesrvs = Annotated[
     str | None,
     typer.Option(
-        "-n", "--namesrv", metavar="ADDR[;ADDR]", help="Name servers to register with, each HOST:PORT; over the file's."
+        "-n",
+        "--namesrv",
+        metavar="ADDR[;ADDR]",
+        show_default="namesrvAddr of the file, or $NAMESRV_ADDR",
+        help="Name servers to register with, each HOST:PORT.",
+    ),
+]
+FurtherNamesrvs = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namesrv",
+        metavar="ADDR[;ADDR]",
+        show_default="namesrvAddr of the file",
+        help="Further name servers to register with, each HOST:PORT.",
     ),
 ]
 Advertise = Annotated[
@@ -87,7 +102,7 @@ def both(
     host: Host = "127.0.0.1",
     namesrv_port: Annotated[int, _port("--namesrv-port")] = NAMESRV_PORT,
     broker_port: Annotated[int | None, _port("--broker-port", "listenPort of the file, or 10911")] = None,
-    namesrv: Namesrvs = None,
+    namesrv: FurtherNamesrvs = None,
     advertise: Advertise = None,
     tls_config: TlsFile = None,
     log_level: LogLevelOption = LogLevel.INFO,
@@ -146,7 +161,8 @@ def broker_alone(
     """
     configure_logging(log_level, as_json=log_json)
     tls = _read_tls(tls_config) if tls_config else None
-    _run(None, _broker(config, home, host, port, namesrv, advertise, tls))
+    broker = _broker(config, home, host, port, namesrv, advertise, tls, default_namesrv=os.environ.get("NAMESRV_ADDR"))
+    _run(None, broker)
 
 
 def _run(namesrv: "Namesrv | None", broker: "BrokerToStart | None") -> None:
@@ -174,8 +190,10 @@ def _broker(
     tls: "TlsConfig | None",
     *,
     name: str | None = None,
+    default_namesrv: str | None = None,
 ) -> "BrokerToStart":
-    """What the file says, and over it what the command line says. *name* is for a broker that no file describes."""
+    """What the file says, and over it what the command line says. *name* is for a broker that no file describes,
+    *default_namesrv* for one that nobody has told its name servers."""
     from hanabi.broker.config import BrokerConfig, read_broker_config
     from hanabi.cli.serving import BrokerToStart
     from hanabi.store.config import StoreConfig
@@ -186,8 +204,8 @@ def _broker(
         config, store = (BrokerConfig(broker_name=name) if name else BrokerConfig()), StoreConfig(root=DEFAULT_HOME)
     if home is not None:
         store = msgspec.structs.replace(store, root=str(home))
-    if namesrv is not None:
-        config = msgspec.structs.replace(config, namesrv_addr=namesrv)
+    if namesrv is not None or not config.namesrv_addr:
+        config = msgspec.structs.replace(config, namesrv_addr=namesrv or default_namesrv or "")
     if advertise is not None:
         advertised, advertised_port = _parse_advertise(advertise)
         config = msgspec.structs.replace(config, advertised_host=advertised, advertised_port=advertised_port)

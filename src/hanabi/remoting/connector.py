@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hanabi.errors import ConnectError
 from hanabi.remoting.address import parse_address
@@ -24,7 +24,10 @@ CLOSE_SECONDS = 1.0
 
 
 class Connector:
-    """Requests to any number of addresses. *handlers* answer what the servers ask us on the same connections."""
+    """Requests to any number of addresses. *handlers* answer what the servers ask us on the same connections.
+
+    *on_close* hears of every connection that ended, whoever ended it.
+    """
 
     def __init__(
         self,
@@ -32,8 +35,10 @@ class Connector:
         config: RemotingConfig = RemotingConfig(),  # noqa: B008 - frozen
         *,
         tls: TlsConfig | None = None,
+        on_close: Callable[[Connection], None] | None = None,
     ) -> None:
         self._config = config
+        self._on_close = on_close
         self._endpoint = Endpoint(handlers or {}, config, on_close=self._forget)
         self._tls = client_context(tls) if tls is not None else None
         self._connections: dict[str, Connection] = {}
@@ -44,7 +49,7 @@ class Connector:
         self,
         address: str,
         code: int,
-        header: Header | None = None,
+        header: Header | Mapping[str, str] | None = None,
         body: bytes = b"",
         *,
         timeout: float = 3.0,  # noqa: ASYNC109 - see Connection.request
@@ -62,7 +67,7 @@ class Connector:
         self,
         address: str,
         code: int,
-        header: Header | None = None,
+        header: Header | Mapping[str, str] | None = None,
         body: bytes = b"",
         *,
         timeout: float = 3.0,  # noqa: ASYNC109 - see Connection.request
@@ -99,6 +104,8 @@ class Connector:
     def _forget(self, connection: Connection) -> None:
         if self._connections.get(connection.peer) is connection:  # and not its successor
             del self._connections[connection.peer]
+        if self._on_close is not None:
+            self._on_close(connection)
 
     async def _connect(self, address: str) -> Connection:
         seconds = self._config.connect_timeout_seconds

@@ -11,7 +11,7 @@ a handler that awaits something it shares with others shields it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from itertools import count
 from time import monotonic
 from typing import cast
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
     async def request(
         self,
         code: int,
-        header: Header | None = None,
+        header: Header | Mapping[str, str] | None = None,
         body: bytes = b"",
         *,
         timeout: float,  # noqa: ASYNC109 - it belongs to the request, and the error says how long it was
@@ -353,7 +353,7 @@ class Connection(asyncio.Protocol):
             timer.cancel()
             self._pending.pop(opaque, None)
 
-    def send_oneway(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
+    def send_oneway(self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"") -> None:
         """Tell the peer something; nobody will know whether it heard."""
         self._must_be_open()
         if self._resumed is not None:

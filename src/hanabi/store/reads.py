@@ -249,17 +249,6 @@ class QueueReader:
         entries = queue.entries(offset, 1) if queue is not None else []
         return entries[0][0] if entries else None
 
-    def tags_codes(self, topic: str, queue_id: int, offset: int, count: int) -> list[int | None]:
-        """The tags codes of at most *count* messages from *offset* on, None where the extension has lost one."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return []
-        codes: list[int | None] = [code for _, _, code in queue.entries(offset, count)]
-        if queue.ext is None:
-            return codes
-        units = [queue.ext.get(code) if code is not None and is_ext_address(code) else code for code in codes]
-        return [unit.tags_code if isinstance(unit, ExtUnit) else unit for unit in units]
-
     def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a message is so far behind that it has probably left the memory."""
         log_offset = self.log_offset(topic, queue_id, offset)

@@ -267,18 +267,18 @@ def _encode_binary_header(
 def encode_request(
     code: int,
     opaque: int,
-    header: Header | None = None,
+    header: Header | Mapping[str, str] | None = None,
     body: bytes = b"",
     *,
     oneway: bool = False,
     form: HeaderForm = HeaderForm.JSON,
 ) -> bytes:
-    """A whole request frame."""
+    """A whole request frame. A header may come as its fields, where they are more than a typed one has: signed, say."""
     head = encode_head(
         code=code,
         opaque=opaque,
         flag=Flag.ONEWAY if oneway else 0,
-        fields=header_fields(header) if header is not None else None,
+        fields=header_fields(header) if isinstance(header, Header) else header,
         body_bytes=len(body),
         form=form,
     )

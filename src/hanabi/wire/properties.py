@@ -117,5 +117,7 @@ def sending_properties(message: Message) -> dict[str, str]:
         properties[names.KEYS] = names.KEY_SEPARATOR.join(message.keys)
     if message.delay_level:
         properties[names.DELAY_LEVEL] = str(message.delay_level)
+    if message.deliver_time_ms:
+        properties[names.TIMER_DELIVER_MS] = str(message.deliver_time_ms)
     properties[names.WAIT_STORED] = "true" if message.wait_stored else "false"
     return properties

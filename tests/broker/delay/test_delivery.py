@@ -55,9 +55,9 @@ def test_each_level_has_its_own_time_and_order(world: World) -> None:
 
 def test_the_queue_keeps_the_time_of_delivery_in_place_of_the_tag(world: World) -> None:
     world.put(message(DELAY=2, TAGS="red"))
-    assert world.store.reader.tags_codes(SCHEDULE_TOPIC, 1, 0, 9) == [world.clock.ms + 5 * SECOND]
+    assert world.tags_codes(SCHEDULE_TOPIC, 1, 0, 9) == [world.clock.ms + 5 * SECOND]
     world.pass_time(5 * SECOND)
-    assert world.store.reader.tags_codes("T", 0, 0, 9) == [java_hash("red")]
+    assert world.tags_codes("T", 0, 0, 9) == [java_hash("red")]
 
 
 def test_with_an_extended_queue_the_times_are_found_too(directory: Path) -> None:

@@ -145,5 +145,5 @@ class Delays(RuleBasedStateMachine):
 
 TestDelays = Delays.TestCase
 TestDelays.settings = settings(
-    max_examples=1500, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

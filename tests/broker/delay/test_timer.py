@@ -90,7 +90,7 @@ def test_a_message_is_delivered_with_what_5_x_tells_about_its_wait(world: World)
     }
     for name in ("body", "flag", "sys_flag", "born_timestamp_ms", "born_host", "store_host", "reconsume_times"):
         assert getattr(delivered, name) == getattr(waiting, name)
-    assert world.store.reader.tags_codes("Orders", 5, 0, 1) == [java_hash("red")]
+    assert world.tags_codes("Orders", 5, 0, 1) == [java_hash("red")]
 
 
 def test_when_the_clock_is_set_back_new_messages_are_not_late(world: World) -> None:

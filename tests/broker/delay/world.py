@@ -120,6 +120,10 @@ class World:
     def bodies(self, topic: str = "T", queue_id: int = 0) -> list[bytes]:
         return [record.body for record in self.read(topic, queue_id)]
 
+    def tags_codes(self, topic: str, queue_id: int, offset: int, count: int) -> list[int | None]:
+        entries = self.store.queries.entries(topic, queue_id, offset, count) or []
+        return [entry.known_tags_code for entry in entries]
+
     def save(self) -> None:
         self.levels.save()
         self.timer.save()

@@ -2,7 +2,9 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
@@ -20,6 +22,7 @@ public class MqAdminSession {
             PrintStream capture = new PrintStream(printed, true, "UTF-8");
             System.setOut(capture);
             System.setErr(capture);
+            forgetCommands();
             MQAdminStartup.main(line.split("\t"));
             capture.flush();
             answers.println(printed.size());
@@ -27,5 +30,15 @@ public class MqAdminSession {
             answers.flush();
         }
         System.exit(0); // the client library leaves threads behind that would keep the JVM alive
+    }
+
+    /** Some commands can run only once: they keep a producer or a consumer and shut it down. */
+    private static void forgetCommands() throws IllegalAccessException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) { // named differently in 4.9 and 5.x
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
     }
 }

@@ -54,7 +54,7 @@ public class SiteGuests {
             }
         }
         offsets.persistAll(queues);
-        System.out.println("guests ready");
+        System.out.println("\nguests ready"); // mqadmin may not have ended its line
         Thread.sleep(Long.MAX_VALUE);
     }
 

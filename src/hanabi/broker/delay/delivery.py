@@ -157,6 +157,8 @@ class DelayedDelivery:
         now_ms = self._now_ms()
         first = min(self._levels.values(), key=lambda level: level.next_ms(now_ms))
         if first.next_ms(now_ms) > now_ms:
+            if self._repeats and all(level.correct(level.due_ms, now_ms) > now_ms for level in self._levels.values()):
+                self._repeats = Counter()  # what comes now was not due before
             return first.next_ms(now_ms)
         self._deliver(first, now_ms)
         return min(level.next_ms(now_ms) for level in self._levels.values())
@@ -186,12 +188,10 @@ class DelayedDelivery:
         level.offset = max(level.offset, min(result.next_offset, limit))
         self._touched.add(queue_id + 1)
         self._look_at_next(level)
-        if self._repeats and all(other.offset >= self._repeats_below.get(n, 0) for n, other in self._levels.items()):
-            self._repeats = Counter()
 
     def _count_due(self, level: _Level, now_ms: int) -> int:
         count = 0
-        for due_ms in self._store.reader.tags_codes(SCHEDULE_TOPIC, level.queue_id, level.offset, SLICE_COUNT):
+        for due_ms in self._deliver_times(level, SLICE_COUNT):
             if due_ms is not None and level.correct(due_ms, now_ms) > now_ms:
                 break
             count += 1
@@ -230,7 +230,7 @@ class DelayedDelivery:
 
     def _look_at_next(self, level: _Level) -> None:
         reader, queue_id = self._store.reader, level.queue_id
-        while not (codes := reader.tags_codes(SCHEDULE_TOPIC, queue_id, level.offset, 1)):
+        while not (times := self._deliver_times(level, 1)):
             if level.offset >= reader.max_offset(SCHEDULE_TOPIC, queue_id):
                 level.due_ms = NEVER_MS
                 return
@@ -238,7 +238,12 @@ class DelayedDelivery:
             resumed = reader.get(SCHEDULE_TOPIC, queue_id, level.offset, 1).next_offset
             logger.error("%s/%d: messages %d to %d are gone", SCHEDULE_TOPIC, queue_id, level.offset, resumed - 1)
             level.offset = max(resumed, level.offset + 1)
-        level.due_ms = 0 if codes[0] is None else codes[0]
+        level.due_ms = 0 if times[0] is None else times[0]
+
+    def _deliver_times(self, level: _Level, count: int) -> list[int | None]:
+        """What the queue says of the next messages; None where that is lost, and then it is due."""
+        entries = self._store.queries.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count)
+        return [entry.known_tags_code for entry in entries or ()]
 
     def _correct_offset(self, level: int, offset: int) -> int:
         reader = self._store.reader
@@ -269,7 +274,9 @@ class DelayedDelivery:
             self._write(saved)
 
     def _changed(self) -> _Saved | None:
-        """What is to be written; None if the files say it already."""
+        """What is to be written; None if the files say it already, or must not be changed yet."""
+        if self._look_from is not None or self._repeats:
+            return None  # what was delivered in the life before is known by what the files say now
         current = _Saved(self._store.max_log_offset, self.table().offset_table)
         saved = self._saved
         if saved is None or current.offset_table != saved.offset_table:

@@ -112,7 +112,9 @@ class Timer:
         self._unsaved_bytes = 0
         self._next_offset = max(checkpoint.queue_offset, low)
         self._done_below = checkpoint.slot  # all slots below are done
-        self._done_log_offset = checkpoint.log_offset  # and this is where the log ended when they were
+        # The slot that may be saved, and where the log ended then. They stay as they are while there are `_repeats`:
+        # after another kill those are known by them.
+        self._mark = checkpoint.slot, checkpoint.log_offset
         self._done_since_save = False
         self._slots: dict[int, bytearray] = {}
         self._slot_heap: list[int] = []
@@ -235,9 +237,6 @@ class Timer:
         result = self._store.get(TIMER_TOPIC, 0, self._next_offset, SLICE_COUNT)
         for piece in result.slices:
             for record in decode_records(piece, check_crc=False):
-                if self._is_repeat(record):
-                    self._next_offset = record.queue_offset + 1
-                    continue
                 place = record.queue_offset, record.log_offset, record.size
                 self._add(*place, record.properties, record.store_timestamp_ms)
         # What is not among the records is gone from the log or damaged, as the store has reported.
@@ -384,10 +383,11 @@ class Timer:
             done_below = min(done_below, self._slot_heap[0])
         if self._unloaded:
             done_below = min(done_below, self._unloaded[0] * SLOTS_A_BUCKET)
-        if done_below > self._done_below:
-            self._done_below, self._done_log_offset = done_below, self._store.max_log_offset
+        self._done_below = max(self._done_below, done_below)
         if self._repeats and done_below * SLOT_MS > self._repeats_until_ms:
             self._repeats = Counter()  # what comes now was not due before
+        if not self._repeats and self._done_below > self._mark[0]:
+            self._mark = self._done_below, self._store.max_log_offset
         if self._cancelled:
             self._cancelled = {key: until for key, until in self._cancelled.items() if until > now_ms}
 
@@ -424,7 +424,7 @@ class Timer:
 
     def _is_changed(self) -> bool:
         checkpoint, in_flight = self._kept
-        grown = self._done_log_offset - checkpoint.log_offset
+        grown = self._mark[1] - checkpoint.log_offset
         return bool(self._unsaved or in_flight or self._done_since_save or grown > _LOG_GROWTH_BYTES)
 
     def _snapshot(self) -> Checkpoint:
@@ -434,7 +434,7 @@ class Timer:
         self._kept = checkpoint, {**failed, **in_flight}
         self._unsaved, self._unsaved_bytes = {}, 0
         self._done_since_save = False
-        return Checkpoint(self._next_offset, self._done_below, self._done_log_offset, checkpoint.bucket_bytes)
+        return Checkpoint(self._next_offset, *self._mark, checkpoint.bucket_bytes)
 
     def _write(self, snapshot: Checkpoint) -> None:
         with self._writing:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from hanabi.broker.commits import Commits
+from hanabi.broker.filters.message_filter import PASSES_ALL
 from hanabi.broker.long_polling import HeldPull, HeldPulls, Wants
 from hanabi.broker.pull_access import PullAccess
 from hanabi.broker.pull_outcome import COMMIT_OFFSET, SUSPEND, code_of, remark_of, suggested_broker
@@ -29,6 +30,8 @@ from hanabi.wire.headers.pull import PullMessageHeader, PullMessageReplyHeader
 from hanabi.wire.sysflag import BORN_HOST_V6
 
 _TOLD_MAX: Final = 1_000
+_MANY_SLICES: Final = 4
+_SHORT_SLICE_BYTES: Final = 4096
 BODY_BYTES_MAX: Final = 1024  # a pull has none
 SLAVE: Final = "SLAVE"
 
@@ -96,7 +99,8 @@ class Pulls:
         if pull.sys_flag & COMMIT_OFFSET and self._settings.broker.broker_role != SLAVE:
             self._commits.with_pull(name, topic, queue_id, pull.commit_offset, connection.peer)
         if result.status is not GetStatus.FOUND and pull.sys_flag & SUSPEND and _may_wait(result, offset):
-            held = self._hold(pull, connection, message_filter.wants, result.max_offset)
+            wants = message_filter.wants if message_filter is not PASSES_ALL else None
+            held = self._hold(pull, connection, wants, result.max_offset)
             if held is not None:
                 return held
         return self._reply(pull, connection, group, offset, result, began_ms)
@@ -132,8 +136,7 @@ class Pulls:
         )
         if result.status is GetStatus.FOUND:
             self._count(pull, result, began_ms)
-            body = cast(list[bytes | memoryview], result.slices)
-            return Reply(ResponseCode.SUCCESS, "FOUND", _header(result, suggested), body)
+            return Reply(ResponseCode.SUCCESS, "FOUND", _header(result, suggested), _body(result))
         self._stats.get_missed()
         code = code_of(result.status, offset)
         if code is ResponseCode.PULL_OFFSET_MOVED:
@@ -195,6 +198,15 @@ class Pulls:
 def _may_wait(result: GetResult, offset: int) -> bool:
     """Not if the answer leads on from here: then there is something to read at once."""
     return code_of(result.status, offset) is ResponseCode.PULL_NOT_FOUND and result.next_offset == offset
+
+
+def _body(result: GetResult) -> bytes | list[bytes | memoryview]:
+    """The slices of the log as they are; but many short ones joined: to hand 32 of 1 KiB to the socket one by one
+    takes longer (30 us) than to copy them (19 us, measured with uvloop)."""
+    slices = result.slices
+    if len(slices) >= _MANY_SLICES and result.size <= _SHORT_SLICE_BYTES * len(slices):
+        return b"".join(slices)
+    return cast(list[bytes | memoryview], slices)
 
 
 def _header(result: GetResult, suggested: int) -> PullMessageReplyHeader:

@@ -35,11 +35,11 @@ from hanabi.broker.stored_properties import (
 from hanabi.broker.topics import RETRY_PREFIX, Topics
 from hanabi.errors import (
     BrokerError,
-    GroupNotExist,
     MessageRefused,
     MQError,
     NoPermission,
     RemoteProtocolError,
+    SubscriptionGroupNotExist,
     SystemBusy,
 )
 from hanabi.remoting.address import parse_address
@@ -54,6 +54,7 @@ from hanabi.wire.headers.send import AnySendMessageHeader, SendMessageHeader, Se
 from hanabi.wire.hosts import encode_host
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+V5_0_0: Final = 413  # an ordinal of Java's MQVersion
 
 
 def _clock_ms() -> int:
@@ -110,8 +111,14 @@ class Sends:
 
     def _read(self, config: BrokerConfig) -> None:
         self._config = config
-        self._cluster = cluster_property(config.cluster_name)
         self._region, self._trace_on = config.region_id, str(config.trace_on).lower()
+        self._cluster = cluster_property(config.cluster_name)
+        self._cluster_and_region = f"{self._cluster}\x02MSG_REGION\x01{self._region}\x02TRACE_ON\x01{self._trace_on}"
+
+    def _added(self, request: Command) -> str:
+        """What the record says besides what the sender said. Consumers of 5.x trace only messages with a region, which
+        brokers of 5.x store with each and those of 4.9 with none."""
+        return self._cluster if request.version < V5_0_0 else self._cluster_and_region
 
     def handle(
         self, header: AnySendMessageHeader, request: Command, connection: Connection
@@ -136,7 +143,7 @@ class Sends:
         queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
         if not request.body:
             raise MessageRefused("the message body length is zero")
-        properties, waits, is_half = sent_properties(header.properties or "", self._cluster)
+        properties, waits, is_half = sent_properties(header.properties or "", self._added(request))
         message = PendingMessage(
             target.topic,
             queue_id,
@@ -151,24 +158,15 @@ class Sends:
         )
         if target.is_retry:
             message = self._tried_again(message, header, request)
-        if is_half and not (
-            message.reconsume_times > 0 and delay_level(properties) > 0
-        ):  # else a retry of an old client
+        if is_half and not _is_retry_of_old_client(message):
             result = self._put_half(message)
         else:
             result = self._intake.put(message)
         if result.status is not PutStatus.PUT_OK:
             return self._refuse_put(result)
         appended = result.appended[0]
-        fields = {
-            "msgId": self._store_host.message_id(appended.log_offset),
-            "queueId": str(queue_id),
-            "queueOffset": str(appended.queue_offset),
-            "MSG_REGION": self._region,
-            "TRACE_ON": self._trace_on,
-        }
-        durable = self._intake.durable(result) if waits else None
-        return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
+        message_id = self._store_host.message_id(appended.log_offset)
+        return self._answer(result, message_id, queue_id, appended.queue_offset, waits)
 
     def _send_batch(
         self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
@@ -187,13 +185,13 @@ class Sends:
             raise MessageRefused("the message body length is zero in a message of the batch")
         queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
         shared, waits = batch_properties(header.properties or "")
-        born_host = host_of_peer(connection.peer)
+        born_host, added = host_of_peer(connection.peer), self._added(request)
         messages = [
             PendingMessage(
                 target.topic,
                 queue_id,
                 part.body,
-                in_batch(shared, part.properties, self._cluster),
+                in_batch(shared, part.properties, added),
                 header.born_timestamp,
                 born_host,
                 self._store_host.raw,
@@ -206,10 +204,17 @@ class Sends:
         result = self._intake.put_batch(messages)
         if result.status is not PutStatus.PUT_OK:
             return self._refuse_put(result)
+        message_ids = [self._store_host.message_id(appended.log_offset) for appended in result.appended]
+        return self._answer(result, ",".join(message_ids), queue_id, result.appended[0].queue_offset, waits)
+
+    def _answer(
+        self, result: PutResult, message_id: str, queue_id: int, queue_offset: int, waits: bool
+    ) -> Reply | Awaitable[Reply]:
+        """Where it is stored: at once, or when it is stored as safely as the sender wants."""
         fields = {
-            "msgId": ",".join([self._store_host.message_id(appended.log_offset) for appended in result.appended]),
+            "msgId": message_id,
             "queueId": str(queue_id),
-            "queueOffset": str(result.appended[0].queue_offset),
+            "queueOffset": str(queue_offset),
             "MSG_REGION": self._region,
             "TRACE_ON": self._trace_on,
         }
@@ -233,7 +238,7 @@ class Sends:
         group_name = message.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.find(group_name)
         if group is None:
-            raise GroupNotExist(f"subscription group not exist, {group_name} {SEE_FAQ}")
+            raise SubscriptionGroupNotExist(f"subscription group not exist, {group_name} {SEE_FAQ}")
         if not is_dead(message.reconsume_times, tries_max(group, request.version, header.max_reconsume_times)):
             return message
         topic = dead_letter_topic(group_name)
@@ -256,6 +261,11 @@ class Sends:
 
     def _refuse(self, code: int, remark: str) -> Reply:
         return Reply(code, remark, fields={"MSG_REGION": self._region, "TRACE_ON": self._trace_on})
+
+
+def _is_retry_of_old_client(message: PendingMessage) -> bool:
+    """Consumers before 4.6.1 sent a message of a transaction back with all its properties, that of a half too."""
+    return message.reconsume_times > 0 and delay_level(message.properties) > 0
 
 
 async def _when_durable(durable: Awaitable[PutStatus], fields: dict[str, str]) -> Reply:

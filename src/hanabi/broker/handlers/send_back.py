@@ -26,7 +26,7 @@ from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.store_host import StoreHost
 from hanabi.broker.topics import PERM_WRITE, Topics
-from hanabi.errors import BrokerError, GroupNotExist, NoPermission, RemoteProtocolError, SystemBusy
+from hanabi.errors import BrokerError, NoPermission, RemoteProtocolError, SubscriptionGroupNotExist, SystemBusy
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.store.commit_log import PendingMessage
@@ -83,7 +83,7 @@ class _SendsBack:
             raise SystemBusy(self._flow.busy)
         group = self._groups.find(header.group)
         if group is None:
-            raise GroupNotExist(f"subscription group not exist, {header.group} {SEE_FAQ}")
+            raise SubscriptionGroupNotExist(f"subscription group not exist, {header.group} {SEE_FAQ}")
         if not self._settings.broker.permission & PERM_WRITE:
             raise NoPermission(f"the broker[{self._store_host.host}] sending message is forbidden")
         if group.retry_queue_nums <= 0:

@@ -7,7 +7,7 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * ClientDriver NAMESRV BROKER SCENARIO...: what applications do with the official client, each scenario on topics and
- * groups of its own, all at the same time. BROKER is the address of the one broker behind NAMESRV.
+ * groups of its own, many at the same time and in this order. BROKER is the address of the one broker behind NAMESRV.
  *
  * Prints a line for each when it is over: RESULT name OK|FAILED|SKIPPED milliseconds words. What went wrong in full goes to
  * stderr. Nothing here knows whose broker it is.
@@ -24,6 +24,7 @@ public class ClientDriver {
         }
     }
 
+    private static final int AT_ONCE = 10;
     private static final Map<String, Scenario> SCENARIOS = new LinkedHashMap<>();
 
     static {
@@ -37,7 +38,7 @@ public class ClientDriver {
 
     public static void main(String[] args) throws Exception {
         Troupe troupe = new Troupe(args[0], args[1]);
-        ExecutorService players = Executors.newCachedThreadPool();
+        ExecutorService players = Executors.newFixedThreadPool(AT_ONCE);
         for (int i = 2; i < args.length; i++) {
             String name = args[i];
             Scenario scenario = SCENARIOS.get(name);

@@ -114,8 +114,7 @@ class LaterScenarios {
         Stage.send(producer, topic, "A", "good");
         inbox.awaitBodies(List.of("bad", "late", "good"));
         DefaultMQPullConsumer puller = new DefaultMQPullConsumer(stage.unique("GD"));
-        puller.setNamesrvAddr(stage.troupe.nameServer);
-        puller.setInstanceName(stage.unique("puller"));
+        stage.own(puller);
         puller.start();
         stage.atEnd(puller::shutdown);
         List<MessageExt> dead = new ArrayList<>();

@@ -26,7 +26,7 @@ class PullScenarios {
         DefaultMQProducer producer = stage.producer();
         List<String> bodies = Stage.numbered("message ", count);
         for (int i = 0; i < count; i++) {
-            Stage.sent(producer.send(new Message(topic, i % 2 == 0 ? "even" : "odd", Stage.bytes(bodies.get(i)))));
+            Stage.sent(producer.send(new Message(topic, i / 2 % 2 == 0 ? "even" : "odd", Stage.bytes(bodies.get(i)))));
         }
         return bodies;
     }
@@ -37,7 +37,7 @@ class PullScenarios {
         long beforeAll = System.currentTimeMillis();
         List<String> bodies = sendAll(stage, topic, 60);
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(stage.unique("G"));
-        consumer.setNamesrvAddr(stage.troupe.nameServer);
+        stage.own(consumer);
         consumer.start();
         stage.atEnd(consumer::shutdown);
         Set<String> found = new HashSet<>();
@@ -47,7 +47,7 @@ class PullScenarios {
             long end = consumer.maxOffset(queue);
             Wait.equal(0L, consumer.minOffset(queue), "min offset");
             Wait.equal(0L, consumer.searchOffset(queue, beforeAll - 60_000), "offset of a time before all");
-            Wait.equal(-1L, consumer.fetchConsumeOffset(queue, true), "offset of a new group");
+            Wait.equal(0L, consumer.fetchConsumeOffset(queue, true), "offset of a new group in a young queue");
             long next = 0;
             while (next < end) {
                 PullResult result = consumer.pull(queue, "*", next, 7);
@@ -64,6 +64,7 @@ class PullScenarios {
             PullResult none = consumer.pull(queue, "neither", 0, 7);
             Wait.equal(PullStatus.NO_MATCHED_MSG, none.getPullStatus(), "status when no tag matches");
             PullResult even = consumer.pull(queue, "even", 0, 32);
+            Wait.equal(15, even.getMsgFoundList().size(), "messages with the tag even");
             even.getMsgFoundList().forEach(message -> Wait.equal("even", message.getTags(), "tag"));
             consumer.updateConsumeOffset(queue, end);
             consumer.getDefaultMQPullConsumerImpl().getOffsetStore().updateConsumeOffsetToBroker(queue, end, false);
@@ -91,7 +92,7 @@ class PullScenarios {
 
     private static DefaultLitePullConsumer lite(Stage stage, String group) {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
-        consumer.setNamesrvAddr(stage.troupe.nameServer);
+        stage.own(consumer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
         stage.atEnd(consumer::shutdown);

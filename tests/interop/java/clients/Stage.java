@@ -3,6 +3,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -71,9 +72,18 @@ class Stage {
         return started(new DefaultMQProducer(unique("P")));
     }
 
+    /** A producer or consumer is one of this scenario's own client: those of others would be in each other's way. */
+    void own(ClientConfig client) {
+        client.setNamesrvAddr(troupe.nameServer);
+        client.setMqClientApiTimeout(Troupe.PATIENCE_MS); // what is slow here is the machine
+        if (client.getInstanceName().equals("DEFAULT")) {
+            client.setInstanceName(unique("client"));
+        }
+    }
+
     <P extends DefaultMQProducer> P started(P producer) throws Exception {
-        producer.setNamesrvAddr(troupe.nameServer);
-        producer.setSendMsgTimeout(20_000);
+        own(producer);
+        producer.setSendMsgTimeout(Troupe.PATIENCE_MS);
         producer.start();
         atEnd(producer::shutdown);
         return producer;
@@ -85,7 +95,7 @@ class Stage {
     }
 
     DefaultMQPushConsumer prepared(DefaultMQPushConsumer consumer) {
-        consumer.setNamesrvAddr(troupe.nameServer);
+        own(consumer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);

@@ -3,9 +3,11 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** What all scenarios share: where the servers are, and the tools that make topics. */
 class Troupe {
+    static final int PATIENCE_MS = 20_000;
+
     final String nameServer;
     final String broker;
-    final DefaultMQAdminExt admin = new DefaultMQAdminExt();
+    final DefaultMQAdminExt admin = new DefaultMQAdminExt(PATIENCE_MS);
 
     Troupe(String nameServer, String broker) throws Exception {
         this.nameServer = nameServer;

@@ -1,0 +1,1 @@
+"""The client library: asyncio inside, with a blocking face. Public names are in `hanabi` and `hanabi.aio`."""

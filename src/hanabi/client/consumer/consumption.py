@@ -1,0 +1,96 @@
+"""The seam between pulled messages and the listener, which concurrent and ordered consumption share.
+
+Each queue that is ours is taken, offered what was pulled, and released. How the listener is called, once for a batch, is
+here too: timed, counted, and without a trace left of who called it.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from hanabi.client.consumer.consume_stats import ConsumeStats
+from hanabi.client.consumer.listener import ConsumeLater
+from hanabi.client.consumer.listener_runs import Ended, ListenerRuns
+from hanabi.client.consumer.owned_queue import OwnedQueue
+from hanabi.message import StoredMessage
+
+logger = logging.getLogger(__name__)
+
+
+class Consumption(Protocol):
+    """Gets messages of the queues that are ours, and sees to it that each is consumed or comes again."""
+
+    def take(self, owned: OwnedQueue) -> None:
+        """This queue is ours from now on."""
+        ...
+
+    def offer(self, owned: OwnedQueue, messages: list[StoredMessage]) -> None:
+        """These were pulled; they are in the queue's progress already."""
+        ...
+
+    async def release(self, owned: OwnedQueue) -> None:
+        """The queue was dropped: return when nothing of it will change its progress any more."""
+        ...
+
+    def pause(self) -> None:
+        """Begin no more calls of the listener."""
+        ...
+
+    def resume(self) -> None: ...
+
+    async def close(self, seconds: float) -> bool:
+        """Begin nothing more, let what is under way end; False if some did not in time."""
+        ...
+
+
+class Calls:
+    """Calls of the listener for batches of one queue each."""
+
+    def __init__(self, runs: ListenerRuns, stats: ConsumeStats, *, now: Callable[[], float]) -> None:
+        self._runs, self._stats, self._now = runs, stats, now
+
+    def start(self, owned: OwnedQueue, messages: list[StoredMessage], ended: Ended) -> object:
+        """Call the listener with *messages*, then *ended* with what it raised."""
+        began = self._now()
+
+        def finished(error: BaseException | None) -> None:
+            self._count(owned, len(messages), began, error)
+            ended(error)
+
+        return self._runs.start(list(messages), finished)  # a list of its own: the listener may do with it what it likes
+
+    def stop(self, run: object) -> bool:
+        """Try to end a call."""
+        return self._runs.stop(run)
+
+    async def close(self, seconds: float) -> bool:
+        return await self._runs.close(seconds)
+
+    def _count(self, owned: OwnedQueue, count: int, began: float, error: BaseException | None) -> None:
+        now = self._now()
+        totals = self._stats.of(owned.queue.topic, now).totals
+        totals.batches += 1
+        totals.consume_s += now - began
+        if error is None:
+            totals.succeeded += count
+        else:
+            totals.failed += count
+        owned.last_consume_ms = time.time_ns() // 1_000_000
+
+
+def report_failure(group: str, owned: OwnedQueue, messages: list[StoredMessage], error: BaseException) -> None:
+    """Say which messages a listener failed on. One that asked for them again did so on purpose."""
+    level, trace = (logging.DEBUG, None) if isinstance(error, ConsumeLater) else (logging.WARNING, error)
+    logger.log(
+        level,
+        "group %s: the listener failed on %d messages of %s from offset %d on, message id %s: %s: %s",
+        group,
+        len(messages),
+        owned.queue,
+        messages[0].queue_offset,
+        messages[0].message_id,
+        type(error).__name__,
+        error,
+        exc_info=trace,
+    )

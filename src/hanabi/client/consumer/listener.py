@@ -1,0 +1,72 @@
+"""What a program gives a push consumer: the listener, and how it says "again later".
+
+A listener takes a list of messages. Returning, whatever it returns, means that all of them are consumed. Raising means
+that they come again later; `ConsumeLater` chooses when, and from which message on.
+
+In Java's terms: MessageListenerConcurrently, MessageListenerOrderly and their contexts.
+"""
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias, TypeVar
+
+from hanabi.errors import ConfigError
+from hanabi.message import StoredMessage
+
+Listener: TypeAlias = Callable[[list[StoredMessage]], Any] | Callable[[list[StoredMessage]], Awaitable[Any]]
+AnyListener = TypeVar("AnyListener", bound=Listener)
+
+BROKER_CHOOSES: Final = 0
+DEAD_LETTER: Final = -1
+_SUSPEND_S: Final = (0.01, 30.0)  # as ConsumeMessageOrderlyService cuts it
+
+
+class ConsumeLater(Exception):
+    """Raised by a listener: these messages are to come again later.
+
+    `delay_level` is one of the broker's delay levels; 0 leaves it to the broker (10 s, 30 s, 1 min ... with each try),
+    -1 gives up and sends them to the dead letters. `succeeded` messages from the start of the batch are consumed
+    nevertheless. In an ordered listener there is no level: its queue waits for `suspend_s` seconds.
+    """
+
+    def __init__(
+        self, reason: str = "", *, delay_level: int = BROKER_CHOOSES, succeeded: int = 0, suspend_s: float | None = None
+    ) -> None:
+        super().__init__(reason)
+        if succeeded < 0:
+            raise ConfigError(f"succeeded counts messages of the batch, and is {succeeded}")
+        self.delay_level = delay_level
+        self.succeeded = succeeded
+        self.suspend_s = suspend_s
+
+
+def is_async(listener: Listener) -> bool:
+    """Whether to await what *listener* returns: an `async def`, also inside a partial or an object's `__call__`."""
+    while isinstance(listener, functools.partial):
+        listener = listener.func
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
+
+
+def delay_level_of(error: BaseException) -> int:
+    """The delay level that *error* asks for."""
+    return error.delay_level if isinstance(error, ConsumeLater) else BROKER_CHOOSES
+
+
+def succeeded_of(error: BaseException, batch: int) -> int:
+    """How many of a *batch* are consumed although *error* was raised."""
+    return min(error.succeeded, batch) if isinstance(error, ConsumeLater) else 0
+
+
+def suspend_seconds(error: BaseException, usual: float) -> float:
+    """How long the queue of an ordered listener waits before it tries again."""
+    chosen = error.suspend_s if isinstance(error, ConsumeLater) else None
+    shortest, longest = _SUSPEND_S
+    return min(max(usual if chosen is None else chosen, shortest), longest)
+
+
+def refuse_coroutine(returned: object) -> None:
+    """A `def` that returns a coroutine has consumed nothing: say so, rather than call it success."""
+    if inspect.iscoroutine(returned):
+        returned.close()
+        raise TypeError("the listener returned a coroutine that nobody awaits: make the listener itself an async def")

@@ -1,0 +1,99 @@
+"""Calling a listener: a `def` in a thread, an `async def` as a task. Either way the loop hears how it went.
+
+Knows nothing of queues, offsets and retries.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+from hanabi.client.consumer.listener import Listener, is_async, refuse_coroutine
+from hanabi.client.consumer.listener_threads import ListenerThreads
+from hanabi.message import StoredMessage
+
+Ended = Callable[[BaseException | None], None]
+
+_CANCEL_S: Final = 1.0  # so long a cancelled listener may take to see it
+
+
+class ListenerRuns(Protocol):
+    """Calls of one listener. `start` never calls *ended* itself: that happens in a later turn of the loop."""
+
+    def start(self, messages: list[StoredMessage], ended: Ended) -> object:
+        """Call the listener, then *ended* with what it raised. Returns what `stop` wants."""
+        ...
+
+    def stop(self, run: object) -> bool:
+        """Try to end this call; False where that is impossible, as with threads."""
+        ...
+
+    async def close(self, seconds: float) -> bool:
+        """End everything; False if a call did not end in time and is left behind."""
+        ...
+
+
+def listener_runs(listener: Listener, concurrency: int, name: str) -> ListenerRuns:
+    """The way to call this *listener*. Must be called in the loop."""
+    if is_async(listener):
+        return _TaskRuns(cast(Callable[[list[StoredMessage]], Awaitable[Any]], listener), name)
+    return _ThreadRuns(listener, concurrency, name)
+
+
+class _TaskRuns:
+    """A task for each call, so that what one listener leaves in its context does not reach the next."""
+
+    def __init__(self, listener: Callable[[list[StoredMessage]], Awaitable[Any]], name: str) -> None:
+        self._listener, self._name = listener, name
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, messages: list[StoredMessage], ended: Ended) -> object:
+        task = asyncio.create_task(self._call(messages), name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._done, ended))
+        return task
+
+    async def _call(self, messages: list[StoredMessage]) -> None:
+        await self._listener(messages)
+
+    def _done(self, ended: Ended, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            ended(asyncio.CancelledError("the listener was cancelled"))
+        else:
+            ended(task.exception())
+
+    def stop(self, run: object) -> bool:
+        return isinstance(run, asyncio.Task) and run.cancel("it took too long")
+
+    async def close(self, seconds: float) -> bool:
+        if not self._tasks:
+            return True
+        _, unfinished = await asyncio.wait(self._tasks, timeout=seconds)
+        if not unfinished:
+            return True
+        for task in unfinished:
+            task.cancel("the consumer is shut down")
+        await asyncio.wait(unfinished, timeout=_CANCEL_S)
+        return False
+
+
+class _ThreadRuns:
+    """A thread for each call, out of so many."""
+
+    def __init__(self, listener: Callable[[list[StoredMessage]], Any], concurrency: int, name: str) -> None:
+        self._listener = listener
+        self._threads = ListenerThreads(concurrency, name)
+
+    def start(self, messages: list[StoredMessage], ended: Ended) -> object:
+        self._threads.submit(partial(self._call, messages), ended)
+        return None
+
+    def _call(self, messages: list[StoredMessage]) -> None:
+        refuse_coroutine(self._listener(messages))
+
+    def stop(self, run: object) -> bool:
+        return False
+
+    async def close(self, seconds: float) -> bool:
+        return await self._threads.close(seconds)

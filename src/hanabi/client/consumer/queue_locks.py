@@ -1,0 +1,93 @@
+"""Locks on queues, kept by their brokers: only one member at a time consumes a queue in order.
+
+A lock is renewed every 20 s, believed for 30 s, and given to others by the broker after 60 s. Agrees with Java's
+RebalanceImpl.lock, lockAll and unlock.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
+
+from hanabi.client.consumer.owned_queue import OwnedQueue
+from hanabi.client.core import Core
+from hanabi.errors import ConnectError, MQError
+from hanabi.message import MessageQueue
+
+RENEW_S: Final = 20.0
+
+logger = logging.getLogger(__name__)
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """One request for each broker. Pure."""
+    grouped: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        grouped.setdefault(queue.broker_name, []).append(queue)
+    return grouped
+
+
+class QueueLocks:
+    """The locks of one group's member. *owned* are the queues whose locks are renewed, also those that are leaving."""
+
+    def __init__(
+        self, core: Core, group: str, owned: Callable[[], Collection[OwnedQueue]], *, now_ms: Callable[[], int]
+    ) -> None:
+        self._core, self._group, self._owned, self._now_ms = core, group, owned, now_ms
+
+    async def lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
+        """Try to lock *queues*; those that are ours now. A broker that cannot be asked has locked nothing."""
+        parts = by_broker(queues).items()
+        answers = await asyncio.gather(*(self._lock_at(name, part) for name, part in parts))
+        return {queue for answer in answers if answer is not None for queue in answer}
+
+    async def unlock(self, queues: Sequence[MessageQueue]) -> None:
+        """Give *queues* to whoever wants them next. If a broker does not hear it, it will notice in a minute."""
+        await asyncio.gather(*(self._unlock_at(name, part) for name, part in by_broker(queues).items()))
+
+    async def renew_forever(self) -> None:
+        """Keep what is locked, until cancelled."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                await self.renew()
+            except Exception:
+                logger.exception("the locks of group %s are not renewed", self._group)
+
+    async def renew(self) -> None:
+        """Once for all queues. One that a broker has given to somebody else is dropped, and our offset for it with it."""
+        owned = {queue.queue: queue for queue in self._owned()}
+        await asyncio.gather(*(self._renew_at(name, part, owned) for name, part in by_broker(owned).items()))
+
+    async def _renew_at(self, name: str, queues: list[MessageQueue], owned: dict[MessageQueue, OwnedQueue]) -> None:
+        asked_at = asyncio.get_running_loop().time()
+        locked = await self._lock_at(name, queues)
+        if locked is None:
+            return  # nobody knows: they are consumed for as long as the last answer is believed
+        for queue in queues:
+            held = owned[queue]
+            if queue in locked and not held.lock_may_be_lost(asked_at):
+                held.locked_at, held.last_lock_ms = asked_at, self._now_ms()
+                held.changed()
+            elif not held.forfeited:
+                logger.warning("group %s: the lock of %s is lost, giving the queue up", self._group, queue)
+                held.drop(forfeit=True)
+
+    async def _lock_at(self, name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+        try:
+            return await self._core.api.lock_queues(self._master(name), self._core.client_id, self._group, queues)
+        except MQError as error:
+            logger.warning("group %s: queues of %s are not locked: %s", self._group, name, error)
+            return None
+
+    async def _unlock_at(self, name: str, queues: list[MessageQueue]) -> None:
+        try:
+            await self._core.api.unlock_queues(self._master(name), self._core.client_id, self._group, queues)
+        except MQError as error:
+            logger.info("group %s: queues of %s stay locked for a while: %s", self._group, name, error)
+
+    def _master(self, name: str) -> str:
+        address = self._core.routes.master_of(name)
+        if address is None:
+            raise ConnectError(f"{name} has no master now")
+        return address

@@ -1,0 +1,144 @@
+"""Telling the brokers that we are here, and with whom: at once when that changes, then every 30 s.
+
+A broker forgets a client whose connection ended, so it hears from us again as soon as the connection is back, and one
+that does not answer is tried again after a second, then less and less often. Agrees with
+MQClientInstance.sendHeartbeatToAllBroker in who is told: masters hear of producers, every broker of consumers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hanabi.client.api import Api
+from hanabi.client.members import Members
+from hanabi.client.routes import MASTER_ID
+from hanabi.errors import BrokerError, MQError
+
+RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time, up to the interval
+
+logger = logging.getLogger(__name__)
+
+Brokers = Mapping[str, Mapping[int, str]]
+
+
+def listeners(brokers: Brokers, *, has_consumers: bool) -> set[str]:
+    """The addresses that must hear from us."""
+    return {
+        address
+        for addresses in brokers.values()
+        for number, address in addresses.items()
+        if has_consumers or number == MASTER_ID
+    }
+
+
+class Heartbeats:
+    """The heartbeats of one client. `run` until cancelled, then `stop`."""
+
+    def __init__(
+        self,
+        api: Api,
+        members: Members,
+        brokers: Callable[[], Brokers],
+        *,
+        interval_s: float,
+        timeout_s: float,
+        on_heard: Callable[[], None],
+    ) -> None:
+        """*on_heard* is called when a broker knows us that did not before."""
+        self._api, self._members, self._brokers = api, members, brokers
+        self._interval_s, self._timeout_s = interval_s, timeout_s
+        self._due: dict[str, float] = {}  # address -> the loop's time of its next heartbeat
+        self._failures: dict[str, int] = {}
+        self._known_by: set[str] = set()
+        self._on_heard = on_heard
+        self._beating: dict[str, asyncio.Task[None]] = {}  # the newest of each address
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self.versions: dict[str, int] = {}  # address -> the version that the broker claims
+
+    def soon(self) -> None:
+        """Brokers, or what to tell them, may have changed: those that have not heard are told now."""
+        self._wake.set()
+
+    def lost(self, address: str) -> None:
+        """The connection to *address* ended, and with it what the broker knew of us."""
+        self._known_by.discard(address)
+        if address in self._due:
+            self._due[address] = 0.0
+            self._wake.set()
+
+    async def everybody_now(self) -> None:
+        """Tell all brokers, and wait for their answers. One that refuses us is raised; one that is down is not."""
+        tasks = [self._begin(address) for address in self._listeners()]
+        if not tasks:
+            return
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled() and isinstance(error := task.exception(), BrokerError):
+                raise error
+
+    async def run(self) -> None:
+        """Keep every broker informed, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            now, addresses = loop.time(), self._listeners()
+            for gone in self._due.keys() - addresses:
+                del self._due[gone]
+                self._failures.pop(gone, None)
+            for address in addresses:
+                if self._due.get(address, 0.0) <= now and address not in self._beating:
+                    self._begin(address)
+            due = [self._due[address] for address in addresses if address not in self._beating]
+            try:
+                async with asyncio.timeout_at(min(due, default=now + self._interval_s)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        if tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _listeners(self) -> set[str]:
+        if not self._members:
+            return set()
+        return listeners(self._brokers(), has_consumers=bool(self._members.consumers))
+
+    def _begin(self, address: str) -> "asyncio.Task[None]":
+        task = asyncio.ensure_future(self._beat(address))
+        self._beating[address] = task
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(address, done))
+        return task
+
+    async def _beat(self, address: str) -> None:
+        self.versions[address] = await self._api.heartbeat(address, self._members.heartbeat_data(), self._timeout_s)
+
+    def _ended(self, address: str, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if self._beating.get(address) is task:
+            del self._beating[address]
+        self._wake.set()
+        if task.cancelled():
+            return
+        now = asyncio.get_running_loop().time()
+        error = task.exception()
+        if error is None:
+            self._failures.pop(address, None)
+            self._due[address] = now + self._interval_s
+            if address not in self._known_by:
+                self._known_by.add(address)
+                self._on_heard()
+            return
+        failures = self._failures[address] = self._failures.get(address, 0) + 1
+        self._due[address] = now + min(self._interval_s, RETRY_SECONDS * 2 ** min(failures - 1, 10))
+        if isinstance(error, MQError):
+            level = logging.WARNING if failures == 1 else logging.DEBUG  # once an outage
+            logger.log(level, "a broker does not hear from us: %s", error)
+        else:
+            logger.error("heartbeat to %s failed", address, exc_info=error)

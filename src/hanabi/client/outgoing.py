@@ -1,0 +1,102 @@
+"""A message ready to travel: checked, named, compressed, its properties in one text. Pure, but for the ids.
+
+Where it goes is decided later, and may be decided again; this does not change with it. Agrees with what Java's
+DefaultMQProducerImpl.sendKernelImpl makes of a message.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from hanabi.client.namespace import wrap
+from hanabi.client.producer_config import ProducerConfig
+from hanabi.client.validation import check_message, check_properties, check_topic
+from hanabi.errors import InvalidMessage, MQError
+from hanabi.message import Message
+from hanabi.wire import property_names as names
+from hanabi.wire import sysflag
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.compression import compress
+from hanabi.wire.properties import format_properties, sending_properties
+
+SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
+_TOPICS_MAX: Final = 10_000
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent, whichever broker gets it. `topic` is the name that travels: with the namespace, if there is one."""
+
+    topic: str
+    body: bytes
+    properties: str
+    message_id: str  # of a batch: none, each message in it has its own
+    flag: int = 0
+    sys_flag: int = 0
+    code: int = SEND
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        return self.code == SEND_BATCH
+
+
+class Packing:
+    """Makes messages ready for one producer. *make_id* gives unique ids."""
+
+    def __init__(self, settings: ProducerConfig, namespace: str, make_id: Callable[[], str]) -> None:
+        self._make_id, self._namespace = make_id, namespace
+        self._topics: dict[str, str] = {}  # those that were checked, and their names on the wire
+        self._bytes_max = settings.message_bytes_max
+        self._compress_from = settings.compress_over_bytes
+        self._compression, self._level = settings.compression_type, settings.compression_level
+        self._always: dict[str, str] = {names.INSTANCE_ID: namespace} if namespace else {}
+
+    def pack(self, message: Message, extra: Mapping[str, str] | None = None, sys_flag: int = 0) -> Outgoing:
+        """*message* as it travels. *extra* are properties with a meaning of their own, which programs cannot set."""
+        check_message(message, self._bytes_max)
+        message_id, properties = self.properties_of(message, extra)
+        body = message.body
+        if len(body) >= self._compress_from:
+            body, sys_flag = self._compressed(body, sys_flag)
+        return Outgoing(
+            topic=self._topics.get(message.topic) or self.topic_on_wire(message.topic),
+            body=body,
+            properties=properties,
+            message_id=message_id,
+            flag=message.flag,
+            sys_flag=sys_flag,
+        )
+
+    def topic_on_wire(self, topic: str) -> str:
+        """The name of *topic* with its namespace, if messages can be sent to it."""
+        check_topic(topic)
+        if len(self._topics) >= _TOPICS_MAX:  # somebody sends to ever new topics
+            self._topics.clear()
+        name = self._topics[topic] = wrap(self._namespace, topic)
+        return name
+
+    def properties_of(self, message: Message, extra: Mapping[str, str] | None = None) -> tuple[str, str]:
+        """A new id, and all properties of *message*, the id among them, as one text."""
+        message_id = self._make_id()
+        try:
+            properties = sending_properties(message)
+            properties[names.UNIQUE_KEY] = message_id
+            if self._always:
+                properties |= self._always
+            if extra:
+                properties |= extra
+            text = format_properties(properties)
+        except (MQError, TypeError) as error:  # a name that is taken, a value that is no text
+            raise InvalidMessage(f"topic {message.topic}: {error}") from error
+        check_properties(message.topic, text)
+        return message_id, text
+
+    def _compressed(self, body: bytes, sys_flag: int) -> tuple[bytes, int]:
+        packed = compress(body, self._compression, self._level)
+        if len(packed) >= len(body):  # a picture, say: it would only cost the consumer time
+            return body, sys_flag
+        return packed, sysflag.with_compression(sys_flag, self._compression)

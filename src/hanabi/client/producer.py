@@ -1,0 +1,419 @@
+"""The producer that programs use, for asyncio. `hanabi.Producer` is the same for programs that block.
+
+Joins the parts: packing (outgoing), where to (publishing), sending (sender), answers (request_reply). Agrees with Java's
+DefaultMQProducer in behaviour and defaults.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, overload
+
+import msgspec
+
+from hanabi.client.back_pressure import BackPressure
+from hanabi.client.batching import Part, batch_of, check_batch, pack_parts, split
+from hanabi.client.config import ClientConfig, client_config
+from hanabi.client.core import Core
+from hanabi.client.fault_tolerance import FaultTolerance
+from hanabi.client.namespace import unwrap, wrap
+from hanabi.client.outgoing import SEND_REPLY, Outgoing, Packing
+from hanabi.client.producer_config import ProducerConfig, producer_config
+from hanabi.client.publishing import Publishings
+from hanabi.client.request_reply import PendingRequests, reply_properties, request_properties
+from hanabi.client.selectors import Selector
+from hanabi.client.send_result import SendResult
+from hanabi.client.sender import Choose, Sender
+from hanabi.client.validation import check_group
+from hanabi.errors import ConnectionLostError, InvalidMessage, MQError, RequestTimeoutError, SendFailed
+from hanabi.message import Message, MessageQueue, StoredMessage
+from hanabi.wire.headers.send import ReplyMessageHeader
+from hanabi.wire.headers.transaction import CheckTransactionStateHeader
+from hanabi.wire.message_id import UniqueIds
+
+
+class _Running(NamedTuple):
+    """What a producer has between start and shutdown."""
+
+    core: Core
+    publishings: Publishings
+    gate: BackPressure
+    packing: Packing
+    sender: Sender
+
+
+class Producer:
+    """Sends messages for a group of producers.
+
+        async with Producer("orders", namesrv="127.0.0.1:9876") as producer:
+            result = await producer.send(Message("Orders", b"...", tags="created", keys=["42"]))
+
+    *options* are fields of `ClientConfig` (how to reach the cluster) and of `ProducerConfig` (how to send); both may
+    be given whole, as *config* and *settings*. May be used by any number of tasks of one event loop at once.
+    """
+
+    def __init__(
+        self, group: str, *, config: ClientConfig | None = None, settings: ProducerConfig | None = None, **options: Any
+    ) -> None:
+        check_group(group)
+        self.group = group
+        self.settings, others = producer_config(settings, options)
+        self.config = client_config(config, others)
+        self._wire_group = wrap(self.config.namespace, group)
+        self._requests = PendingRequests()
+        self._running: _Running | None = None
+        self._starting = False
+
+    # Beginning and ending
+
+    async def start(self) -> None:
+        """Join the cluster. Needs no name server yet: the first send does."""
+        if self._running is not None or self._starting:
+            raise MQError(f"producer of group {self.group} is started already")
+        self._starting = True
+        try:
+            core = await Core.acquire(self.config)
+            try:
+                await core.add_producer(self._wire_group, self)
+            except BaseException:
+                await core.release()
+                raise
+            self._running = self._parts(core)
+        finally:
+            self._starting = False
+
+    def _parts(self, core: Core) -> _Running:
+        settings, namespace = self.settings, self.config.namespace
+        clock = asyncio.get_running_loop().time
+        faults = FaultTolerance(clock) if settings.latency_fault_tolerance else None
+        publishings = Publishings(core.routes, settings, faults, lambda topic: unwrap(namespace, topic))
+        gate = BackPressure(settings.in_flight_max, settings.in_flight_bytes_max)
+        ids = UniqueIds(
+            _now_ms,
+            ip=core.own_ip,
+            process_id=os.getpid(),
+            loader_hash=random.getrandbits(32),  # each producer's own, as there may be several in a process
+            utc_offset_ms=time.localtime().tm_gmtoff * 1000,
+        )
+        packing = Packing(settings, namespace, ids.make)
+        sender = Sender(core.api, publishings, gate, settings, self._wire_group, faults)
+        return _Running(core, publishings, gate, packing, sender)
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        try:
+            await running.gate.until_empty(self.settings.send_timeout_s if timeout is None else timeout)
+            self._requests.fail_all(ConnectionLostError(f"producer of group {self.group} is shut down"))
+            await self._end()
+            await running.publishings.close()
+            await running.core.remove_producer(self._wire_group, self)
+        finally:
+            await running.core.release()
+
+    async def _end(self) -> None:
+        """For what a kind of producer has beside this."""
+
+    async def __aenter__(self) -> "Producer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    @property
+    def client_id(self) -> str:
+        """The id by which brokers know this client."""
+        return self._must_run().core.client_id
+
+    def _must_run(self) -> _Running:
+        if self._running is None:
+            raise MQError(
+                f"producer of group {self.group} is not running: `async with` it, or start() it and send before shutdown()"
+            )
+        return self._running
+
+    # Sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - it is shared out over the tries
+    ) -> SendResult:
+        """Send *message* and return where it is stored. Raises `SendFailed` after the last try, or when time is over.
+
+        It goes to *queue*, or to the one that *selector* picks by *arg*: then only that one is tried. Otherwise the
+        queues take turns, and when a broker fails another one is tried.
+        """
+        running = self._running or self._must_run()
+        outgoing = running.packing.pack(message)
+        choose = None
+        if queue is not None or selector is not None:
+            choose = _chosen(message, queue, selector, arg)
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        return await running.sender.deliver(outgoing, seconds, queue, choose)
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> None:
+        """Send *message* without waiting for an answer. It may get lost, and nobody will know."""
+        running = self._must_run()
+        choose = _chosen(message, queue, selector, arg)
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        await running.sender.deliver_oneway(running.packing.pack(message), seconds, queue, choose)
+
+    @overload
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+        return_exceptions: Literal[False] = False,
+    ) -> list[SendResult]: ...
+
+    @overload
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+        return_exceptions: Literal[True],
+    ) -> list[SendResult | Exception]: ...
+
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        return_exceptions: bool = False,
+    ) -> Sequence[SendResult | Exception]:
+        """Send *messages*, many at a time, and return their results in order. *timeout* is for each of them.
+
+        All are tried, whichever fail. With *return_exceptions* an error stands in place of the result; without, the
+        first is raised at the end. Messages are sent in their order, but may be stored in another.
+        """
+        results: list[SendResult | Exception] = []
+        source: Iterator[Message] = iter(messages)
+        failed_source: list[Exception] = []
+
+        async def work() -> None:
+            while True:
+                try:
+                    message = next(source)
+                except StopIteration:
+                    return
+                except Exception as error:  # noqa: BLE001 - the caller's own; what was begun is finished first
+                    failed_source.append(error)
+                    return
+                index = len(results)
+                results.append(_NOT_SENT)
+                try:
+                    results[index] = await self.send(message, selector=selector, arg=arg, timeout=timeout)
+                except Exception as error:  # noqa: BLE001
+                    results[index] = error
+
+        self._must_run()
+        depth = self.settings.pipeline_depth
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(depth, len(messages)) if isinstance(messages, Sized) else depth):
+                group.create_task(work())
+        if failed_source:
+            raise failed_source[0]
+        if not return_exceptions:
+            _raise_first(results)
+        return results
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> list[SendResult]:
+        """Send messages of one topic in as few requests as their size allows; return the result of each, in order.
+
+        Each request goes to one queue and is stored whole or not at all. *timeout* is for each request. If one fails,
+        those after it are not sent: the error says how many were.
+        """
+        running = self._must_run()
+        messages = list(messages)
+        check_batch(messages)
+        first = messages[0]
+        topic = running.packing.topic_on_wire(first.topic)
+        choose = _chosen(first, queue, selector, arg)
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        results: list[SendResult] = []
+        parts = pack_parts(messages, running.packing, self.settings.message_bytes_max)
+        for run in split(parts, self.settings.batch_bytes_max):
+            outgoing = batch_of(topic, run, wait_stored=first.wait_stored)
+            try:
+                result = await running.sender.deliver(outgoing, seconds, queue, choose)
+            except SendFailed as error:
+                if results:
+                    error.add_note(f"the first {len(results)} of {len(messages)} messages of this batch are stored")
+                raise
+            results += _of_each(run, result)
+        return results
+
+    async def send_outgoing(
+        self,
+        outgoing: Outgoing,
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> SendResult:
+        """For other parts of this library: send what is packed already."""
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        return await self._must_run().sender.deliver(outgoing, seconds, queue)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of *topic* that can be written to, in the order that selectors get them in."""
+        running = self._must_run()
+        name = running.packing.topic_on_wire(topic)
+        publishing = running.publishings.known(name) or await running.publishings.find(name)
+        return list(publishing.queues)
+
+    # Asking and answering
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> StoredMessage:
+        """Send *message* and wait for the answer that a consumer gives to it with `reply`.
+
+        *timeout* is for all of it. Raises `RequestTimeoutError` if no answer comes.
+        """
+        running = self._must_run()
+        loop = asyncio.get_running_loop()
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        ends = loop.time() + seconds
+        choose = _chosen(message, queue, selector, arg)
+        correlation_id, answer = self._requests.begin()
+        try:
+            extra = request_properties(running.core.client_id, correlation_id, seconds)
+            outgoing = running.packing.pack(message, extra)
+            if running.publishings.known(outgoing.topic) is None:
+                # Brokers find us by our heartbeat, and the answer may be faster than the next one.
+                await running.publishings.find(outgoing.topic)
+                await running.core.heartbeat_now()
+            sent = await running.sender.deliver(outgoing, ends - loop.time(), queue, choose)
+            await asyncio.wait((answer,), timeout=ends - loop.time())
+            if not answer.done():
+                raise RequestTimeoutError(
+                    f"no answer within {seconds:.3g} s: request {sent.message_id} of topic {message.topic} lies in queue "
+                    f"{sent.queue.queue_id} of {sent.queue.broker_name}, offset {sent.queue_offset}. Does a consumer of "
+                    "the topic run, and does it reply?"
+                )
+            return answer.result()
+        finally:
+            self._requests.end(correlation_id)
+
+    async def reply(
+        self,
+        request: StoredMessage,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> SendResult:
+        """Answer a *request* that a consumer got. Raises `SendFailed` if whoever asked cannot be reached any more."""
+        running = self._must_run()
+        topic, carried = reply_properties(request)
+        message = Message(request.topic, body, properties=dict(properties or {}))
+        packed = running.packing.pack(message, carried)
+        outgoing = msgspec.structs.replace(packed, topic=topic, code=SEND_REPLY)
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        # Who asked is known to the broker that it asked; to others perhaps.
+        return await running.sender.deliver(outgoing, seconds, first=request.broker_name or None)
+
+    # What brokers want from us
+
+    def reply_arrived(self, header: ReplyMessageHeader, body: bytes) -> bool:
+        """See `members.ProducerMember`."""
+        return self._requests.arrived(header, body, _now_ms())
+
+    async def check_transaction(
+        self, header: CheckTransactionStateHeader, message: StoredMessage, address: str
+    ) -> bool:
+        """See `members.ProducerMember`. This producer has no transactions."""
+        return False
+
+
+_NOT_SENT = MQError("not sent")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _chosen(message: Message, queue: MessageQueue | None, selector: Selector | None, arg: Any) -> Choose | None:
+    """What picks the queue, if anything does; a *queue* that is given must be one of the message's topic."""
+    if queue is not None:
+        if selector is not None:
+            raise InvalidMessage(f"topic {message.topic}: give a queue or a selector, not both")
+        if queue.topic != message.topic:
+            raise InvalidMessage(f"topic {message.topic}: the queue given is one of topic {queue.topic}")
+        return None
+    if selector is None:
+        return None
+
+    def choose(queues: Sequence[MessageQueue]) -> MessageQueue:
+        chosen = selector(queues, message, arg)
+        if not isinstance(chosen, MessageQueue):
+            raise InvalidMessage(f"topic {message.topic}: the selector must return one of the queues, not {chosen!r}")
+        return chosen
+
+    return choose
+
+
+def _of_each(parts: Sequence[Part], result: SendResult) -> list[SendResult]:
+    """The result of a batch, told to each message of it: they lie one behind the other in one queue."""
+    offset_ids = result.offset_message_id.split(",")
+    return [
+        msgspec.structs.replace(
+            result,
+            message_id=part.message_id,
+            queue_offset=result.queue_offset + index,
+            offset_message_id=offset_ids[index] if index < len(offset_ids) else "",
+        )
+        for index, part in enumerate(parts)
+    ]
+
+
+def _raise_first(results: Sequence[SendResult | Exception]) -> None:
+    errors = [result for result in results if isinstance(result, Exception)]
+    if errors:
+        errors[0].add_note(
+            f"{len(errors)} of {len(results)} messages failed, the others are stored; return_exceptions=True tells which"
+        )
+        raise errors[0]

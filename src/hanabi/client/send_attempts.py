@@ -1,0 +1,117 @@
+"""After a try to send failed: is another one worth it, after which pause, and what to tell. Pure.
+
+Agrees with the response codes that Java's DefaultMQProducer retries (4.9 and 5.x).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from hanabi.client.send_result import SendResult
+from hanabi.errors import (
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    MQError,
+    NoPermission,
+    RequestTimeoutError,
+    SendAttempt,
+    SendFailed,
+    SystemBusy,
+    TooManyRequestsError,
+    TopicNotExist,
+    TransportError,
+    UnknownReplyError,
+)
+from hanabi.wire.codes import ResponseCode
+
+# A broker that answers so is in trouble, and another one may be not.
+_TROUBLE: Final = frozenset(
+    {
+        int(ResponseCode.SYSTEM_ERROR),
+        int(ResponseCode.SYSTEM_BUSY),
+        int(ResponseCode.SERVICE_NOT_AVAILABLE),
+        int(ResponseCode.TOPIC_NOT_EXIST),
+        int(ResponseCode.NO_BUYER_ID),
+        int(ResponseCode.NOT_IN_CURRENT_UNIT),
+        int(ResponseCode.FLOW_CONTROL),
+        int(ResponseCode.GO_AWAY),
+    }
+)
+# This one may only be told to take no more messages. Asking it again is useless, asking another one is not.
+_ONLY_THIS_BROKER: Final = frozenset({int(ResponseCode.NO_PERMISSION)})
+
+_PAUSE_SECONDS: Final = 0.1  # before a broker is asked again that just failed; four times as long each time
+
+
+def code_of(error: Exception) -> int | None:
+    """The response code behind *error*; None if no answer came."""
+    if isinstance(error, UnknownReplyError):
+        return error.reply_code
+    return error.code if isinstance(error, BrokerError) else None
+
+
+def is_worth_a_try(outcome: SendResult | MQError, *, is_fixed: bool, tried_already: bool) -> bool:
+    """After *outcome*, does sending it once more make sense? To the same queue, if that *is_fixed*, else to a broker
+    that was or was not tried already.
+    """
+    if isinstance(outcome, SendResult):
+        return not is_fixed and not tried_already  # somebody has it: only another broker may have it safer
+    if isinstance(outcome, TransportError):
+        # Whoever fixed the queue cares for order: no second copy behind the next message.
+        return not is_fixed or isinstance(outcome, ConnectError | TooManyRequestsError)
+    code = code_of(outcome)
+    return code in _TROUBLE or (code in _ONLY_THIS_BROKER and not is_fixed and not tried_already)
+
+
+def doubts_route(error: Exception) -> bool:
+    """The route may be out of date: the broker moved, died, or lost the topic or the right to write it."""
+    return isinstance(error, ConnectError | ConnectionLostError | RequestTimeoutError | TopicNotExist | NoPermission)
+
+
+def pause_before(tries_at_this_broker: int) -> float:
+    """How long to wait before a broker is asked again that failed so many times."""
+    return _PAUSE_SECONDS * 4 ** (tries_at_this_broker - 1) if tries_at_this_broker else 0.0
+
+
+def failure(topic: str, attempts: Sequence[SendAttempt], seconds: float, timeout: float) -> SendFailed:
+    """The one error of a send that did not succeed."""
+    tried = "; ".join(f"{number}. {_tried(attempt)}" for number, attempt in enumerate(attempts, 1))
+    times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
+    last = attempts[-1].error
+    return SendFailed(
+        f"a message of topic {topic} could not be sent: tried {times} in {seconds:.3f} s (timeout {timeout:.3g} s): "
+        f"{tried}. {_advice(last)}",
+        topic=topic,
+        attempts=tuple(attempts),
+    )
+
+
+def _tried(attempt: SendAttempt) -> str:
+    """The error, with the broker's name and address if they are not in it already."""
+    text = str(attempt.error)
+    where = f"{attempt.broker_name} ({attempt.address})" if attempt.address else attempt.broker_name
+    return text if where in text else f"{where}: {text}"
+
+
+def _advice(error: Exception) -> str:
+    code = code_of(error)
+    if isinstance(error, ConnectError):
+        return (
+            "Is the broker up, and can its address be reached from here? Brokers register the address in brokerIP1; "
+            "`address_map` says where one really is"
+        )
+    if isinstance(error, RequestTimeoutError | ConnectionLostError):
+        return "Nobody knows whether it is stored: sending it again may store it twice. Is the broker overloaded?"
+    if isinstance(error, TooManyRequestsError):
+        return "This client sends faster than the broker answers: send slower, or in batches"
+    if isinstance(error, SystemBusy) or code == ResponseCode.FLOW_CONTROL:
+        return "The broker has too much to do: send slower, or give the topic more brokers"
+    if isinstance(error, NoPermission):
+        return "Give the topic and the broker the right to be written, and this client's access key too if there is one"
+    if isinstance(error, TopicNotExist):
+        return "Create the topic on this broker, or let brokers create topics (autoCreateTopicEnable)"
+    if code == ResponseCode.MESSAGE_ILLEGAL:
+        return "The broker will never take this message: its limits are lower than this producer's `message_bytes_max`"
+    if code == ResponseCode.SERVICE_NOT_AVAILABLE:
+        return "The broker cannot write: is its disk full, is it a slave, is it shutting down?"
+    return "The broker's log says more"

@@ -1,0 +1,241 @@
+"""Sending one message until a broker has it, or nothing is left to try: the loop around the decisions.
+
+    room (back_pressure) ─> queue (publishing) ─> request (api) ─> result, or another broker (send_attempts)
+
+Everything must be over when the caller's time is over: waiting for room, finding the route and every try count.
+The normal way is short: no task, no timer beside the request's own, no exception. Agrees with Java's
+DefaultMQProducerImpl.sendDefaultImpl, sendSelectImpl and sendKernelImpl.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from hanabi.client.api import Api
+from hanabi.client.back_pressure import BackPressure
+from hanabi.client.fault_tolerance import FaultTolerance
+from hanabi.client.outgoing import Outgoing
+from hanabi.client.producer_config import ProducerConfig
+from hanabi.client.publishing import Publishing, Publishings
+from hanabi.client.send_attempts import doubts_route, failure, is_worth_a_try, pause_before
+from hanabi.client.send_result import STATUS_BY_CODE, SendResult, SendStatus
+from hanabi.errors import ConnectError, MQError, RequestTimeoutError, SendAttempt, SendFailed, TooManyRequestsError
+from hanabi.message import MessageQueue
+from hanabi.wire.headers.send import SendMessageReplyHeader
+
+Choose: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
+
+_ONEWAY_PAUSE_SECONDS: Final = 0.002  # before a connection is tried again that takes no more bytes
+
+
+class Sender:
+    """Sends what one producer has packed. *group* is the name that travels."""
+
+    def __init__(
+        self,
+        api: Api,
+        publishings: Publishings,
+        gate: BackPressure,
+        settings: ProducerConfig,
+        group: str,
+        faults: FaultTolerance | None = None,
+    ) -> None:
+        self._api, self._publishings, self._gate, self._faults = api, publishings, gate, faults
+        self._settings, self._group = settings, group
+        self._default_topic, self._default_queues = settings.default_topic, str(settings.default_topic_queues)
+        self._now = asyncio.get_running_loop().time
+
+    async def deliver(
+        self,
+        outgoing: Outgoing,
+        timeout: float,  # noqa: ASYNC109 - it is shared out over the tries
+        queue: MessageQueue | None = None,
+        choose: Choose | None = None,
+        first: str | None = None,
+    ) -> SendResult:
+        """Send, to *queue* or to the one that *choose* picks, else to whichever broker takes it.
+
+        *first* is a broker to ask before the others.
+        """
+        began = self._now()
+        size = len(outgoing.body)
+        if not self._gate.enter_at_once(size):
+            await self._gate.enter(size, timeout)
+        try:
+            publishing = self._publishings.known(outgoing.topic)
+            if publishing is None:
+                publishing = await self._find(outgoing.topic, began, timeout)
+            if choose is not None:
+                queue = choose(publishing.queues)
+            target = queue or (first and publishing.at(first)) or publishing.next()
+            left = began + timeout - self._now()
+            if self._settings.attempt_timeout_s is not None and self._settings.retries:
+                left = min(left, self._settings.attempt_timeout_s)
+            try:
+                result = await self._attempt(outgoing, publishing, target, left)
+            except MQError as error:
+                return await self._insist(outgoing, publishing, queue, target, error, began, timeout)
+            if result.status is not SendStatus.SEND_OK and self._settings.retry_not_stored:
+                return await self._insist(outgoing, publishing, queue, target, result, began, timeout)
+            return result
+        finally:
+            self._gate.leave(size)
+
+    async def deliver_oneway(
+        self,
+        outgoing: Outgoing,
+        timeout: float,  # noqa: ASYNC109
+        queue: MessageQueue | None = None,
+        choose: Choose | None = None,
+    ) -> None:
+        """Send without an answer. What is known to have failed is raised; what became of the rest nobody knows."""
+        began = self._now()
+        publishing = self._publishings.known(outgoing.topic)
+        if publishing is None:
+            publishing = await self._find(outgoing.topic, began, timeout)
+        if choose is not None:
+            queue = choose(publishing.queues)
+        target = queue or publishing.next()
+        try:
+            while True:
+                try:
+                    left = began + timeout - self._now()
+                    address = _master(publishing, target.broker_name)
+                    header = self._header(outgoing, target)
+                    await self._api.send_oneway(address, header, outgoing.body, left, code=outgoing.code)
+                    return
+                except TooManyRequestsError:  # the broker reads slower than we write
+                    if left <= _ONEWAY_PAUSE_SECONDS:
+                        raise
+                    await asyncio.sleep(_ONEWAY_PAUSE_SECONDS)
+        except MQError as error:
+            attempt = self._failed(outgoing, publishing, target, error)
+            raise failure(target.topic, [attempt], self._now() - began, timeout) from error
+        finally:
+            publishing.answered(target.broker_name)
+
+    async def _find(self, topic: str, began: float, timeout: float) -> Publishing:  # noqa: ASYNC109
+        try:
+            async with asyncio.timeout_at(began + timeout):
+                return await self._publishings.find(topic)
+        except TimeoutError as error:
+            raise SendFailed(
+                f"a message of topic {topic} could not be sent: no name server said within {timeout:.3g} s who serves "
+                "the topic. Are they up, and can they be reached from here?",
+                topic=topic,
+            ) from error
+
+    async def _attempt(
+        self,
+        outgoing: Outgoing,
+        publishing: Publishing,
+        target: MessageQueue,
+        timeout: float,  # noqa: ASYNC109
+    ) -> SendResult:
+        """One try to send to *target*."""
+        began = self._now()
+        failed = True
+        try:
+            address = _master(publishing, target.broker_name)
+            if timeout <= 0:
+                raise RequestTimeoutError(f"no time is left to ask {target.broker_name} ({address})")
+            header = self._header(outgoing, target)
+            answer = await self._api.send_message(address, header, outgoing.body, timeout, code=outgoing.code)
+            reply = answer.header(SendMessageReplyHeader)
+            failed = False
+        finally:
+            if publishing.first is not None:
+                publishing.answered(target.broker_name)
+            if self._faults is not None:
+                self._faults.record(target.broker_name, self._now() - began, failed=failed)
+        if reply.queue_id != target.queue_id:
+            target = MessageQueue(target.topic, target.broker_name, reply.queue_id)
+        return SendResult(
+            status=STATUS_BY_CODE[answer.code],
+            message_id=outgoing.message_id,
+            queue=target,
+            queue_offset=reply.queue_offset,
+            offset_message_id=reply.msg_id,
+            transaction_id=reply.transaction_id,
+            region=reply.region,
+            trace_on=reply.trace_on is not False,
+        )
+
+    async def _insist(
+        self,
+        outgoing: Outgoing,
+        publishing: Publishing,
+        queue: MessageQueue | None,
+        target: MessageQueue,
+        outcome: SendResult | MQError,
+        began: float,
+        timeout: float,  # noqa: ASYNC109
+    ) -> SendResult:
+        """The first try, at *target*, ended in *outcome*: go on as long as that makes sense and time is left."""
+        ends = began + timeout
+        attempts: list[SendAttempt] = []
+        tried: list[str] = []
+        stored: SendResult | None = None
+        for tries_left in range(self._settings.retries, -1, -1):
+            tried.append(target.broker_name)
+            if isinstance(outcome, MQError):
+                attempts.append(self._failed(outgoing, publishing, target, outcome))
+            elif outcome.status is SendStatus.SEND_OK:
+                return outcome
+            else:
+                stored = outcome
+            publishing = self._publishings.known(outgoing.topic) or publishing
+            target = queue or publishing.another(tried)
+            times = tried.count(target.broker_name)
+            if not tries_left or not is_worth_a_try(outcome, is_fixed=queue is not None, tried_already=times > 0):
+                break
+            pause = pause_before(times)
+            if self._now() + pause >= ends:
+                break
+            if pause:
+                await asyncio.sleep(pause)
+                publishing = self._publishings.known(outgoing.topic) or publishing  # its broker may have moved
+            left = ends - self._now()
+            if self._settings.attempt_timeout_s is not None and tries_left > 1:
+                left = min(left, self._settings.attempt_timeout_s)
+            try:
+                outcome = await self._attempt(outgoing, publishing, target, left)
+            except MQError as error:
+                outcome = error
+        if stored is not None:
+            return stored
+        raise failure(target.topic, attempts, self._now() - began, timeout) from attempts[-1].error
+
+    def _failed(self, outgoing: Outgoing, publishing: Publishing, target: MessageQueue, error: MQError) -> SendAttempt:
+        if doubts_route(error):
+            self._publishings.doubt(outgoing.topic)
+        return SendAttempt(target.broker_name, publishing.master_of(target.broker_name), error)
+
+    def _header(self, outgoing: Outgoing, queue: MessageQueue) -> dict[str, str]:
+        """The fields of `wire.headers.send.SendMessageV2Header`, written out: this runs for every message."""
+        fields = {
+            "a": self._group,
+            "b": outgoing.topic,
+            "c": self._default_topic,
+            "d": self._default_queues,
+            "e": str(queue.queue_id),
+            "f": str(outgoing.sys_flag),
+            "g": str(time.time_ns() // 1_000_000),
+            "h": str(outgoing.flag),
+            "i": outgoing.properties,
+            "j": str(outgoing.reconsume_times),
+            "k": "false",
+            "m": "true" if outgoing.is_batch else "false",
+            "n": queue.broker_name,
+        }
+        if outgoing.max_reconsume_times is not None:
+            fields["l"] = str(outgoing.max_reconsume_times)
+        return fields
+
+
+def _master(publishing: Publishing, broker_name: str) -> str:
+    address = publishing.master_of(broker_name)
+    if address is None:
+        raise ConnectError(f"the name servers know no master of {broker_name} for this topic")
+    return address

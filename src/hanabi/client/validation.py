@@ -1,0 +1,86 @@
+"""Names and messages that no broker would take, found before anything is sent. Every error names the limit.
+
+Pure. Agrees with Java's Validators and TopicValidator.
+"""
+
+import re
+from typing import Final
+
+from hanabi.errors import ConfigError, InvalidMessage
+from hanabi.message import Message
+from hanabi.wire.properties import PROPERTIES_BYTES_MAX
+
+TOPIC_CHARACTERS_MAX: Final = 127
+GROUP_CHARACTERS_MAX: Final = 255
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+DEFAULT_TOPIC: Final = "TBW102"
+
+_LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LEGAL_CHARACTERS: Final = "letters, digits and % | _ -"
+# What brokers write themselves; a message put there by hand would be delivered, or lost, in strange ways.
+_CLOSED_TOPICS: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+_UTF8_BYTES_MAX: Final = 3  # of one UTF-16 unit
+
+
+def check_topic(topic: str) -> None:
+    """Raise unless messages can be sent to a topic of this name."""
+    if not isinstance(topic, str) or not topic.strip():
+        raise InvalidMessage(f"topic {topic!r}: a topic must have a name")
+    if len(topic) > TOPIC_CHARACTERS_MAX:
+        raise InvalidMessage(f"topic {topic!r} has {len(topic)} characters, limit {TOPIC_CHARACTERS_MAX}")
+    if not _LEGAL_NAME.fullmatch(topic):
+        raise InvalidMessage(f"topic {topic!r}: only {_LEGAL_CHARACTERS} are allowed in a topic's name")
+    if topic in _CLOSED_TOPICS:
+        raise InvalidMessage(f"topic {topic}: brokers keep their own state in it, nobody else can send to it")
+
+
+def check_group(group: str) -> None:
+    """Raise unless a group of producers or consumers can have this name."""
+    if not isinstance(group, str) or not group.strip():
+        raise ConfigError(f"group {group!r}: a group must have a name")
+    if len(group) > GROUP_CHARACTERS_MAX:
+        raise ConfigError(f"group {group!r} has {len(group)} characters, limit {GROUP_CHARACTERS_MAX}")
+    if not _LEGAL_NAME.fullmatch(group):
+        raise ConfigError(f"group {group!r}: only {_LEGAL_CHARACTERS} are allowed in a group's name")
+
+
+def check_message(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    """Raise unless the rest of *message*, apart from its topic and properties, can be sent."""
+    body = message.body
+    if type(body) is not bytes:
+        raise InvalidMessage(
+            f"topic {message.topic}: the body is {type(body).__name__}, must be bytes: encode text, as in text.encode()"
+        )
+    if not body:
+        raise InvalidMessage(f"topic {message.topic}: the body is empty, must have at least 1 byte")
+    if len(body) > body_bytes_max:
+        raise InvalidMessage(f"topic {message.topic}: the body has {len(body)} bytes, limit {body_bytes_max}")
+    if message.deliver_time_ms or message.delay_level:
+        _check_delay(message)
+
+
+def _check_delay(message: Message) -> None:
+    if message.delay_level < 0 or message.deliver_time_ms < 0:
+        raise InvalidMessage(f"topic {message.topic}: neither a delay level nor a deliver time can be negative")
+    if message.delay_level and message.deliver_time_ms:
+        raise InvalidMessage(f"topic {message.topic}: a delay level and a deliver time exclude each other")
+
+
+def check_properties(topic: str, properties: str) -> None:
+    """Raise if *properties*, as they travel, are too long for a record."""
+    if len(properties) * _UTF8_BYTES_MAX <= PROPERTIES_BYTES_MAX:
+        return  # without encoding them
+    size = len(properties.encode("utf-8", "replace"))
+    if size > PROPERTIES_BYTES_MAX:
+        raise InvalidMessage(
+            f"topic {topic}: the properties, tags and keys among them, have {size} bytes, limit {PROPERTIES_BYTES_MAX}"
+        )
