@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from hanabi.broker.config import BrokerConfig
+from hanabi.broker.handlers.send import V5_0_0
 from hanabi.broker.put_status import refusal
 from hanabi.broker.topics import NOT_FOR_SENDING
 from hanabi.store.config import FlushMode, StoreConfig
@@ -74,6 +75,18 @@ def test_the_answer_says_where_the_message_is_and_what_the_client_must_know(tmp_
             assert fields == {"queueId": "1", "queueOffset": "1", "MSG_REGION": "north", "TRACE_ON": "false"}
             assert where.store_host == STORE_HOST
             assert where.log_offset == taking.records(queue_id=1)[1].log_offset
+
+    asyncio.run(main())
+
+
+def test_messages_of_5x_producers_are_stored_with_the_region_that_5x_consumers_trace_by(tmp_path: Path) -> None:
+    async def main() -> None:
+        taking = Taking(tmp_path, BrokerConfig(broker_name="b", region_id="north"))
+        async with talking(taking) as peer:
+            await send(peer, queue_id=1, version=V5_0_0)
+            (record,) = taking.records(queue_id=1)
+            stored = properties(record)
+            assert (stored["MSG_REGION"], stored["TRACE_ON"]) == ("north", "true")
 
     asyncio.run(main())
 

@@ -7,7 +7,10 @@ the room that a record takes in the log, because brokers compare that with their
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from hanabi.client.outgoing import SEND_BATCH, Outgoing, Packing
+from hanabi.client.send_result import SendResult
 from hanabi.client.validation import check_message
 from hanabi.errors import InvalidMessage
 from hanabi.message import Message
@@ -76,3 +79,17 @@ def batch_of(topic: str, parts: Sequence[Part], *, wait_stored: bool) -> Outgoin
         message_id="",
         code=SEND_BATCH,
     )
+
+
+def results_of(parts: Sequence[Part], result: SendResult) -> list[SendResult]:
+    """The result of a batch, told to each message of it: they lie one behind the other in one queue."""
+    offset_ids = result.offset_message_id.split(",")
+    return [
+        msgspec.structs.replace(
+            result,
+            message_id=part.message_id,
+            queue_offset=result.queue_offset + index,
+            offset_message_id=offset_ids[index] if index < len(offset_ids) else "",
+        )
+        for index, part in enumerate(parts)
+    ]

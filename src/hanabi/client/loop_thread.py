@@ -1,35 +1,222 @@
 """An event loop in a thread of its own, for programs that have none: how blocking calls get at the asyncio client.
 
 One a process, started when first needed. A call hands over its coroutine and sleeps on a bare lock until it is done,
-which costs less than half of `asyncio.run_coroutine_threadsafe` and its futures.
+which costs a good deal less than `asyncio.run_coroutine_threadsafe` and its futures. Knows nothing of producers and
+consumers but that they can be shut down.
 
-After a fork the child has no such thread any more: whoever asks for the shared one gets a new one, and what hangs on
-the old one says so in an error. The child also lets go of the parent's sockets and of its poll, as both sides would
-otherwise share them: a socket that the parent closes would stay open, and tidying up in the child would take sockets
-out of the parent's poll.
+After a fork the child has no such thread: whoever asks for the shared one gets a new one, and what hangs on the old one
+says so in an error.
 """
 
 import asyncio
+import atexit
 import contextlib
-import itertools
 import logging
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
-from hanabi.errors import MQError
+from hanabi.errors import BlockingCallError
 from hanabi.remoting.loop import loop_factory
 
 T = TypeVar("T")
 
 EXIT_SECONDS: Final = 3.0  # for all that a program forgot to shut down, together
-# Elsewhere a signal wakes whoever waits for a lock; on Windows Ctrl-C is only seen between two waits.
-_WAIT_SECONDS: Final = 0.1 if sys.platform == "win32" else -1
+# On Windows Ctrl-C is only noticed between two waits; elsewhere a signal interrupts the wait itself.
+WAIT_SECONDS: Final = 0.1 if sys.platform == "win32" else -1.0
 
 logger = logging.getLogger(__name__)
 
 
-class BlockingCallError(MQError):
-    """A blocking call where it cannot be made: inside an event loop, after a fork, or after everything was closed."""
+class _Call(Generic[T]):
+    """One coroutine on its way through the loop's thread, and the thread that sleeps until it is back."""
+
+    __slots__ = ("_coroutine", "_done", "_error", "_result", "_task")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._error: BaseException | None = None
+        self._result: T | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """In the loop's thread."""
+        self._task = asyncio.get_running_loop().create_task(self._drive())
+
+    async def _drive(self) -> None:
+        try:
+            self._result = await self._coroutine
+        except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
+            self._error = error
+        finally:
+            self._done.release()
+
+    def cancel(self) -> None:
+        """In the loop's thread."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def wait(self) -> T:
+        """In the thread that called: until it is done. A signal's exception comes through."""
+        while not self._done.acquire(timeout=WAIT_SECONDS):
+            pass
+        error = self._error
+        if error is None:
+            return cast(T, self._result)
+        try:
+            raise error
+        finally:
+            del error, self._error  # the traceback holds this frame: no cycle for the collector
+
+
+class LoopThread:
+    """A loop, its thread, and what must be shut down before they end."""
+
+    _shared: ClassVar["LoopThread | None"] = None
+    _starting: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self._process_id = os.getpid()
+        self._loop = loop_factory()()
+        self._open: dict[int, Callable[[], Coroutine[Any, Any, object]]] = {}
+        self._thread = threading.Thread(target=self._run, name="hanabi", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def shared(cls) -> "LoopThread":
+        """The one of this process; a new one after a fork, or after the old one was stopped."""
+        found = cls._shared
+        if found is not None and found.is_alive:
+            return found
+        with cls._starting:
+            if cls._shared is None or not cls._shared.is_alive:
+                if cls._shared is None:
+                    atexit.register(cls._at_exit)
+                cls._shared = cls()
+            return cls._shared
+
+    @classmethod
+    def _at_exit(cls) -> None:
+        if cls._shared is not None and cls._shared.is_alive:
+            cls._shared.stop(EXIT_SECONDS)
+
+    @classmethod
+    def forked(cls) -> None:
+        """In the child: perhaps another thread held the lock, and it is not there to let it go."""
+        cls._starting = threading.Lock()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process_id == os.getpid() and self._thread.is_alive()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of *coroutine*, or its exception. If a signal interrupts the wait, the coroutine is cancelled."""
+        if not self._can_wait():
+            coroutine.close()
+            raise BlockingCallError(self._why_not())
+        call = _Call(coroutine)
+        try:
+            self._loop.call_soon_threadsafe(call.start)
+        except RuntimeError:  # another thread stopped it just now
+            coroutine.close()
+            raise BlockingCallError(self._why_not()) from None
+        try:
+            return call.wait()
+        except BaseException:
+            self._loop_soon(call.cancel)  # if it is not done: KeyboardInterrupt, say
+            raise
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The result of a plain function that must run in the loop's thread."""
+
+        async def work() -> T:
+            return function()
+
+        return self.run(work())
+
+    def _loop_soon(self, callback: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # closed: then there is nothing left to do either
+            self._loop.call_soon_threadsafe(callback)
+
+    def _can_wait(self) -> bool:
+        return (
+            self._process_id == os.getpid()
+            and not self._loop.is_closed()
+            and asyncio._get_running_loop() is None  # in the loop's own thread, or in the user's loop
+        )
+
+    def _why_not(self) -> str:
+        if self._process_id != os.getpid():
+            return (
+                f"this object was made in process {self._process_id}, before os.fork(): its connections belong to that"
+                f" process. Make a new one here, in process {os.getpid()}"
+            )
+        if threading.current_thread() is self._thread:
+            return (
+                "a blocking call in the event loop's own thread would wait for itself. Call it in a def listener or in"
+                " a thread, or await the same method of hanabi.aio's class"
+            )
+        if not self._loop.is_closed():
+            return (
+                "a blocking call would stop the event loop that runs in this thread. Use the class of the same name in"
+                " hanabi.aio and await it, or asyncio.to_thread"
+            )
+        return "the event loop of the blocking clients is stopped: the interpreter is about to end"
+
+    # What must be shut down
+
+    def opened(self, owner: object, shutdown: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """*owner* is at work: at the interpreter's end it is shut down if nobody did."""
+        self._open[id(owner)] = shutdown
+
+    def closed(self, owner: object) -> None:
+        self._open.pop(id(owner), None)
+
+    def stop(self, seconds: float) -> None:
+        """Shut down what is open, within so many seconds, and end the thread."""
+        left_open = list(self._open.values())
+        self._open.clear()
+        if left_open:
+            with contextlib.suppress(BlockingCallError):
+                self.run(_shut_down(left_open, seconds))
+        self._loop_soon(self._loop.stop)
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            _cancel_all(self._loop)
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+
+
+async def _shut_down(shutdowns: list[Callable[[], Coroutine[Any, Any, object]]], seconds: float) -> None:
+    tasks = [asyncio.ensure_future(shutdown()) for shutdown in shutdowns]
+    done, late = await asyncio.wait(tasks, timeout=seconds)
+    for task in late:
+        task.cancel()
+    if late:
+        logger.warning("%d clients were not shut down, and are not finished %g s later", len(late), seconds)
+        await asyncio.wait(late, timeout=seconds)
+    for task in done:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("a client could not be shut down: %s", error)
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """As asyncio.run does at its end."""
+    if tasks := asyncio.all_tasks(loop):
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=LoopThread.forked)

@@ -1,34 +1,35 @@
 """The producer that programs use, for asyncio. `hanabi.Producer` is the same for programs that block.
 
-Joins the parts: packing (outgoing), where to (publishing), sending (sender), answers (request_reply). Agrees with Java's
-DefaultMQProducer in behaviour and defaults.
+Joins the parts: packing (outgoing), where to (publishing), sending (sender), answers (request_reply). Agrees with
+Java's DefaultMQProducer in behaviour and defaults.
 """
 
 import asyncio
 import os
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import msgspec
 
 from hanabi.client.back_pressure import BackPressure
-from hanabi.client.batching import Part, batch_of, check_batch, pack_parts, split
+from hanabi.client.batching import batch_of, check_batch, pack_parts, results_of, split
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.core import Core
 from hanabi.client.fault_tolerance import FaultTolerance
 from hanabi.client.namespace import unwrap, wrap
 from hanabi.client.outgoing import SEND_REPLY, Outgoing, Packing
+from hanabi.client.pipelining import pipelined
 from hanabi.client.producer_config import ProducerConfig, producer_config
 from hanabi.client.publishing import Publishings
 from hanabi.client.request_reply import PendingRequests, reply_properties, request_properties
-from hanabi.client.selectors import Selector
+from hanabi.client.selectors import Selector, chooser
 from hanabi.client.send_result import SendResult
-from hanabi.client.sender import Choose, Sender
+from hanabi.client.sender import Sender
 from hanabi.client.validation import check_group
-from hanabi.errors import ConnectionLostError, InvalidMessage, MQError, RequestTimeoutError, SendFailed
+from hanabi.errors import ConnectionLostError, MQError, RequestTimeoutError, SendFailed
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.wire.headers.send import ReplyMessageHeader
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
@@ -119,7 +120,7 @@ class Producer:
     async def _end(self) -> None:
         """For what a kind of producer has beside this."""
 
-    async def __aenter__(self) -> "Producer":
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -136,7 +137,7 @@ class Producer:
     def _must_run(self) -> _Running:
         if self._running is None:
             raise MQError(
-                f"producer of group {self.group} is not running: `async with` it, or start() it and send before shutdown()"
+                f"producer of group {self.group} is not running: `async with` it, or send between start() and shutdown()"
             )
         return self._running
 
@@ -160,7 +161,7 @@ class Producer:
         outgoing = running.packing.pack(message)
         choose = None
         if queue is not None or selector is not None:
-            choose = _chosen(message, queue, selector, arg)
+            choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         return await running.sender.deliver(outgoing, seconds, queue, choose)
 
@@ -175,7 +176,7 @@ class Producer:
     ) -> None:
         """Send *message* without waiting for an answer. It may get lost, and nobody will know."""
         running = self._must_run()
-        choose = _chosen(message, queue, selector, arg)
+        choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         await running.sender.deliver_oneway(running.packing.pack(message), seconds, queue, choose)
 
@@ -186,7 +187,7 @@ class Producer:
         *,
         selector: Selector | None = None,
         arg: Any = None,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
         return_exceptions: Literal[False] = False,
     ) -> list[SendResult]: ...
 
@@ -197,7 +198,7 @@ class Producer:
         *,
         selector: Selector | None = None,
         arg: Any = None,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
         return_exceptions: Literal[True],
     ) -> list[SendResult | Exception]: ...
 
@@ -215,33 +216,12 @@ class Producer:
         All are tried, whichever fail. With *return_exceptions* an error stands in place of the result; without, the
         first is raised at the end. Messages are sent in their order, but may be stored in another.
         """
-        results: list[SendResult | Exception] = []
-        source: Iterator[Message] = iter(messages)
-        failed_source: list[Exception] = []
 
-        async def work() -> None:
-            while True:
-                try:
-                    message = next(source)
-                except StopIteration:
-                    return
-                except Exception as error:  # noqa: BLE001 - the caller's own; what was begun is finished first
-                    failed_source.append(error)
-                    return
-                index = len(results)
-                results.append(_NOT_SENT)
-                try:
-                    results[index] = await self.send(message, selector=selector, arg=arg, timeout=timeout)
-                except Exception as error:  # noqa: BLE001
-                    results[index] = error
+        def send(message: Message) -> Awaitable[SendResult]:
+            return self.send(message, selector=selector, arg=arg, timeout=timeout)
 
         self._must_run()
-        depth = self.settings.pipeline_depth
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(depth, len(messages)) if isinstance(messages, Sized) else depth):
-                group.create_task(work())
-        if failed_source:
-            raise failed_source[0]
+        results = await pipelined(messages, send, self.settings.pipeline_depth)
         if not return_exceptions:
             _raise_first(results)
         return results
@@ -265,7 +245,7 @@ class Producer:
         check_batch(messages)
         first = messages[0]
         topic = running.packing.topic_on_wire(first.topic)
-        choose = _chosen(first, queue, selector, arg)
+        choose = chooser(first, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         results: list[SendResult] = []
         parts = pack_parts(messages, running.packing, self.settings.message_bytes_max)
@@ -277,7 +257,7 @@ class Producer:
                 if results:
                     error.add_note(f"the first {len(results)} of {len(messages)} messages of this batch are stored")
                 raise
-            results += _of_each(run, result)
+            results += results_of(run, result)
         return results
 
     async def send_outgoing(
@@ -317,26 +297,36 @@ class Producer:
         loop = asyncio.get_running_loop()
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         ends = loop.time() + seconds
-        choose = _chosen(message, queue, selector, arg)
+        choose = chooser(message, queue, selector, arg)
         correlation_id, answer = self._requests.begin()
         try:
             extra = request_properties(running.core.client_id, correlation_id, seconds)
             outgoing = running.packing.pack(message, extra)
             if running.publishings.known(outgoing.topic) is None:
-                # Brokers find us by our heartbeat, and the answer may be faster than the next one.
-                await running.publishings.find(outgoing.topic)
-                await running.core.heartbeat_now()
+                await self._introduce(running, outgoing.topic, ends)
             sent = await running.sender.deliver(outgoing, ends - loop.time(), queue, choose)
             await asyncio.wait((answer,), timeout=ends - loop.time())
             if not answer.done():
                 raise RequestTimeoutError(
-                    f"no answer within {seconds:.3g} s: request {sent.message_id} of topic {message.topic} lies in queue "
-                    f"{sent.queue.queue_id} of {sent.queue.broker_name}, offset {sent.queue_offset}. Does a consumer of "
-                    "the topic run, and does it reply?"
+                    f"no answer within {seconds:.3g} s: request {sent.message_id} of topic {message.topic} was stored "
+                    f"by {sent.queue.broker_name}, queue {sent.queue.queue_id}, offset {sent.queue_offset}. Does a "
+                    "consumer of the topic run, and does it reply?"
                 )
             return answer.result()
         finally:
             self._requests.end(correlation_id)
+
+    @staticmethod
+    async def _introduce(running: _Running, topic: str, ends: float) -> None:
+        """Brokers pass answers to clients whose heartbeat they got, and an answer may be faster than the next one."""
+        try:
+            async with asyncio.timeout_at(ends):
+                await running.publishings.find(topic)
+                await running.core.heartbeat_now()
+        except TimeoutError as error:
+            raise SendFailed(
+                f"no time was left to send a request of topic {topic}: its brokers are slow", topic=topic
+            ) from error
 
     async def reply(
         self,
@@ -369,51 +359,14 @@ class Producer:
         return False
 
 
-_NOT_SENT = MQError("not sent")
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _chosen(message: Message, queue: MessageQueue | None, selector: Selector | None, arg: Any) -> Choose | None:
-    """What picks the queue, if anything does; a *queue* that is given must be one of the message's topic."""
-    if queue is not None:
-        if selector is not None:
-            raise InvalidMessage(f"topic {message.topic}: give a queue or a selector, not both")
-        if queue.topic != message.topic:
-            raise InvalidMessage(f"topic {message.topic}: the queue given is one of topic {queue.topic}")
-        return None
-    if selector is None:
-        return None
-
-    def choose(queues: Sequence[MessageQueue]) -> MessageQueue:
-        chosen = selector(queues, message, arg)
-        if not isinstance(chosen, MessageQueue):
-            raise InvalidMessage(f"topic {message.topic}: the selector must return one of the queues, not {chosen!r}")
-        return chosen
-
-    return choose
-
-
-def _of_each(parts: Sequence[Part], result: SendResult) -> list[SendResult]:
-    """The result of a batch, told to each message of it: they lie one behind the other in one queue."""
-    offset_ids = result.offset_message_id.split(",")
-    return [
-        msgspec.structs.replace(
-            result,
-            message_id=part.message_id,
-            queue_offset=result.queue_offset + index,
-            offset_message_id=offset_ids[index] if index < len(offset_ids) else "",
-        )
-        for index, part in enumerate(parts)
-    ]
 
 
 def _raise_first(results: Sequence[SendResult | Exception]) -> None:
     errors = [result for result in results if isinstance(result, Exception)]
     if errors:
         errors[0].add_note(
-            f"{len(errors)} of {len(results)} messages failed, the others are stored; return_exceptions=True tells which"
+            f"{len(errors)} of {len(results)} messages failed, the others are stored: return_exceptions tells which"
         )
         raise errors[0]

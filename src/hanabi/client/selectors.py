@@ -15,6 +15,7 @@ from hanabi.message import Message, MessageQueue
 from hanabi.wire.tags import java_hash
 
 Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
+Choose: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]  # a selector that has its message already
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, arg: Any) -> MessageQueue:
@@ -50,3 +51,22 @@ def hash_code(value: object) -> int:
             folded = (value ^ (value >> 32)) & 0xFFFF_FFFF  # Java shifts in zeros, but into bits that it drops
             return folded - (1 << 32) if folded >> 31 else folded
     raise InvalidMessage(f"by_hash needs a str or an int of at most 64 bits as `arg`, not {value!r}")
+
+
+def chooser(message: Message, queue: MessageQueue | None, selector: Selector | None, arg: Any) -> Choose | None:
+    """What picks the queue of *message*, if anything does; a *queue* that is given must be one of its topic."""
+    if queue is not None:
+        if selector is not None:
+            raise InvalidMessage(f"topic {message.topic}: give a queue or a selector, not both")
+        if queue.topic != message.topic:
+            raise InvalidMessage(f"topic {message.topic}: the queue given is one of topic {queue.topic}")
+    if selector is None:
+        return None
+
+    def choose(queues: Sequence[MessageQueue]) -> MessageQueue:
+        chosen: object = selector(queues, message, arg)
+        if not isinstance(chosen, MessageQueue) or chosen.topic != message.topic:
+            raise InvalidMessage(f"topic {message.topic}: the selector must return one of the queues, not {chosen!r}")
+        return chosen
+
+    return choose

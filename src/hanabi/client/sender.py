@@ -9,8 +9,7 @@ DefaultMQProducerImpl.sendDefaultImpl, sendSelectImpl and sendKernelImpl.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from hanabi.client.api import Api
 from hanabi.client.back_pressure import BackPressure
@@ -18,13 +17,12 @@ from hanabi.client.fault_tolerance import FaultTolerance
 from hanabi.client.outgoing import Outgoing
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.publishing import Publishing, Publishings
+from hanabi.client.selectors import Choose
 from hanabi.client.send_attempts import doubts_route, failure, is_worth_a_try, pause_before
 from hanabi.client.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from hanabi.errors import ConnectError, MQError, RequestTimeoutError, SendAttempt, SendFailed, TooManyRequestsError
 from hanabi.message import MessageQueue
 from hanabi.wire.headers.send import SendMessageReplyHeader
-
-Choose: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 _ONEWAY_PAUSE_SECONDS: Final = 0.002  # before a connection is tried again that takes no more bytes
 
