@@ -74,6 +74,7 @@ def test_topics_of_a_group_and_groups_of_a_topic() -> None:
         offsets.commit(group, topic, 0, 1)
     assert offsets.topics_of("g") == {"T", "%RETRY%g", "TT"}
     assert offsets.groups_of("T") == {"g", "gg"}
+    assert ("T", "gg") in offsets.topics_and_groups()
     assert offsets.topics_of("nobody") == set()
 
 

@@ -205,6 +205,16 @@ def test_clients_are_told_what_is_advertised_and_a_broker_finds_the_name_server_
             until_routed(address, "broker.example.org:4711")
 
 
+def test_a_broker_that_was_told_no_name_server_takes_that_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving("namesrv", "--home", tmp_path, "--host", "127.0.0.1", "--port", "0") as namesrv:
+        monkeypatch.setenv("NAMESRV_ADDR", namesrv.addresses[0])
+        with broker(tmp_path / "b") as running:
+            send(running.addresses[0], b"x")
+            until_routed(namesrv.addresses[0], running.addresses[0])
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -49,7 +49,7 @@ UNLIKE_SETTINGS = {
     "timerWheelEnable": "the same",
     **dict.fromkeys(OUR_OWN, "this broker has it and Apache's has not"),
 }
-KEYS_OF_5 = {"brokerActive"}  # of the runtime information, which the tools of 5.x look for
+MORE_KEYS = {"brokerActive", "groupsSubscribingDifferently"}  # of the runtime information: one of 5.x, one of ours
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 # There or not, as it happens: groups of mqadmin itself, what this broker has of 5.x, an offset that follows after 10 s.
 _PASSING = re.compile(r"TOOLS_CONSUMER|MONITOR_CONSUMER|rmq_sys_wheel_timer|%RETRY%interop_online (\S+ )?broker-x")
@@ -93,7 +93,7 @@ def _in_any_order(lines: list[str]) -> list[str]:
 
 def _keys_only(lines: list[str]) -> list[str]:
     keys = (line.partition(":")[0].strip() for line in lines)
-    return sorted(key for key in keys if key.split()[-1] not in KEYS_OF_5)
+    return sorted(key for key in keys if key.split()[-1] not in MORE_KEYS)
 
 
 def _header_only(lines: list[str]) -> list[str]:

@@ -366,3 +366,47 @@ def test_on_close_hears_of_every_connection_that_has_gone(run: Run, caplog: pyte
 
     run(main())
     assert len(warnings(caplog)) == 2
+
+
+def test_a_handler_that_returns_a_future_costs_no_task(run: Run) -> None:
+    async def main() -> None:
+        futures: list[asyncio.Future[Reply]] = []
+
+        def wait(_header: NoHeader, _request: Command, _connection: Connection) -> asyncio.Future[Reply]:
+            futures.append(asyncio.get_running_loop().create_future())
+            return futures[-1]
+
+        connection, transport = memory_connection({1: Handler(NoHeader, wait)})
+        connection.data_received(b"".join(encode_request(1, opaque) for opaque in range(4)))
+        assert len(asyncio.all_tasks()) == 1
+        futures[2].set_result(Reply(body=b"two"))
+        futures[0].set_exception(TooManyRequestsError("no"))
+        futures[1].set_exception(KeyError("bug"))
+        await eventually(lambda: bool(transport.writes))
+        (written,) = transport.writes[0]  # one write for all of them
+        answers = {answer.opaque: answer for answer in commands(bytes(written))}
+        assert answers[2].body == b"two"
+        assert answers[0].remark == "no"
+        assert "KeyError" in (answers[1].remark or "")
+        connection.connection_lost(None)
+        await eventually(futures[3].cancelled)
+
+    run(main())
+
+
+def test_a_future_that_is_done_while_the_peer_does_not_read_is_answered_when_it_reads_again(run: Run) -> None:
+    async def main() -> None:
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        connection, transport = memory_connection({1: Handler(NoHeader, lambda *_: future)})
+        connection.data_received(encode_request(1, 7))
+        connection.pause_writing()
+        future.set_result(Reply(body=b"late"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not transport.writes
+        connection.resume_writing()
+        await eventually(lambda: bool(transport.writes))
+        (written,) = transport.writes[0]
+        assert [answer.body for answer in commands(bytes(written))] == [b"late"]
+
+    run(main())

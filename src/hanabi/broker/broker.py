@@ -116,7 +116,11 @@ class Broker:
         self.bound = bound = await self._listen(handlers, host, port)
         # Nobody is read from before we wait again, so there is time to make the handlers, which need our port.
         own_port = config.advertised_port or bound[1]
-        self.settings.broker = msgspec.structs.replace(self.settings.broker, listen_port=bound[1])
+        self.settings.broker = msgspec.structs.replace(
+            self.settings.broker,
+            listen_port=bound[1],
+            ha_listen_port=bound[1] + 1,  # as Apache's: always the next one
+        )
         self.address = format_address((own_host, own_port))
         self._prepare_registration()
         handlers.update(

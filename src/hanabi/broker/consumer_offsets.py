@@ -78,6 +78,10 @@ class ConsumerOffsets:
         """The groups that have an offset in the topic."""
         return {group for other, group in map(_topic_and_group, list(self._table)) if other == topic}
 
+    def topics_and_groups(self) -> list[tuple[str, str]]:
+        """Each topic in which a group has an offset, with that group."""
+        return [_topic_and_group(key) for key in list(self._table)]
+
     def table(self) -> ConsumerOffsetTable:
         """All offsets, a copy."""
         return ConsumerOffsetTable(offset_table={key: dict(offsets) for key, offsets in self._table.items()})

@@ -185,6 +185,13 @@ class Core:
             elif isinstance(answer, BaseException):
                 raise answer
 
+    @classmethod
+    def _forked(cls) -> None:
+        """In a child of os.fork(): what runs on the parent's loops stays the parent's alone."""
+        for cores in list(cls._shared.values()):
+            for core in cores:
+                core.connector.let_go()
+
     # What happens by itself
 
     def broker_version(self, address: str) -> int:
@@ -225,6 +232,10 @@ class Core:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=Core._forked)
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -46,13 +46,19 @@ class _Call(Generic[T]):
     def start(self) -> None:
         """In the loop's thread."""
         self._task = asyncio.get_running_loop().create_task(self._drive())
+        self._task.add_done_callback(self._ended)
 
     async def _drive(self) -> None:
         try:
             self._result = await self._coroutine
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
             self._error = error
-        finally:
+        self._done.release()  # here and not in `_ended`, which has its turn only when the loop comes around again
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():  # before it began
+            self._coroutine.close()
+            self._error = asyncio.CancelledError()
             self._done.release()
 
     def cancel(self) -> None:
@@ -67,6 +73,8 @@ class _Call(Generic[T]):
         error = self._error
         if error is None:
             return cast(T, self._result)
+        if isinstance(error, asyncio.CancelledError):
+            raise BlockingCallError("the call was given up: its client, or the whole interpreter, is shut down")
         try:
             raise error
         finally:
@@ -112,6 +120,11 @@ class LoopThread:
     @property
     def is_alive(self) -> bool:
         return self._process_id == os.getpid() and self._thread.is_alive()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was stopped, and everything on it shut down; in a child of the process that made it, never."""
+        return self._process_id == os.getpid() and self._loop.is_closed()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of *coroutine*, or its exception. If a signal interrupts the wait, the coroutine is cancelled."""

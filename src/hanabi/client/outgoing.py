@@ -24,6 +24,7 @@ SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 _TOPICS_MAX: Final = 10_000
+_TAGS_MAX: Final = 1_000
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,7 @@ class Packing:
 
     def __init__(self, settings: ProducerConfig, namespace: str, make_id: Callable[[], str]) -> None:
         self._make_id, self._namespace = make_id, namespace
+        self._before_id: dict[tuple[str | None, bool], str] = {}  # (tags, wait_stored) -> properties but for the id
         self._topics: dict[str, str] = {}  # those that were checked, and their names on the wire
         self._bytes_max = settings.message_bytes_max
         self._compress_from = settings.compress_over_bytes
@@ -58,7 +60,10 @@ class Packing:
     def pack(self, message: Message, extra: Mapping[str, str] | None = None, sys_flag: int = 0) -> Outgoing:
         """*message* as it travels. *extra* are properties with a meaning of their own, which programs cannot set."""
         check_message(message, self._bytes_max)
-        message_id, properties = self.properties_of(message, extra)
+        if extra is None and not message.properties and not message.keys:
+            message_id, properties = self._plain_properties(message)
+        else:
+            message_id, properties = self.properties_of(message, extra)
         body = message.body
         if len(body) >= self._compress_from:
             body, sys_flag = self._compressed(body, sys_flag)
@@ -79,16 +84,30 @@ class Packing:
         name = self._topics[topic] = wrap(self._namespace, topic)
         return name
 
+    def _plain_properties(self, message: Message) -> tuple[str, str]:
+        """As `properties_of`, for most messages: all but the id is the same as the last time."""
+        kind = (message.tags, message.wait_stored)
+        before_id = self._before_id.get(kind)
+        if before_id is None or message.delay_level or message.deliver_time_ms:
+            message_id, text = self.properties_of(message)
+            if not message.delay_level and not message.deliver_time_ms:
+                if len(self._before_id) >= _TAGS_MAX:
+                    self._before_id.clear()
+                self._before_id[kind] = text.removesuffix(message_id)
+            return message_id, text
+        message_id = self._make_id()
+        return message_id, before_id + message_id
+
     def properties_of(self, message: Message, extra: Mapping[str, str] | None = None) -> tuple[str, str]:
         """A new id, and all properties of *message*, the id among them, as one text."""
         message_id = self._make_id()
         try:
             properties = sending_properties(message)
-            properties[names.UNIQUE_KEY] = message_id
             if self._always:
                 properties |= self._always
             if extra:
                 properties |= extra
+            properties[names.UNIQUE_KEY] = message_id  # last: `_plain_properties` puts another one in its place
             text = format_properties(properties)
         except (MQError, TypeError) as error:  # a name that is taken, a value that is no text
             raise InvalidMessage(f"topic {message.topic}: {error}") from error

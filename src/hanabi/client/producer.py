@@ -36,7 +36,7 @@ from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 from hanabi.wire.message_id import UniqueIds
 
 
-class _Running(NamedTuple):
+class Running(NamedTuple):
     """What a producer has between start and shutdown."""
 
     core: Core
@@ -65,7 +65,7 @@ class Producer:
         self.config = client_config(config, others)
         self._wire_group = wrap(self.config.namespace, group)
         self._requests = PendingRequests()
-        self._running: _Running | None = None
+        self._running: Running | None = None
         self._starting = False
 
     # Beginning and ending
@@ -86,7 +86,7 @@ class Producer:
         finally:
             self._starting = False
 
-    def _parts(self, core: Core) -> _Running:
+    def _parts(self, core: Core) -> Running:
         settings, namespace = self.settings, self.config.namespace
         clock = asyncio.get_running_loop().time
         faults = FaultTolerance(clock) if settings.latency_fault_tolerance else None
@@ -101,24 +101,26 @@ class Producer:
         )
         packing = Packing(settings, namespace, ids.make)
         sender = Sender(core.api, publishings, gate, settings, self._wire_group, faults)
-        return _Running(core, publishings, gate, packing, sender)
+        return Running(core, publishings, gate, packing, sender)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
         running, self._running = self._running, None
         if running is None:
             return
+        clock = asyncio.get_running_loop().time
+        ends = clock() + (self.settings.send_timeout_s if timeout is None else timeout)
         try:
-            await running.gate.until_empty(self.settings.send_timeout_s if timeout is None else timeout)
+            await self._finish(ends - clock())
+            await running.gate.until_empty(ends - clock())
             self._requests.fail_all(ConnectionLostError(f"producer of group {self.group} is shut down"))
-            await self._end()
             await running.publishings.close()
             await running.core.remove_producer(self._wire_group, self)
         finally:
             await running.core.release()
 
-    async def _end(self) -> None:
-        """For what a kind of producer has beside this."""
+    async def _finish(self, seconds: float) -> None:
+        """For what a kind of producer has beside this: end it, within so many *seconds*."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -134,10 +136,10 @@ class Producer:
         """The id by which brokers know this client."""
         return self._must_run().core.client_id
 
-    def _must_run(self) -> _Running:
+    def _must_run(self) -> Running:
         if self._running is None:
             raise MQError(
-                f"producer of group {self.group} is not running: `async with` it, or send between start() and shutdown()"
+                f"producer of group {self.group} is not running: start() it, and send before shutdown()"
             )
         return self._running
 
@@ -317,7 +319,7 @@ class Producer:
             self._requests.end(correlation_id)
 
     @staticmethod
-    async def _introduce(running: _Running, topic: str, ends: float) -> None:
+    async def _introduce(running: Running, topic: str, ends: float) -> None:
         """Brokers pass answers to clients whose heartbeat they got, and an answer may be faster than the next one."""
         try:
             async with asyncio.timeout_at(ends):

@@ -51,7 +51,9 @@ def reply_properties(request: StoredMessage) -> tuple[str, dict[str, str]]:
             f"topic {request.topic}: message {request.message_id} cannot be replied to, because it was not sent with "
             f"`request`: it has no {', '.join(missing)}"
         )
-    carried = {name: told[name] for name in (names.CORRELATION_ID, names.REPLY_TO_CLIENT, names.TTL) if name in told}
+    carried: dict[str, str] = {
+        name: told[name] for name in (names.CORRELATION_ID, names.REPLY_TO_CLIENT, names.TTL) if name in told
+    }
     return reply_topic(told[names.CLUSTER]), {names.MESSAGE_TYPE: REPLY, **carried}
 
 

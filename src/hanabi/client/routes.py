@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from hanabi.client.name_servers import NameServers
-from hanabi.errors import MQError, TopicNotExist
+from hanabi.errors import ConnectError, MQError, TopicNotExist
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.route import TopicRoute
 
@@ -216,7 +216,10 @@ class Routes:
             task = asyncio.ensure_future(self._ask(topic))
             self._asking[topic] = task
             task.add_done_callback(lambda done: self._asked(topic, done))
-        return await asyncio.shield(task)  # a caller that gives up does not stop it for the others
+        await asyncio.wait((task,))  # a caller that gives up does not stop it for the others
+        if task.cancelled():
+            raise ConnectError(f"the route of topic {topic} is not asked for any more: this client is shut down")
+        return task.result()
 
     def _asked(self, topic: str, task: asyncio.Task[Route]) -> None:
         self._asking.pop(topic, None)

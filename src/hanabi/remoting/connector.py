@@ -138,6 +138,16 @@ class Connector:
             connection.close("this connector is closed")
         await self._endpoint.all_gone(CLOSE_SECONDS)
 
+    def let_go(self) -> None:
+        """In a child of os.fork(): its copies of the sockets lead nowhere from now on, so that the parent's are closed
+        when the parent closes them. The loop is the parent's, and nothing else here can be used."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        try:
+            for connection in self._endpoint.connections:
+                os.dup2(nowhere, connection.descriptor, inheritable=False)
+        finally:
+            os.close(nowhere)
+
 
 def _reason(error: OSError) -> str:
     """ "Connection refused", whichever loop says it: asyncio's own message has the address and not the reason."""

@@ -1,9 +1,11 @@
 """Who answers what: a table from request code to handler, and the one place where errors become response codes.
 
 A handler is a plain function of the typed header, the request and the connection it came by. It returns its
-reply, or something to await only where it really must wait: a task per message would cost more than the message.
+reply, or something to await only where it really must wait: a task per message would cost more than the message. Where
+thousands wait (held pulls), a future costs no task.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -45,7 +47,8 @@ class Handler:
 
 
 def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Connection") -> Reply | Awaitable[Reply]:
-    """Run the handler for *request*. What it raises becomes the reply; if it must wait, what it awaits does."""
+    """Run the handler for *request*. What it raises becomes the reply; if it must wait, what it awaits does. A future
+    is returned as it is."""
     handler = handlers.get(request.code)
     if handler is None:
         return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request type {request.code} not supported")
@@ -58,12 +61,13 @@ def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Con
         answer = handler.handle(request.header(handler.header), request, connection)
     except Exception as error:  # noqa: BLE001 - a handler's failure is an answer, never the end of the connection
         return error_reply(error, request, connection)
-    if isinstance(answer, Reply):
+    if isinstance(answer, Reply | asyncio.Future):
         return answer
-    return _settled(answer, request, connection)
+    return settled(answer, request, connection)
 
 
-async def _settled(answer: Awaitable[Reply], request: Command, connection: "Connection") -> Reply:
+async def settled(answer: Awaitable[Reply], request: Command, connection: "Connection") -> Reply:
+    """What *answer* brings, or the reply that its failure is."""
     try:
         return await answer
     except Exception as error:  # noqa: BLE001

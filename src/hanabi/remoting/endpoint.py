@@ -8,7 +8,7 @@ together, those who hold most are dropped: it is never for others to pay.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import Handler
@@ -54,7 +54,7 @@ class Endpoint:
         self._sweep_seconds = min(
             SWEEP_SECONDS_MAX, config.idle_seconds / 4, config.stalled_peer_seconds / 4, config.frame_seconds_max / 4
         )
-        self._orphans: set[asyncio.Task[None]] = set()
+        self._orphans: set[asyncio.Future[Any]] = set()
         self._all_gone: asyncio.Future[None] | None = None
 
     def joined(self, connection: "Connection") -> None:
@@ -65,7 +65,7 @@ class Endpoint:
         if self._timer is None:
             self._set_timer()
 
-    def left(self, connection: "Connection", answering: Iterable[asyncio.Task[None]]) -> None:
+    def left(self, connection: "Connection", answering: Iterable[asyncio.Future[Any]]) -> None:
         """*connection* is gone, and nobody will hear the answers that still wait to be made."""
         loop = asyncio.get_running_loop()
         for task in answering:

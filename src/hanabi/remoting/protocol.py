@@ -12,12 +12,13 @@ a handler that awaits something it shares with others shields it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from itertools import count
 from time import monotonic
-from typing import cast
+from typing import Any, cast
 
 from hanabi.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError, TooManyRequestsError
-from hanabi.remoting.dispatch import Reply, dispatch
+from hanabi.remoting.dispatch import Reply, dispatch, error_reply, settled
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.wire.codes import Flag, ResponseCode, request_name
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
@@ -98,7 +99,7 @@ class Connection(asyncio.Protocol):
         self._turn = 0.0  # the loop's time when this turn began, and the real time when it must end
         self._turn_ends = 0.0
         self._garbage = ""  # why nothing that follows the backlog can be understood
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Future[Any]] = set()
         self._pending: dict[int, asyncio.Future[Command]] = {}
         self._opaques = count(1)
         self._outbox: list[Piece] = []
@@ -206,11 +207,30 @@ class Connection(asyncio.Protocol):
             self._write(pieces, unsent)
 
     def _answer_later(self, request: Command, answer: Awaitable[Reply]) -> None:
+        if isinstance(answer, asyncio.Future):
+            self._answering.add(answer)
+            answer.add_done_callback(partial(self._answer_with, request))
+        else:
+            self._answer_in_task(request, answer)
+        if len(self._answering) >= self._pending_max:
+            self._pause()
+
+    def _answer_in_task(self, request: Command, answer: Awaitable[Reply]) -> None:
         task = self._loop.create_task(self._answer(request, answer))
         self._answering.add(task)
         task.add_done_callback(self._answered)
-        if len(self._answering) >= self._pending_max:
-            self._pause()
+
+    def _answer_with(self, request: Command, future: asyncio.Future[Reply]) -> None:
+        """*future* is done: answer with what it brought, at once if the peer reads."""
+        if not future.cancelled():
+            if self._resumed is not None:
+                self._answer_in_task(request, settled(future, request, self))
+            else:
+                error = future.exception()
+                reply = error_reply(error, request, self) if isinstance(error, Exception) else future.result()
+                pieces: list[Piece] = []
+                self._write_soon(pieces, self._append_reply(pieces, request, reply))
+        self._forget_answer(future)
 
     async def _answer(self, request: Command, answer: Awaitable[Reply]) -> None:
         reply = await answer
@@ -221,9 +241,12 @@ class Connection(asyncio.Protocol):
         self._write_soon(pieces, size)
 
     def _answered(self, task: asyncio.Task[None]) -> None:
-        self._answering.discard(task)
         if not task.cancelled() and (error := task.exception()):
             logger.error("%s: an answer could not be sent", self.peer, exc_info=error)
+        self._forget_answer(task)
+
+    def _forget_answer(self, answer: asyncio.Future[Any]) -> None:
+        self._answering.discard(answer)
         if len(self._answering) + 1 == self._pending_max:
             self._catch_up()
         if self._finishing:
@@ -409,6 +432,12 @@ class Connection(asyncio.Protocol):
     def unsent_bytes(self) -> int:
         """What we wrote and the peer has not taken yet."""
         return self._transport.get_write_buffer_size()
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's number."""
+        number: int = self._transport.get_extra_info("socket").fileno()
+        return number
 
     @property
     def unsent_memory(self) -> int:

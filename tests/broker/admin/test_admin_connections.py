@@ -33,6 +33,21 @@ def test_the_members_of_a_consuming_group_are_shown_with_what_they_subscribe_to(
             assert (shown.consume_type, shown.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
             assert shown.consume_from_where == "CONSUME_FROM_LAST_OFFSET"
             assert list(shown.subscription_table) == ["T"]
+            assert shown.subscription_opinions is None
+
+    asyncio.run(main())
+
+
+def test_members_that_subscribe_differently_are_told_apart(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+            for client_id, topic in (("c1", "T"), ("c2", "U"), ("c3", "T")):
+                world.consumer("g", topic, client_id=client_id)
+            header = GetConsumerConnectionListHeader(consumer_group="g")
+            shown = await admin.read(ConsumerConnection, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+            assert shown.subscription_opinions is not None
+            said = [(opinion.subscribes, opinion.client_ids) for opinion in shown.subscription_opinions]
+            assert said == [("CLUSTERING T(*)", ["c1", "c3"]), ("CLUSTERING U(*)", ["c2"])]
 
     asyncio.run(main())
 

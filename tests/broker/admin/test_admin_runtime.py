@@ -32,7 +32,8 @@ APACHE_KEYS = {
 
 def handlers(world: World) -> dict[int, Handler]:
     return runtime_handlers(
-        world.store, world.stats, world.settings, lambda: world.delay_offsets, lambda: 12, world.clock
+        *(world.store, world.stats, world.settings, world.consumers),
+        *(lambda: world.delay_offsets, lambda: 12, world.clock),
     )
 
 
@@ -67,6 +68,28 @@ def test_an_empty_broker_has_figures_too(tmp_path: Path) -> None:
             table = (await admin.read(KVTable, RequestCode.GET_BROKER_RUNTIME_INFO)).table
             assert table["earliestMessageTimeStamp"] == "-1"
             assert table["putTps"] == "0.0 0.0 0.0"
+
+    asyncio.run(main())
+
+
+def test_groups_whose_members_subscribe_differently_are_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+
+            async def told() -> str:
+                table = (await admin.read(KVTable, RequestCode.GET_BROKER_RUNTIME_INFO)).table
+                return table["groupsSubscribingDifferently"]
+
+            for client_id in ("c1", "c2"):
+                world.consumer("g", "T", client_id=client_id)
+            assert await told() == "0"
+            world.consumer("g", "U", client_id="c3")
+            assert await told() == "1: g (1 of 3)"
+            for number in range(20):
+                for topic in ("T", "U"):
+                    world.consumer(f"h{number}", topic, client_id=topic)
+            assert (await told()).startswith("21: g (1 of 3), h0 (1 of 2), ")
+            assert (await told()).endswith("h8 (1 of 2), ...")
 
     asyncio.run(main())
 

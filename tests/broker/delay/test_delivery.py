@@ -281,6 +281,20 @@ def test_what_was_delivered_after_the_last_save_is_not_delivered_again_after_a_k
     assert sorted(world.bodies()) == sorted([*(b"%d" % (number // 2) for number in range(10)), b"new"])
 
 
+def test_a_second_kill_before_all_was_compared_repeats_nothing(world: World, directory: Path) -> None:
+    for number in range(100):
+        world.put(message(b"%d" % number, DELAY=1))
+    world.levels.save()
+    world.pass_time(SECOND)
+    world = world.killed(directory / "second")
+    world.levels.save()
+    world.levels.step()
+    world.levels.save()
+    world = world.killed(directory / "third")
+    world.deliver()
+    assert world.bodies() == [b"%d" % number for number in range(100)]
+
+
 def test_when_a_broker_of_apaches_has_delivered_in_between_its_table_counts(world: World) -> None:
     for number in range(3):
         world.put(message(b"%d" % number, DELAY=1))

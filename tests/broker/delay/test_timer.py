@@ -102,6 +102,16 @@ def test_when_the_clock_is_set_back_new_messages_are_not_late(world: World) -> N
     assert world.bodies() == [b"old", b"new"]
 
 
+def test_nothing_sent_after_the_clock_was_set_back_is_lost_in_a_restart(world: World) -> None:
+    world.put(message(b"old", TIMER_DELAY_SEC=5))
+    world.pass_time(10 * SECOND)
+    world.pass_time(-2 * HOUR)
+    world.put(message(b"new", TIMER_DELAY_SEC=5))
+    world = world.next_life()
+    world.pass_time(2 * HOUR)
+    assert world.bodies() == [b"old", b"new"]
+
+
 # Rolling
 
 
@@ -238,6 +248,33 @@ def test_files_are_brought_into_memory_in_slices(world: World, monkeypatch: pyte
     assert sorted(int(body) for body in world.bodies()) == list(range(60))
 
 
+def test_after_a_long_absence_the_files_come_into_memory_one_after_the_other(world: World) -> None:
+    for number in range(60):
+        world.put(message(b"%d" % number, TIMER_DELAY_SEC=600 * number + 1))
+    world = world.next_life()
+    world.clock.ms += DAY
+    most = 0
+    while world.timer.step() <= world.clock.ms:
+        most = max(most, len(world.timer._slots))
+    assert most <= 3
+    assert len(world.bodies()) == 60
+
+
+def test_what_is_just_being_written_comes_into_memory_too(world: World) -> None:
+    for number in range(3):
+        world.put(message(b"%d" % number, TIMER_DELAY_SEC=HOUR // 1_000))
+        if number == 0:
+            world.timer.save()
+        elif number == 1:
+            snapshot = world.timer._snapshot()  # as a save in a thread that takes its time
+    world.pass_time(HOUR)
+    assert world.bodies() == [b"0", b"1", b"2"]
+    world.timer._write(snapshot)
+    world = world.next_life()
+    world.deliver()
+    assert world.bodies() == [b"0", b"1", b"2"]
+
+
 # Starting again
 
 
@@ -282,6 +319,20 @@ def test_a_kill_loses_nothing_and_repeats_nothing(
     assert world.deliveries == []
     world.pass_time(10 * SECOND)
     assert [int(body) for body in world.bodies()] == sorted([*range(10), *range(10), 10])
+
+
+def test_a_second_kill_before_all_was_compared_repeats_nothing(world: World, directory: Path) -> None:
+    for number in range(100):
+        world.put(message(b"%d" % number, TIMER_DELAY_SEC=1 + number * 20))
+    world.timer.save()
+    world.pass_time(HOUR)
+    world = world.killed(directory / "second")
+    for _ in range(9):
+        world.timer.step()
+        world.timer.save()
+    world = world.killed(directory / "third")
+    world.deliver()
+    assert [int(body) for body in world.bodies()] == list(range(100))
 
 
 def test_what_became_due_while_nobody_was_there_is_delivered_at_once(world: World) -> None:
@@ -340,6 +391,22 @@ def test_a_timer_topic_that_begins_anew_is_followed(world: World) -> None:
     world.pass_time(60 * SECOND)
     assert world.bodies()[-1] == b"2"  # the records of the old ones are still in the log
     assert b"newer" in world.bodies()
+
+
+def test_a_timer_topic_that_began_anew_before_a_crash_is_followed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        world.put(message(b"old", TIMER_DELAY_SEC=5))
+    world.pass_time(5 * SECOND)
+    world.save()
+    world.store.delete_topic(TIMER_TOPIC)
+    world.put(message(b"new", TIMER_DELAY_SEC=5))
+    world.store.close()
+    world = World(world.home, world.clock)
+    world.pass_time(5 * SECOND)
+    assert world.bodies() == [b"old", b"old", b"old", b"new"]
+    assert "ends at 1, before what the files of the timer say" in caplog.text
 
 
 # Cancelling

@@ -377,10 +377,8 @@ class Timer:
     # How far we are
 
     def _move_on(self, now_ms: int) -> None:
-        """Nothing more is due: everything up to now is done."""
+        """Nothing more of what is in memory is due: everything up to now is done, or up to what is not in memory."""
         done_below = now_ms // SLOT_MS + 1
-        if self._slot_heap:
-            done_below = min(done_below, self._slot_heap[0])
         if self._unloaded:
             done_below = min(done_below, self._unloaded[0] * SLOTS_A_BUCKET)
         self._done_below = max(self._done_below, done_below)

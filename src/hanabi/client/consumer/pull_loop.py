@@ -91,7 +91,9 @@ class PullLoop:
         began = loop.time()
         owned.last_pull_ms = time.time_ns() // 1_000_000
         try:
-            result = await self._pull(owned, subscription, owned.progress.committable if self._commits else None)
+            # None for 0, as Java: nothing is consumed yet.
+            commit_offset = (owned.progress.committable or None) if self._commits else None
+            result = await self._pull(owned, subscription, commit_offset)
         except MQError as error:
             return self._failed(error)
         except Exception:

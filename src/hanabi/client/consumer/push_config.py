@@ -79,8 +79,9 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
         return QueueLimits(messages=messages, body_bytes=body_bytes, span=None if ordered else self.span_max)
 
 
-def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of a push consumer, and the others, which are the client's."""
+def push_config(settings: PushConfig | None, options: dict[str, Any]) -> tuple[PushConfig, dict[str, Any]]:
+    """*settings* with those of *options* that are theirs in place of their values; and the others, the client's."""
     known = PushConfig.__struct_fields__
     own = {name: value for name, value in options.items() if name in known}
-    return own, {name: value for name, value in options.items() if name not in known}
+    others = {name: value for name, value in options.items() if name not in known}
+    return msgspec.structs.replace(settings or PushConfig(), **own), others

@@ -28,12 +28,19 @@ def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 
 class QueueLocks:
-    """The locks of one group's member. *owned* are the queues whose locks are renewed, also those that are leaving."""
+    """The locks of one group's member. *owned* are the queues whose locks are renewed, also those that are leaving;
+    *lost* is called when one of them is somebody else's."""
 
     def __init__(
-        self, core: Core, group: str, owned: Callable[[], Collection[OwnedQueue]], *, now_ms: Callable[[], int]
+        self,
+        core: Core,
+        group: str,
+        *,
+        owned: Callable[[], Collection[OwnedQueue]],
+        lost: Callable[[], None],
+        now_ms: Callable[[], int],
     ) -> None:
-        self._core, self._group, self._owned, self._now_ms = core, group, owned, now_ms
+        self._core, self._group, self._owned, self._lost, self._now_ms = core, group, owned, lost, now_ms
 
     async def lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
         """Try to lock *queues*; those that are ours now. A broker that cannot be asked has locked nothing."""
@@ -72,6 +79,7 @@ class QueueLocks:
             elif not held.forfeited:
                 logger.warning("group %s: the lock of %s is lost, giving the queue up", self._group, queue)
                 held.drop(forfeit=True)
+                self._lost()
 
     async def _lock_at(self, name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
         try:

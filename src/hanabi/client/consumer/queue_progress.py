@@ -69,7 +69,8 @@ class QueueProgress:
 
     def move(self, offset: int) -> None:
         """Go on at *offset*, further on or further back. Only with nothing unfinished."""
-        assert not self._unfinished, "messages would be lost"
+        if self._unfinished:
+            raise ValueError(f"{self.count} messages are unfinished and would be lost")
         self.next_offset = offset
 
     @property

@@ -30,6 +30,13 @@ class Connection(Body, frozen=True, kw_only=True, gc=False):
     version: Int32 = written(0)
 
 
+class SubscriptionOpinion(Body, frozen=True, kw_only=True):
+    """Ours, not RocketMQ's: what some members of a group subscribe to, in words, and which members."""
+
+    client_ids: list[str] = written_new(list)
+    subscribes: str
+
+
 class ConsumerConnection(Body, frozen=True, kw_only=True):
     """The members of a consuming group and what they subscribe to. The enums are those of `heartbeat`, by name."""
 
@@ -37,6 +44,7 @@ class ConsumerConnection(Body, frozen=True, kw_only=True):
     consume_from_where: str | None = None
     consume_type: str | None = None
     message_model: str | None = None
+    subscription_opinions: list[SubscriptionOpinion] | None = None  # ours: only if the members do not agree
     subscription_table: dict[str, SubscriptionData] = written_new(dict)
 
 

@@ -191,7 +191,7 @@ class GroupScenarios {
         consumer.getDefaultMQPushConsumerImpl().persistConsumerOffset();
         Map<?, Long> offsets = stage.troupe.admin.resetOffsetByTimestamp(topic, stage.unique("G"), since, true);
         Wait.equal(10L, offsets.values().stream().mapToLong(Long::longValue).sum(), "sum of the new offsets");
-        Wait.until("each recent message twice, found " + inbox.size(), () -> {
+        Wait.until(() -> "each recent message twice, found " + inbox.bodies(), () -> {
             List<String> bodies = inbox.bodies();
             return recent.stream().allMatch(body -> bodies.indexOf(body) != bodies.lastIndexOf(body));
         });

@@ -47,7 +47,7 @@ class Inbox {
     /** Wait until each of these has come. */
     void awaitBodies(Collection<String> expected) throws Exception {
         TreeSet<String> missing = new TreeSet<>(expected);
-        Wait.until(expected.size() + " messages, of which " + size() + " came", () -> {
+        Wait.until(() -> missing.size() + " of " + expected.size() + " messages, the first of them " + missing.first(), () -> {
             missing.removeAll(bodies());
             return missing.isEmpty();
         });

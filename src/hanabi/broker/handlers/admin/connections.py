@@ -3,10 +3,12 @@
     203  the members of a consuming group      204  of a producing group          328  all producers
     343  the topics of a group (5.x)           345  its subscription to one (5.x)
 
-Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked).
+Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). 203 says one thing more: if members subscribe differently,
+who subscribes to what. Java's tools pass it over.
 """
 
 from hanabi.broker.clients.client import Client
+from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.producers import Producers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
@@ -14,7 +16,13 @@ from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.wire.bodies.clients import Connection as ConnectionBody
-from hanabi.wire.bodies.clients import ConsumerConnection, ProducerConnection, ProducerInfo, ProducerTable
+from hanabi.wire.bodies.clients import (
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
+    SubscriptionOpinion,
+)
 from hanabi.wire.bodies.groups import GroupSubscription
 from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.codes import RequestCode, ResponseCode
@@ -55,6 +63,13 @@ def _shown(client: Client) -> ConnectionBody:
         language=client.language,
         version=client.version,
     )
+
+
+def _opinions(group: ConsumerGroup) -> list[SubscriptionOpinion]:
+    return [
+        SubscriptionOpinion(client_ids=list(opinion.client_ids), subscribes=str(opinion.statement))
+        for opinion in group.opinions()
+    ]
 
 
 class ProducerHandlers:
@@ -101,6 +116,7 @@ class ConsumerHandlers:
             consume_from_where=group.consume_from_where.value,
             consume_type=group.consume_type.value,
             message_model=group.message_model.value,
+            subscription_opinions=None if group.agrees else _opinions(group),
             subscription_table=dict(group.subscriptions),
         )
         return Reply(body=encode_body(found))

@@ -1,7 +1,7 @@
 """What a broker does right now (28): the figures of `mqadmin brokerStatus` and `clusterList`.
 
 Keys and texts are those of AdminBrokerProcessor.prepareRuntimeInfo, DefaultMessageStore.getRuntimeInfo and
-StoreStatsService (4.9.8), and a few that the tools of 5.x need. One event loop answers everything, so queues of thread
+StoreStatsService (4.9.8), one that the tools of 5.x need, and one of ours: groupsSubscribingDifferently. One event loop answers everything, so queues of thread
 pools are empty and their capacities those that Java has by default; how long a request waits is how late the loop is.
 """
 
@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from hanabi.broker.clients.consumer_group import ConsumerGroup
+from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
@@ -26,6 +28,7 @@ from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.base import NoHeader
 
 VERSION_NAME = "V4_9_8"
+GROUPS_NAMED_MAX = 10
 NO_POOL = str(2**31 - 1)  # how many write buffers are left, as Java says when it has no pool of them
 
 
@@ -33,12 +36,13 @@ def runtime_handlers(
     store: MessageStore,
     stats: BrokerStats,
     settings: Settings,
+    consumers: Consumers,
     delay_offsets: Callable[[], Mapping[int, int]],
     wait_ms: Callable[[], int],
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
     """What tells how the broker is. *wait_ms* is how long a request waits until it is read."""
-    handlers = RuntimeHandlers(store, stats, settings, delay_offsets, wait_ms, now_ms)
+    handlers = RuntimeHandlers(store, stats, settings, consumers, delay_offsets, wait_ms, now_ms)
     return {RequestCode.GET_BROKER_RUNTIME_INFO: Handler(NoHeader, handlers.show, NO_BODY_BYTES_MAX)}
 
 
@@ -50,11 +54,12 @@ class RuntimeHandlers:
         store: MessageStore,
         stats: BrokerStats,
         settings: Settings,
+        consumers: Consumers,
         delay_offsets: Callable[[], Mapping[int, int]],
         wait_ms: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
-        self._store, self._stats, self._settings = store, stats, settings
+        self._store, self._stats, self._settings, self._consumers = store, stats, settings, consumers
         self._delay_offsets, self._wait_ms, self._now_ms = delay_offsets, wait_ms, now_ms
 
     def show(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
@@ -67,6 +72,7 @@ class RuntimeHandlers:
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": VERSION_NAME,
             "brokerActive": "true",
+            "groupsSubscribingDifferently": differing_text(self._consumers.differing()),
             "startAcceptSendRequestTimeStamp": str(self._settings.broker.start_accept_sends_at_ms),
         }
         return Reply(body=encode_body(KVTable(table=table)))
@@ -118,6 +124,13 @@ class RuntimeHandlers:
             "EndTransactionQueueSize": "0",
             "EndTransactionThreadPoolQueueCapacity": UNUSED_KEYS["endTransactionPoolQueueCapacity"],
         }
+
+
+def differing_text(groups: list[ConsumerGroup]) -> str:
+    """How many groups have members that subscribe differently, and the first of them: messages are skipped there."""
+    named = [f"{group.name} ({len(group.differs)} of {len(group.members)})" for group in groups[:GROUPS_NAMED_MAX]]
+    more = [", ..."] if len(groups) > GROUPS_NAMED_MAX else []
+    return f"{len(groups)}{': ' if named else ''}{', '.join(named)}{''.join(more)}"
 
 
 def _existing(path: Path) -> Path:

@@ -118,7 +118,6 @@ class ConsumeStatsHandlers:
     def _topics_by_group(self) -> dict[str, list[str]]:
         """One walk over all offsets, not one for each group."""
         found: dict[str, list[str]] = {}
-        for key in self._offsets.table().offset_table:
-            topic, _, group = key.partition("@")
+        for topic, group in self._offsets.topics_and_groups():
             found.setdefault(group, []).append(topic)
         return found

@@ -124,7 +124,7 @@ def admin_handlers(
         offset_table_handlers(offsets, delay_offsets),
         group_progress_handlers(offsets, store, topics, consumers, settings, now_ms),
         config_handlers(settings, now_ms),
-        runtime_handlers(store, stats, settings, delay_offsets, wait_ms, now_ms),
+        runtime_handlers(store, stats, settings, consumers, delay_offsets, wait_ms, now_ms),
         connection_handlers(producers, consumers, offsets, address),
         stats_handlers(progress, topics, groups, offsets, stats, address),
         queue_handlers(store, consumers, filters, settings),

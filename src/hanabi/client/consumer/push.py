@@ -1,0 +1,234 @@
+"""The push consumer that programs use, for asyncio. `hanabi.PushConsumer` is the same for programs that block.
+
+Messages come to a listener as soon as brokers have them. Agrees with Java's DefaultMQPushConsumer in behaviour and
+defaults; what happens between start and shutdown is in `push_session`.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self, overload
+
+import msgspec
+
+from hanabi.client.config import ClientConfig, client_config
+from hanabi.client.consumer.listener import AnyListener, Listener
+from hanabi.client.consumer.push_config import PushConfig, push_config
+from hanabi.client.consumer.push_session import PushSession
+from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
+from hanabi.client.core import Core
+from hanabi.client.namespace import RETRY_PREFIX, wrap
+from hanabi.client.validation import check_group
+from hanabi.errors import ConfigError, MQError
+from hanabi.message import MessageQueue
+from hanabi.wire.bodies.heartbeat import SubscriptionData
+
+DEFAULT_GROUP: Final = "DEFAULT_CONSUMER"  # Java's, which nobody may use
+
+logger = logging.getLogger(__name__)
+
+
+class PushConsumer:
+    """A member of a group of consumers.
+
+        consumer = PushConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
+        consumer.subscribe("Orders", "created || paid")
+
+        @consumer.listener
+        async def bill(messages):           # a def runs in a thread, an async def as a task
+            ...                             # returning = consumed, raising = again later
+
+        await consumer.run()                # until SIGTERM; or start() and shutdown(), or `async with consumer`
+
+    *options* are fields of `ClientConfig` (how to reach the cluster) and of `PushConfig` (how to consume); both may be
+    given whole, as *config* and *settings*. Everything but making it belongs to one event loop.
+    """
+
+    def __init__(
+        self, group: str, *, config: ClientConfig | None = None, settings: PushConfig | None = None, **options: Any
+    ) -> None:
+        check_group(group)
+        if group == DEFAULT_GROUP:
+            raise ConfigError(f"group {group} is nobody's: choose a name for the members that share the messages")
+        self.group = group
+        self.settings, others = push_config(settings, options)
+        self.config = client_config(config, others)
+        self._wire_group = wrap(self.config.namespace, group)
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._listener: Listener | None = None
+        self._ordered = False
+        self._core: Core | None = None
+        self._session: PushSession | None = None
+        self._busy = False  # starting, or shutting down
+        self._announcing: set[asyncio.Task[None]] = set()
+
+    # What to consume, and how
+
+    def subscribe(self, topic: str, expression: Expression = ALL) -> None:
+        """Consume *topic*: everything, some tags ("a || b"), or what `hanabi.sql` says. Also while it runs.
+
+        All members of a group must subscribe to the same: brokers keep one subscription of a group, the newest.
+        """
+        if not topic or topic.isspace():
+            raise ConfigError(f"topic {topic!r}: a topic must have a name")
+        wire_topic = wrap(self.config.namespace, topic)
+        self._subscriptions[wire_topic] = subscription_data(wire_topic, expression, _now_ms())
+        self._announce()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume *topic* no more."""
+        if self._subscriptions.pop(wrap(self.config.namespace, topic), None) is not None:
+            self._announce()
+
+    def _announce(self) -> None:
+        if self._session is not None:
+            task = asyncio.get_running_loop().create_task(self._session.subscriptions_changed())
+            self._announcing.add(task)
+            task.add_done_callback(self._announcing.discard)
+
+    @overload
+    def listener(self, listener: AnyListener, /) -> AnyListener: ...
+
+    @overload
+    def listener(self, *, ordered: bool = False) -> Callable[[AnyListener], AnyListener]: ...
+
+    def listener(
+        self, listener: AnyListener | None = None, /, *, ordered: bool = False
+    ) -> AnyListener | Callable[[AnyListener], AnyListener]:
+        """Decorates the one function that consumes: it gets a list of messages.
+
+        `@consumer.listener(ordered=True)` gets the messages of each queue one after the other, in order.
+        """
+
+        def register(function: AnyListener) -> AnyListener:
+            if self._session is not None:
+                raise MQError(f"consumer of group {self.group} is started already, with its listener")
+            self._listener, self._ordered = function, ordered
+            return function
+
+        return register if listener is None else register(listener)
+
+    # Beginning and ending
+
+    async def start(self) -> None:
+        """Join the group; messages come as soon as there are queues for this member.
+
+        A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
+        """
+        if self._session is not None or self._busy:
+            raise MQError(f"consumer of group {self.group} is started already")
+        if self._listener is None:
+            raise ConfigError(f"consumer of group {self.group} has no listener: decorate one with @consumer.listener")
+        if not self._subscriptions:
+            raise ConfigError(f"consumer of group {self.group} has no subscription: call subscribe(topic) first")
+        self._busy = True
+        try:
+            self._subscribe_to_retries()
+            core = await Core.acquire(self.config, consumer_group=self._wire_group)
+            try:
+                session = PushSession(
+                    core,
+                    self._wire_group,
+                    self.settings,
+                    self._listener,
+                    ordered=self._ordered,
+                    subscriptions=self._subscriptions,
+                )
+                try:
+                    await session.open()
+                except BaseException:
+                    await session.close(0.0)
+                    raise
+            except BaseException:
+                await core.release()
+                raise
+            self._core, self._session = core, session
+        finally:
+            self._busy = False
+        logger.info("consumer %s of group %s is started", core.client_id, self.group)
+
+    def _subscribe_to_retries(self) -> None:
+        """What this group failed on comes by a topic of the group's own; a broadcasting group has none."""
+        topic = RETRY_PREFIX + self._wire_group
+        if self.settings.broadcasting:
+            self._subscriptions.pop(topic, None)
+        else:
+            self._subscriptions[topic] = subscription_data(topic, ALL, _now_ms())
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the offsets,
+        give the queues to others, and leave."""
+        session, core = self._session, self._core
+        if session is None or core is None or self._busy:
+            return
+        self._busy = True
+        try:
+            if announcing := list(self._announcing):
+                await asyncio.wait(announcing)
+            if not await session.close(self.settings.shutdown_timeout_s if timeout is None else timeout):
+                logger.warning("group %s: listeners had not returned; their messages will come again", self.group)
+        finally:
+            self._session = self._core = None
+            self._busy = False
+            await core.release()
+        logger.info("consumer %s of group %s has left", core.client_id, self.group)
+
+    async def run(self) -> None:
+        """Start, consume until SIGINT, SIGTERM or cancellation, and shut down."""
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        caught: list[int] = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
+                loop.add_signal_handler(number, stopped.set)
+                caught.append(number)
+        try:
+            async with self:
+                await stopped.wait()
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    # Meanwhile
+
+    def pause(self) -> None:
+        """Consume nothing until `resume`. The queues stay this member's."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._started().resume()
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are this member's now; those of the group's retry topic among them."""
+        return self._started().queues
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know this member."""
+        if self._core is None:
+            raise MQError(f"consumer of group {self.group} is not started")
+        return self._core.client_id
+
+    def _started(self) -> PushSession:
+        if self._session is None:
+            raise MQError(f"consumer of group {self.group} is not started")
+        return self._session
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

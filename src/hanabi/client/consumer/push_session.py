@@ -1,0 +1,277 @@
+"""A push consumer between start and shutdown: its parts, joined.
+
+    rebalance ──> holdings ──> pull loops ──> concurrent or orderly ──> listener
+                     │                                │
+                  locks, offsets                   send back
+
+Names of topics and groups are those on the wire. Decides nothing itself.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from hanabi.client.consumer.concurrent import Concurrent
+from hanabi.client.consumer.consume_stats import ConsumeStats
+from hanabi.client.consumer.consumption import Calls, Consumption
+from hanabi.client.consumer.holdings import Holdings
+from hanabi.client.consumer.listener import Listener
+from hanabi.client.consumer.listener_runs import listener_runs
+from hanabi.client.consumer.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
+from hanabi.client.consumer.orderly import Orderly
+from hanabi.client.consumer.owned_queue import OwnedQueue
+from hanabi.client.consumer.pull_loop import HOLD_S, PullLoop
+from hanabi.client.consumer.pulling import Pulling, PullResult
+from hanabi.client.consumer.push_config import RECONSUME_TIMES, PushConfig
+from hanabi.client.consumer.push_member import PushMember
+from hanabi.client.consumer.queue_locks import QueueLocks
+from hanabi.client.consumer.rebalance import Rebalance
+from hanabi.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
+from hanabi.client.consumer.start_point import StartPoint
+from hanabi.client.consumer.subscription import TAG
+from hanabi.client.core import Core
+from hanabi.client.namespace import RETRY_PREFIX, unwrap, wrap
+from hanabi.errors import MQError
+from hanabi.message import MessageQueue, StoredMessage
+from hanabi.wire import property_names as names
+from hanabi.wire.bodies.heartbeat import SubscriptionData
+
+logger = logging.getLogger(__name__)
+
+
+def restored(message: StoredMessage, namespace: str) -> StoredMessage:
+    """*message* as its producer named it: its topic is no retry topic, and carries no namespace. Pure."""
+    topic = message.topic
+    if topic.startswith(RETRY_PREFIX):
+        topic = message.properties.get(names.RETRY_TOPIC, topic)
+    if namespace:
+        topic = unwrap(namespace, topic)
+    return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
+
+
+class PushSession:
+    """Make it, `open` it, `close` it. *subscriptions* are by topic and may change meanwhile."""
+
+    def __init__(
+        self,
+        core: Core,
+        group: str,
+        settings: PushConfig,
+        listener: Listener,
+        *,
+        ordered: bool,
+        subscriptions: Mapping[str, SubscriptionData],
+    ) -> None:
+        self._core, self._group, self._settings, self._ordered = core, group, settings, ordered
+        self._namespace, self._subscriptions = core.config.namespace, subscriptions
+        self._stats = ConsumeStats()
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._offsets = self._make_offsets()
+        self._pulling = Pulling(core, group)
+        self._start_point = StartPoint(core, self._offsets, settings.consume_from)
+        self._holdings = Holdings(
+            group,
+            offsets=self._offsets,
+            start_offset=self._start_point.offset,
+            pull_loop=self._pull_loop,
+            changed=self.rebalance_soon,
+            now_ms=now_ms,
+        )
+        self._locks = self._make_locks() if ordered and not settings.broadcasting else None
+        self._runs = listener_runs(listener, settings.concurrency, f"listener of {group}")
+        self._consumption = self._make_consumption(Calls(self._runs, self._stats, now=asyncio.get_running_loop().time))
+        self._holdings.connect(self._consumption, self._locks)
+        self._rebalance = Rebalance(
+            core,
+            group,
+            topics=lambda: self._subscriptions,
+            shares=self._holdings,
+            allocate=settings.allocate,
+            broadcasting=settings.broadcasting,
+        )
+        self._member = PushMember(
+            group,
+            settings,
+            ordered=ordered,
+            subscriptions=lambda: self._subscriptions.values(),
+            holdings=self._holdings,
+            stats=self._stats,
+            runs=self._runs,
+            restored=partial(restored, namespace=self._namespace),
+            rebalance_soon=self.rebalance_soon,
+        )
+
+    def _make_offsets(self) -> OffsetStore:
+        if self._settings.broadcasting:
+            return LocalOffsets(self._core.client_id, self._group)
+        return RemoteOffsets(self._core, self._group)
+
+    def _make_locks(self) -> QueueLocks:
+        holdings = self._holdings
+        return QueueLocks(
+            self._core,
+            self._group,
+            owned=lambda: [*holdings.owned.values(), *holdings.leaving.values()],
+            lost=self.rebalance_soon,
+            now_ms=now_ms,
+        )
+
+    def _make_consumption(self, calls: Calls) -> Consumption:
+        settings, clock = self._settings, asyncio.get_running_loop().time
+        shared = not settings.broadcasting
+        if self._ordered:
+            return Orderly(
+                self._group,
+                settings,
+                calls,
+                needs_lock=shared,
+                give_up=self._bury if shared and settings.max_reconsume_times is not None else None,
+                progressed=self._progressed,
+                now=clock,
+            )
+        return Concurrent(
+            self._group,
+            settings,
+            calls,
+            retry=self._retry if shared else None,
+            progressed=self._progressed,
+            now=clock,
+        )
+
+    def _pull_loop(self, owned: OwnedQueue) -> PullLoop:
+        return PullLoop(
+            self._group,
+            owned,
+            pull=self._pull,
+            subscription=lambda: self._subscriptions.get(owned.queue.topic),
+            offsets=self._offsets,
+            commits=not self._settings.broadcasting,
+            limits=lambda: self._settings.limits(len(self._holdings.owned), ordered=self._ordered),
+            resumed=self._resumed,
+            deliver=self._deliver,
+            progressed=self._progressed,
+            stats=self._stats,
+            interval_s=self._settings.pull_interval_s,
+        )
+
+    # Between the parts
+
+    async def _pull(
+        self, owned: OwnedQueue, subscription: SubscriptionData, commit_offset: int | None
+    ) -> PullResult:
+        return await self._pulling.pull(
+            owned.queue,
+            owned.progress.next_offset,
+            subscription,
+            count=self._settings.pull_batch,
+            commit_offset=commit_offset,
+            hold_s=HOLD_S,
+        )
+
+    def _deliver(self, owned: OwnedQueue, messages: list[StoredMessage]) -> None:
+        if self._namespace or owned.queue.topic.startswith(RETRY_PREFIX):
+            messages = [restored(message, self._namespace) for message in messages]
+        self._consumption.offer(owned, messages)
+
+    def _progressed(self, owned: OwnedQueue) -> None:
+        if not owned.forfeited:
+            self._offsets.update(owned.queue, owned.progress.committable, increase_only=True)
+        owned.changed()
+
+    def _send_back(self) -> SendBack:
+        limit = self._settings.max_reconsume_times
+        return SendBack(
+            self._core,
+            self._group,
+            RETRY_PREFIX + self._group,
+            reconsume_times_max=RECONSUME_TIMES if limit is None else limit,
+            unit_mode=self._settings.unit_mode,
+        )
+
+    async def _retry(self, owned: OwnedQueue, message: StoredMessage, delay_level: int) -> None:
+        topic = wrap(self._namespace, message.topic)
+        await self._send_back().send_back(message, topic, owned.queue.broker_name, delay_level)
+
+    async def _bury(self, owned: OwnedQueue, message: StoredMessage) -> None:
+        await self._send_back().send_copy(
+            message,
+            wrap(self._namespace, message.topic),
+            reconsume_times=message.reconsume_times,
+            delay_level=FIRST_DELAY_LEVEL + message.reconsume_times,
+        )
+
+    # Coming and going
+
+    async def open(self) -> None:
+        """Join the group. What brokers refuse is raised; what cannot be reached yet is tried again until it can."""
+        await self._offsets.load()
+        for subscription in list(self._subscriptions.values()):
+            await self._introduce(subscription)
+        await self._core.add_consumer(self._group, self._member)
+        self._begin("shares queues", self._rebalance.run)
+        if self._locks is not None:
+            self._begin("renews locks", self._locks.renew_forever)
+
+    async def _introduce(self, subscription: SubscriptionData) -> None:
+        """Find the brokers of a topic, so that the first heartbeat reaches them; ask one whether it takes the filter."""
+        try:
+            route = await self._core.routes.find(subscription.topic)
+        except MQError as error:
+            if not subscription.topic.startswith(RETRY_PREFIX):  # which is made when the group is first heard of
+                logger.warning("group %s starts without %s, trying again: %s", self._group, subscription.topic, error)
+            return
+        if subscription.expression_type == TAG:
+            return
+        address = route.any_address(random.choice)
+        if address is not None:
+            await self._core.api.check_client(address, self._core.client_id, self._group, subscription)
+
+    def _begin(self, name: str, work: Callable[[], "asyncio.Coroutine[object, object, None]"]) -> None:
+        self._tasks.append(asyncio.create_task(work(), name=f"{self._group} {name}"))
+
+    async def close(self, seconds: float) -> bool:
+        """Finish what is under way within *seconds*, save, and leave; False if listeners were left behind."""
+        try:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            return await self._holdings.close(seconds)
+        finally:
+            await self._core.remove_consumer(self._group)
+
+    # Meanwhile
+
+    def rebalance_soon(self) -> None:
+        self._rebalance.soon()
+
+    async def subscriptions_changed(self) -> None:
+        """Tell the brokers, and share the queues of what is new."""
+        with contextlib.suppress(MQError):  # they hear it with the next heartbeat, and the core has logged why not now
+            await self._core.heartbeat_now()
+        self.rebalance_soon()
+
+    def pause(self) -> None:
+        self._resumed.clear()
+        self._consumption.pause()
+
+    def resume(self) -> None:
+        self._resumed.set()
+        self._consumption.resume()
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are ours now."""
+        return sorted(self._holdings.owned)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

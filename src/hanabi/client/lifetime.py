@@ -1,0 +1,66 @@
+"""The life of one blocking object: which loop thread its calls go to, from start to shutdown.
+
+The asyncio object does everything; this only carries calls to its loop. An object that was made before a fork and not
+started yet starts in the child like any other; one that was started belongs to the parent.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from hanabi.client.loop_thread import LoopThread
+from hanabi.errors import BlockingCallError, MQError
+
+T = TypeVar("T")
+
+
+class Lifetime:
+    """`run` carries a coroutine to the loop and waits for it. *what* is how errors call the object."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._thread: LoopThread | None = None
+        self.run: Callable[[Coroutine[Any, Any, Any]], Any] = self._refuse  # the loop thread's own while started
+
+    def _refuse(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        coroutine.close()
+        raise MQError(f"{self._what} is not running: use `with`, or start() it, and not after shutdown()")
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    def start(
+        self, start: Callable[[], Coroutine[Any, Any, T]], shutdown: Callable[[], Coroutine[Any, Any, object]]
+    ) -> T:
+        """Run *start* on the loop. If the program forgets the end, *shutdown* is run when the interpreter ends."""
+        if self._thread is not None:
+            return self._thread.run(start())  # which knows that it is started already, and says so
+        thread = LoopThread.shared()
+        started = thread.run(start())
+        self._thread, self.run = thread, thread.run
+        thread.opened(self, shutdown)
+        return started
+
+    def shutdown(self, shutdown: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run *shutdown* on the loop. The second time does nothing."""
+        thread = self._thread
+        if thread is None:
+            return
+        if not thread.has_ended:  # if it has, it has shut us down before
+            try:
+                thread.run(shutdown())
+            except BlockingCallError:  # not here: somebody must call it where it can wait
+                raise
+            except BaseException:
+                self._ended(thread)
+                raise
+        self._ended(thread)
+
+    def _ended(self, thread: LoopThread) -> None:
+        thread.closed(self)
+        self._thread = None
+        self.run = self._refuse
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The result of a plain function that must not run beside the loop: on it while started, here before."""
+        return function() if self._thread is None else self._thread.call(function)

@@ -1,0 +1,223 @@
+"""The producer of messages that become visible together with a local transaction, or not at all; for asyncio.
+
+    first half stored ─> the program's own work ─> commit or roll back
+                         │ no word came ─────────> the broker asks (39): the program looks up how it ended
+
+Agrees with Java's TransactionMQProducer and DefaultMQProducerImpl.sendMessageInTransaction, checkTransactionState.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from hanabi.client.config import ClientConfig
+from hanabi.client.consumer.listener_threads import ListenerThreads
+from hanabi.client.namespace import unwrap
+from hanabi.client.producer import Producer, Running
+from hanabi.client.producer_config import ProducerConfig
+from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
+from hanabi.errors import InvalidMessage, MQError
+from hanabi.message import Message, StoredMessage
+from hanabi.wire import property_names as names
+from hanabi.wire import sysflag
+from hanabi.wire.headers.transaction import CheckTransactionStateHeader, EndTransactionHeader
+from hanabi.wire.message_id import decode_offset_id
+
+State: TypeAlias = TransactionState | None  # none: unknown
+Execute: TypeAlias = Callable[[Message, SendResult], State | Awaitable[State]]
+Check: TypeAlias = Callable[[StoredMessage], State | Awaitable[State]]
+
+THREADS: Final = 8  # for what is not `async def`
+THREADS_END_SECONDS: Final = 0.1  # for threads that have nothing to do to go home
+
+logger = logging.getLogger(__name__)
+
+
+class TransactionProducer(Producer):
+    """Sends messages in transactions, and all others as `Producer` does.
+
+        producer = TransactionProducer("orders", namesrv="127.0.0.1:9876")
+
+        @producer.check
+        async def how_did_it_end(message):                        # asked by the broker, when it has no word from us
+            return TransactionState.COMMIT if await exists(message.message_id) else TransactionState.ROLLBACK
+
+        async with producer:
+            await producer.send_in_transaction(message, write_order)
+
+    Both may be `def` or `async def`; the former run in threads. What they raise, and None, counts as unknown.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        check: Check | None = None,
+        config: ClientConfig | None = None,
+        settings: ProducerConfig | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(group, config=config, settings=settings, **options)
+        self._check = check
+        self._threads: ListenerThreads | None = None
+        self._under_way: set[asyncio.Future[None]] = set()
+
+    def check(self, function: Check) -> Check:
+        """Decorator: *function* says how the transaction of a message ended."""
+        self._check = function
+        return function
+
+    async def start(self) -> None:
+        if self._check is None:
+            raise MQError(
+                f"producer of group {self.group} has no `check`: a broker that has no word from it asks how a "
+                "transaction ended, and somebody must answer"
+            )
+        await super().start()
+        self._threads = ListenerThreads(THREADS, f"hanabi transactions of {self.group}")
+
+    async def _finish(self, seconds: float) -> None:
+        """Let transactions end that have begun; what never returns is left behind, and the broker will ask others."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=seconds)
+        threads, self._threads = self._threads, None
+        if threads is not None and not await threads.close(max(ends - loop.time(), THREADS_END_SECONDS)):
+            logger.warning("group %s: a function of a transaction has not returned and is left behind", self.group)
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        execute: Execute,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - of sending, not of executing
+    ) -> TransactionResult:
+        """Store the first half of *message*, run *execute*, then commit or roll back as it says.
+
+        *execute* gets the message and the result of sending it; its `message_id` is what `check` will be asked for.
+        """
+        if message.delay_level or message.deliver_time_ms:
+            raise InvalidMessage(f"topic {message.topic}: a message of a transaction cannot be delayed")
+        running = self._must_run()
+        with self._awaited_by_shutdown():
+            return await self._run_transaction(running, message, execute, timeout)
+
+    @contextmanager
+    def _awaited_by_shutdown(self) -> Iterator[None]:
+        under_way: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way.add(under_way)
+        try:
+            yield
+        finally:
+            self._under_way.discard(under_way)
+            under_way.set_result(None)
+
+    async def _run_transaction(
+        self,
+        running: Running,
+        message: Message,
+        execute: Execute,
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> TransactionResult:
+        half = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self._wire_group}
+        outgoing = running.packing.pack(message, half, sysflag.TRANSACTION_PREPARED)
+        sent = await running.sender.deliver(outgoing, self.settings.send_timeout_s if timeout is None else timeout)
+        sent = msgspec.structs.replace(sent, transaction_id=sent.transaction_id or sent.message_id)
+        error: Exception | None = None
+        if sent.status is not SendStatus.SEND_OK:
+            state = TransactionState.ROLLBACK  # half stored half: do nothing that would need it
+        else:
+            state, error = await self._ask(execute, message, sent)
+        header = EndTransactionHeader(
+            producer_group=self._wire_group,
+            topic=outgoing.topic,
+            tran_state_table_offset=sent.queue_offset,
+            commit_log_offset=decode_offset_id(sent.offset_message_id).log_offset,
+            commit_or_rollback=int(state),
+            msg_id=sent.message_id,
+            transaction_id=sent.transaction_id,
+            target_broker=sent.queue.broker_name,
+        )
+        await self._tell(running, running.core.routes.master_of(sent.queue.broker_name), header)
+        return TransactionResult(send=sent, state=state, error=error)
+
+    async def check_transaction(
+        self, header: CheckTransactionStateHeader, message: StoredMessage, address: str
+    ) -> bool:
+        """See `members.ProducerMember`."""
+        running = self._running
+        if self._check is None or running is None:
+            return False
+        topic = message.topic
+        known = msgspec.structs.replace(message, topic=unwrap(self.config.namespace, topic))
+        with self._awaited_by_shutdown():
+            state, _ = await self._ask(self._check, known)
+        answer = EndTransactionHeader(
+            producer_group=self._wire_group,
+            topic=topic,
+            tran_state_table_offset=header.tran_state_table_offset,
+            commit_log_offset=header.commit_log_offset,
+            commit_or_rollback=int(state),
+            from_transaction_check=True,
+            msg_id=message.message_id,
+            transaction_id=header.transaction_id,
+            target_broker=header.target_broker,
+        )
+        await self._tell(running, address, answer)
+        return True
+
+    async def _ask(
+        self, function: Callable[..., State | Awaitable[State]], *arguments: object
+    ) -> tuple[TransactionState, Exception | None]:
+        """What *function* says, and what it raised if it did."""
+        try:
+            state = await self._call(function, *arguments)
+            if state is not None and not isinstance(state, TransactionState):
+                raise MQError(f"{function!r} must return a TransactionState or None, not {state!r}")
+        except Exception as error:  # noqa: BLE001 - of the program: it is in the result, and the broker will ask
+            logger.warning("group %s: how a transaction ended is unknown: %r", self.group, error)
+            return TransactionState.UNKNOWN, error
+        return TransactionState.UNKNOWN if state is None else state, None
+
+    async def _call(self, function: Callable[..., State | Awaitable[State]], *arguments: object) -> State:
+        if inspect.iscoroutinefunction(function) or self._threads is None:
+            answer = function(*arguments)
+        else:
+            answer = await _in_thread(self._threads, function, *arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _tell(self, running: Running, address: str | None, header: EndTransactionHeader) -> None:
+        """Say how it ended. What does not arrive is no loss: the broker asks."""
+        try:
+            if address is None:
+                raise MQError(f"no master of {header.target_broker} is known")
+            await running.core.api.end_transaction(address, header, self.settings.send_timeout_s)
+        except MQError as error:
+            logger.warning("group %s: the end of transaction %s is not told: %s", self.group, header.msg_id, error)
+
+
+async def _in_thread(threads: ListenerThreads, function: Callable[..., Any], *arguments: object) -> Any:
+    """What *function* returns or raises, with the caller's context variables."""
+    returned: list[Any] = []
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    context = contextvars.copy_context()
+
+    def ended(error: BaseException | None) -> None:
+        if future.done():  # nobody waits any more
+            return
+        if error is None:
+            future.set_result(returned[0])
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            future.set_exception(error)
+        else:  # SystemExit and the like end a thread, not the loop; and no future can hold a StopIteration
+            future.set_exception(MQError(f"{function!r} ended with {error!r}"))
+
+    threads.submit(lambda: returned.append(context.run(function, *arguments)), ended)
+    return await future

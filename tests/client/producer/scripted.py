@@ -1,0 +1,83 @@
+"""Brokers that answer as a test wants, and a look at what real ones have stored."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from hanabi.client.api import Api
+from hanabi.client.send_result import SendResult
+from hanabi.message import StoredMessage
+from hanabi.remoting.address import format_address
+from hanabi.remoting.connector import Connector
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.remoting.server import RemotingServer
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.headers.send import SendMessageReplyHeader, SendMessageV2Header
+from hanabi.wire.message_id import decode_offset_id
+from hanabi.wire.record import decode_record
+from hanabi.wire.stored import to_message
+
+Answer = Callable[[SendMessageV2Header, bytes], Reply | Awaitable[Reply]]
+
+SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+
+
+def stored(header: SendMessageV2Header, _: bytes) -> Reply:
+    """As a broker that has it."""
+    return Reply(
+        header=SendMessageReplyHeader(msg_id="7F00000100002A9F0000000000000000", queue_id=header.queue_id, queue_offset=7)
+    )
+
+
+def refusing(code: int, remark: str) -> Answer:
+    """As a broker that does not want it."""
+    return lambda header, body: Reply(code, remark)
+
+
+def stored_with(code: ResponseCode) -> Answer:
+    """As a broker that has it, but not as safely as it should."""
+
+    def answer(header: SendMessageV2Header, body: bytes) -> Reply:
+        return Reply(code, header=stored(header, body).header)
+
+    return answer
+
+
+class Scripted:
+    """A broker whose `answer` can be exchanged, with all that it was sent."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.sent: list[tuple[SendMessageV2Header, bytes]] = []
+        self.address = ""
+
+    def take(self, header: SendMessageV2Header, request: Command, _: Connection) -> Reply | Awaitable[Reply]:
+        self.sent.append((header, request.body))
+        return self.answer(header, request.body)
+
+
+@asynccontextmanager
+async def scripted_broker(answer: Answer = stored) -> AsyncIterator[Scripted]:
+    """A broker on a free port. Clients reach it through the address map, in place of a real one."""
+    broker = Scripted(answer)
+    welcome = Handler(NoHeader, lambda *_: Reply())
+    handlers = {code: Handler(SendMessageV2Header, broker.take) for code in SENDS}
+    handlers |= {RequestCode.HEART_BEAT: welcome, RequestCode.UNREGISTER_CLIENT: welcome}
+    server = RemotingServer(handlers)
+    broker.address = format_address(await server.start("127.0.0.1", 0))
+    try:
+        yield broker
+    finally:
+        await server.stop(0.1)
+
+
+async def look_up(address: str, result: SendResult) -> StoredMessage:
+    """What the broker at *address* stored for *result*."""
+    connector = Connector()
+    try:
+        record = await Api(connector).view_message(address, decode_offset_id(result.offset_message_id).log_offset)
+    finally:
+        await connector.close()
+    return to_message(decode_record(record), broker_name=result.queue.broker_name)

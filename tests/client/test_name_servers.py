@@ -1,0 +1,192 @@
+"""Asking name servers of which some are down, silent, or do not know."""
+
+import asyncio
+import random
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from hanabi.client.api import Api
+from hanabi.client.name_servers import NameServers
+from hanabi.errors import ConnectError, NoPermission, TopicNotExist, TransportError
+from hanabi.remoting.connector import Connector
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.bodies.route import BrokerData, QueueData, TopicRoute
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.fastjson import encode_body
+from hanabi.wire.headers.namesrv import GetRouteHeader
+from tests.broker.talk import serving
+
+
+class FakeNameServer:
+    """Answers for the topics it knows, in its own time."""
+
+    def __init__(self, *topics: str, silent: bool = False, refuses: bool = False) -> None:
+        self._topics, self._silent, self._refuses = topics, silent, refuses
+        self.address = ""
+        self.asked = 0
+
+    def route(self, header: GetRouteHeader, _: Command, __: Connection) -> Reply | Awaitable[Reply]:
+        self.asked += 1
+        if self._silent:
+            return self._never()
+        if self._refuses:
+            return Reply(ResponseCode.NO_PERMISSION, "not you")
+        if header.topic not in self._topics:
+            return Reply(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info for {header.topic}")
+        return Reply(body=encode_body(a_route(self.address)))
+
+    async def _never(self) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["FakeNameServer"]:
+        handlers = {RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, self.route)}
+        async with serving(handlers) as (host, port):
+            self.address = f"{host}:{port}"
+            yield self
+
+
+def a_route(address: str) -> TopicRoute:
+    return TopicRoute(
+        broker_datas=[BrokerData(broker_addrs={0: address}, broker_name="broker-a", cluster="C")],
+        queue_datas=[QueueData(broker_name="broker-a", perm=6, read_queue_nums=4, write_queue_nums=4)],
+    )
+
+
+def nobody_there() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+class InOrder(random.Random):
+    """Shuffles nothing: the test says who is asked first."""
+
+    def shuffle(self, x: object) -> None:  # type: ignore[override]
+        pass
+
+
+@asynccontextmanager
+async def asking(*addresses: str, silence_seconds: float = 0.05) -> AsyncIterator[NameServers]:
+    connector = Connector()
+    try:
+        yield NameServers(addresses, Api(connector), rng=InOrder(), silence_seconds=silence_seconds)
+    finally:
+        await connector.close()
+
+
+def test_the_first_one_is_chosen_at_random() -> None:
+    async def main() -> None:
+        connector = Connector()
+        addresses = ["a:1", "b:2", "c:3"]
+        firsts = {NameServers(addresses, Api(connector), rng=random.Random(seed)).first for seed in range(50)}
+        assert firsts == set(addresses)
+        await connector.close()
+
+    asyncio.run(main())
+
+
+def test_when_one_is_down_the_next_is_asked_and_stays_the_first_choice() -> None:
+    async def main() -> None:
+        down = nobody_there()
+        async with FakeNameServer("T").running() as up, asking(down, up.address) as servers:
+            route = await servers.route_of("T", 3.0)
+            assert route.broker_datas[0].broker_addrs == {0: up.address}
+            assert servers.first == up.address
+            assert servers.addresses == (down, up.address)
+
+    asyncio.run(main())
+
+
+def test_one_that_is_silent_does_not_use_up_the_whole_time() -> None:
+    async def main() -> None:
+        async with FakeNameServer("T", silent=True).running() as silent, FakeNameServer("T").running() as up:
+            async with asking(silent.address, up.address) as servers:
+                began = time.monotonic()
+                route = await servers.route_of("T", 10.0)
+                assert time.monotonic() - began < 5.0
+                assert route.broker_datas[0].broker_addrs == {0: up.address}
+                assert servers.first == up.address
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_only_one_of_them_knows_is_found() -> None:
+    async def main() -> None:
+        async with FakeNameServer().running() as newcomer, FakeNameServer("T").running() as knows:
+            async with asking(newcomer.address, knows.address) as servers:
+                assert await servers.route_of("T", 3.0) == a_route(knows.address)
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_none_knows_is_an_error_that_names_all_who_were_asked() -> None:
+    async def main() -> None:
+        down = nobody_there()
+        async with FakeNameServer().running() as one, FakeNameServer().running() as other:
+            async with asking(one.address, down, other.address) as servers:
+                with pytest.raises(TopicNotExist) as caught:
+                    await servers.route_of("Missing", 3.0)
+                text = str(caught.value)
+                assert "Missing" in text
+                for address in (one.address, other.address, down):
+                    assert address in text
+                assert "refused" in text
+
+    asyncio.run(main())
+
+
+def test_when_all_are_down_the_error_says_which_and_why() -> None:
+    async def main() -> None:
+        down = [nobody_there(), nobody_there()]
+        async with asking(*down) as servers:
+            with pytest.raises(ConnectError) as caught:
+                await servers.route_of("T", 3.0)
+            for address in down:
+                assert address in str(caught.value)
+            assert "topic T" in str(caught.value)
+
+    asyncio.run(main())
+
+
+def test_when_all_are_silent_the_time_is_kept() -> None:
+    async def main() -> None:
+        async with FakeNameServer(silent=True).running() as silent, asking(silent.address) as servers:
+            began = time.monotonic()
+            with pytest.raises(TransportError, match="no answer"):
+                await servers.route_of("T", 0.2)
+            assert time.monotonic() - began < 3.0
+
+    asyncio.run(main())
+
+
+def test_one_that_refuses_us_is_heard_when_no_other_can_be_reached() -> None:
+    async def main() -> None:
+        async with FakeNameServer(refuses=True).running() as strict, asking(nobody_there(), strict.address) as servers:
+            with pytest.raises(NoPermission, match="not you"):
+                await servers.route_of("T", 3.0)
+
+    asyncio.run(main())
+
+
+def test_a_question_that_is_cancelled_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with FakeNameServer(silent=True).running() as silent, asking(silent.address) as servers:
+            question = asyncio.create_task(servers.route_of("T", 60.0))
+            while not silent.asked:
+                await asyncio.sleep(0)
+            before = asyncio.all_tasks()
+            question.cancel()
+            await asyncio.wait((question,))
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert len(left) < len(before)
+            assert not any("topic_route" in repr(task) for task in left)
+
+    asyncio.run(main())
