@@ -1,9 +1,10 @@
-"""Apache RocketMQ's jars, from Maven Central, kept in `.interop/` so that only the first run needs the network.
+"""Apache RocketMQ's jars from Maven Central and a client from npm, kept in `.interop/`: only the first run needs the network.
 
 Each folder of `java/` with a pom.xml is one set of jars; our own drivers beside them are compiled against a set.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ ALL_5 = "all-5"
 
 
 class JavaUnavailable(Exception):
-    """Java, Maven or Maven Central is missing here; the message says which."""
+    """A program (Java, Maven, Node) or what it fetches is missing here; the message says which."""
 
 
 def versions(jar_set: str) -> str:
@@ -51,6 +52,19 @@ def driver_classpath(jar_set: str) -> str:
     if not folder.exists():
         _into(folder, [_need("javac"), "-nowarn", "-cp", jars, "-d", "{}", *map(str, sources)])
     return f"{folder}:{jars}"
+
+
+@cache
+def node_modules() -> Path:
+    """The Node client, from npm."""
+    _need("node")
+    wanted = Path(__file__).parent / "node" / "package.json"
+    folder = CACHE / f"node-{_digest(wanted)}"
+    if not folder.exists():
+        command = [_need("npm"), "install", "--prefix", "{}", "--no-audit", "--no-fund", "--no-save", "--silent"]
+        names = [f"{name}@{version}" for name, version in json.loads(wanted.read_text())["dependencies"].items()]
+        _into(folder, [*command, *names])
+    return folder / "node_modules"
 
 
 def _digest(*paths: Path) -> str:

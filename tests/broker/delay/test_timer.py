@@ -108,7 +108,7 @@ def test_nothing_sent_after_the_clock_was_set_back_is_lost_in_a_restart(world: W
     world.pass_time(-2 * HOUR)
     world.put(message(b"new", TIMER_DELAY_SEC=5))
     world = world.next_life()
-    world.pass_time(2 * HOUR)
+    world.pass_time(2 * HOUR + SECOND)  # when the clock is where it was
     assert world.bodies() == [b"old", b"new"]
 
 
@@ -230,8 +230,8 @@ def test_only_what_is_due_soon_is_in_memory(world: World) -> None:
     assert len(bucket_files(world)) > 240
     for _ in range(43):
         world.pass_time(HOUR)
-        held = sum(map(len, world.timer._slots.values())) + sum(map(len, world.timer._unsaved.values()))
-        assert held <= 32 * 4
+        held = len(world.timer._slots) + sum(map(len, world.timer._unsaved.values())) // 32
+        assert held <= 4
     world.timer.save()
     assert bucket_files(world) == []
     assert [int(body) for body in world.bodies()] == list(range(500))
@@ -322,17 +322,17 @@ def test_a_kill_loses_nothing_and_repeats_nothing(
 
 
 def test_a_second_kill_before_all_was_compared_repeats_nothing(world: World, directory: Path) -> None:
-    for number in range(100):
-        world.put(message(b"%d" % number, TIMER_DELAY_SEC=1 + number * 20))
+    for number in range(20):
+        world.put(message(b"%d" % number, TIMER_DELAY_SEC=1 + number * 600))  # each in a file of its own
     world.timer.save()
-    world.pass_time(HOUR)
+    world.pass_time(4 * HOUR)
     world = world.killed(directory / "second")
     for _ in range(9):
         world.timer.step()
         world.timer.save()
     world = world.killed(directory / "third")
     world.deliver()
-    assert [int(body) for body in world.bodies()] == list(range(100))
+    assert [int(body) for body in world.bodies()] == list(range(20))
 
 
 def test_what_became_due_while_nobody_was_there_is_delivered_at_once(world: World) -> None:

@@ -1,11 +1,12 @@
 """Brokers that answer as a test wants, and a look at what real ones have stored."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from hanabi.client.api import Api
 from hanabi.client.send_result import SendResult
-from hanabi.message import StoredMessage
+from hanabi.message import MessageQueue, StoredMessage
 from hanabi.remoting.address import format_address
 from hanabi.remoting.connector import Connector
 from hanabi.remoting.dispatch import Handler, Reply
@@ -27,7 +28,9 @@ SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCod
 def stored(header: SendMessageV2Header, _: bytes) -> Reply:
     """As a broker that has it."""
     return Reply(
-        header=SendMessageReplyHeader(msg_id="7F00000100002A9F0000000000000000", queue_id=header.queue_id, queue_offset=7)
+        header=SendMessageReplyHeader(
+            msg_id="7F00000100002A9F0000000000000000", queue_id=header.queue_id, queue_offset=7
+        )
     )
 
 
@@ -52,6 +55,13 @@ class Scripted:
         self.answer = answer
         self.sent: list[tuple[SendMessageV2Header, bytes]] = []
         self.address = ""
+        self.server: RemotingServer | None = None
+
+    async def kill(self) -> None:
+        """Close every connection at once, answered or not."""
+        if self.server is not None:
+            await self.server.stop(0.0)
+            self.server = None
 
     def take(self, header: SendMessageV2Header, request: Command, _: Connection) -> Reply | Awaitable[Reply]:
         self.sent.append((header, request.body))
@@ -65,12 +75,12 @@ async def scripted_broker(answer: Answer = stored) -> AsyncIterator[Scripted]:
     welcome = Handler(NoHeader, lambda *_: Reply())
     handlers = {code: Handler(SendMessageV2Header, broker.take) for code in SENDS}
     handlers |= {RequestCode.HEART_BEAT: welcome, RequestCode.UNREGISTER_CLIENT: welcome}
-    server = RemotingServer(handlers)
-    broker.address = format_address(await server.start("127.0.0.1", 0))
+    broker.server = RemotingServer(handlers)
+    broker.address = format_address(await broker.server.start("127.0.0.1", 0))
     try:
         yield broker
     finally:
-        await server.stop(0.1)
+        await broker.kill()
 
 
 async def look_up(address: str, result: SendResult) -> StoredMessage:
@@ -81,3 +91,14 @@ async def look_up(address: str, result: SendResult) -> StoredMessage:
     finally:
         await connector.close()
     return to_message(decode_record(record), broker_name=result.queue.broker_name)
+
+
+async def until_it_has(address: str, queue: MessageQueue, count: int) -> None:
+    """Wait until *queue* has so many messages."""
+    connector = Connector()
+    try:
+        async with asyncio.timeout(10):
+            while await Api(connector).get_max_offset(address, queue) < count:
+                await asyncio.sleep(0.005)
+    finally:
+        await connector.close()

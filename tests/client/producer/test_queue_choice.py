@@ -47,7 +47,18 @@ def test_brokers_that_were_tried_are_avoided_while_there_are_others() -> None:
 
 @pytest.mark.parametrize(
     ("latency", "avoided"),
-    [(0.0, 0), (0.54, 0), (0.55, 30), (0.99, 30), (1.0, 60), (2.0, 120), (3.0, 180), (14.9, 180), (15.0, 600), (99, 600)],
+    [
+        (0.0, 0),
+        (0.54, 0),
+        (0.55, 30),
+        (0.99, 30),
+        (1.0, 60),
+        (2.0, 120),
+        (3.0, 180),
+        (14.9, 180),
+        (15.0, 600),
+        (99, 600),
+    ],
 )
 def test_the_slower_an_answer_the_longer_its_broker_is_avoided(latency: float, avoided: float) -> None:
     assert avoid_seconds(latency) == avoided

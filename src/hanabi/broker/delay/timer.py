@@ -41,6 +41,7 @@ from hanabi.broker.delay.timer_files import (
     decode_entries,
     encode_entry,
 )
+from hanabi.broker.delay.timer_slots import Slots
 from hanabi.broker.delay.waiting import LostWayError, after_timer, identity, rolled
 from hanabi.broker.settings import Settings
 from hanabi.errors import RemoteProtocolError, StoreDamaged, StoreError
@@ -116,10 +117,7 @@ class Timer:
         # after another kill those are known by them.
         self._mark = checkpoint.slot, checkpoint.log_offset
         self._done_since_save = False
-        self._slots: dict[int, bytearray] = {}
-        self._slot_heap: list[int] = []
-        self._cancelling_slots: set[int] = set()
-        self._current, self._current_at = bytearray(), 0  # the slot that is being worked on
+        self._slots = Slots()
         self._loaded_below = 0
         self._unloaded = sorted(checkpoint.bucket_bytes)  # a heap
         self._is_unloaded = set(self._unloaded)
@@ -170,7 +168,7 @@ class Timer:
         unsaved += entry
         self._unsaved_bytes += ENTRY.size
         if bucket < self._loaded_below:
-            self._remind(slot, entry, size)
+            self._slots.add(slot, entry, cancels=size < 0)
             self._alarm.wake(slot * SLOT_MS)
         elif bucket not in self._is_unloaded:
             heapq.heappush(self._unloaded, bucket)
@@ -178,15 +176,6 @@ class Timer:
             self._alarm.wake(bucket * BUCKET_MS - _LOAD_AHEAD_MS)
         if self._unsaved_bytes > _UNSAVED_BYTES_MAX:
             self._save_now.set()
-
-    def _remind(self, slot: int, entry: bytes, size: int) -> None:
-        waiting = self._slots.get(slot)
-        if waiting is None:
-            waiting = self._slots[slot] = bytearray()
-            heapq.heappush(self._slot_heap, slot)
-        waiting += entry
-        if size < 0:
-            self._cancelling_slots.add(slot)
 
     def _roll_window_ms(self) -> int:
         """How long a message may stay where it lies in the log: less than the log is kept."""
@@ -263,7 +252,7 @@ class Timer:
             self._loaded_below = max(self._loaded_below, bucket_ahead + 1)
             return False
         bucket = self._unloaded[0]
-        if self._slot_heap and self._slot_heap[0] // SLOTS_A_BUCKET < bucket - 1:
+        if self._slots.first is not None and self._slots.first // SLOTS_A_BUCKET < bucket - 1:
             return False
         self._is_unloaded.discard(heapq.heappop(self._unloaded))
         checkpoint, in_flight = self._kept
@@ -279,7 +268,7 @@ class Timer:
         for entry in decode_entries(raw, at, end):
             # A cancellation that is done is remembered again for as long as it is of use.
             if entry.slot >= self._done_below or (entry.size < 0 and entry.slot >= self._done_below - KEPT_SLOTS):
-                self._remind(entry.slot, raw[at : at + ENTRY.size], entry.size)
+                self._slots.add(entry.slot, raw[at : at + ENTRY.size], cancels=entry.size < 0)
             at += ENTRY.size
         self._loading_at = end
         if end == len(raw):
@@ -291,26 +280,13 @@ class Timer:
         """Work on a slice of what is due; whether there may be more."""
         count = size = 0
         while count < SLICE_COUNT and size < SLICE_BYTES:
-            if self._current_at == len(self._current):
-                if not self._slot_heap or self._slot_heap[0] * SLOT_MS > now_ms:
-                    return False
-                self._take_slot(heapq.heappop(self._slot_heap))
-            entry = Entry(*ENTRY.unpack_from(self._current, self._current_at)[:4])
-            if not self._look_at(entry, now_ms):
+            entry = self._slots.due(now_ms)
+            if entry is None or not self._look_at(entry, now_ms):
                 return False
-            self._current_at += ENTRY.size
+            self._slots.done()
             self._done_since_save = True
             count, size = count + 1, size + abs(entry.size)
         return True
-
-    def _take_slot(self, slot: int) -> None:
-        raw = self._slots.pop(slot)
-        if slot in self._cancelling_slots:
-            self._cancelling_slots.discard(slot)
-            pieces = [raw[at : at + ENTRY.size] for at in range(0, len(raw), ENTRY.size)]
-            pieces.sort(key=lambda piece: ENTRY.unpack(piece)[3] > 0)  # cancellations go first
-            raw = bytearray().join(pieces)
-        self._current, self._current_at = raw, 0
 
     def _look_at(self, entry: Entry, now_ms: int) -> bool:
         """Deliver, roll or drop one message. False if it must be tried again."""
@@ -390,7 +366,7 @@ class Timer:
             self._cancelled = {key: until for key, until in self._cancelled.items() if until > now_ms}
 
     def _next_ms(self) -> int:
-        next_ms = self._slot_heap[0] * SLOT_MS if self._slot_heap else NEVER_MS
+        next_ms = NEVER_MS if self._slots.first is None else self._slots.first * SLOT_MS
         if self._unloaded:
             next_ms = min(next_ms, max(self._unloaded[0] * BUCKET_MS - _LOAD_AHEAD_MS, 0))
         return next_ms

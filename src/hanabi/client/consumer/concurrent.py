@@ -62,9 +62,10 @@ class Concurrent:
         retry: Retry | None,
         progressed: Callable[[OwnedQueue], None],
         now: Callable[[], float],
+        again_s: float = AGAIN_S,
     ) -> None:
         self._group, self._settings, self._calls = group, settings, calls
-        self._retry, self._progressed, self._now = retry, progressed, now
+        self._retry, self._progressed, self._now, self._again_s = retry, progressed, now, again_s
         self._waiting: deque[Batch] = deque()
         self._running: dict[Batch, None] = {}  # in the order in which they began
         self._tasks: set[asyncio.Task[None]] = set()
@@ -184,7 +185,7 @@ class Concurrent:
                     self._group,
                     message.message_id,
                     owned.queue,
-                    AGAIN_S,
+                    self._again_s,
                     error,
                 )
                 kept.append(message)
@@ -192,7 +193,7 @@ class Concurrent:
                 if not owned.dropped:
                     self._finish(owned, (message,))
         if kept:
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(self._again_s)
             if not owned.dropped and not self._closing:
                 again = [
                     msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1) for message in kept

@@ -1,8 +1,9 @@
 """What a broker does right now (28): the figures of `mqadmin brokerStatus` and `clusterList`.
 
 Keys and texts are those of AdminBrokerProcessor.prepareRuntimeInfo, DefaultMessageStore.getRuntimeInfo and
-StoreStatsService (4.9.8), one that the tools of 5.x need, and one of ours: groupsSubscribingDifferently. One event loop answers everything, so queues of thread
-pools are empty and their capacities those that Java has by default; how long a request waits is how late the loop is.
+StoreStatsService (4.9.8), with one that the tools of 5.x need (brokerActive) and one of ours: how many groups have
+members that subscribe differently. One event loop answers everything, so queues of thread pools are empty and their
+capacities those that Java has by default; how long a request waits is how late the loop is.
 """
 
 import shutil

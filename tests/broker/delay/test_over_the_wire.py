@@ -1,0 +1,63 @@
+"""A whole broker, asked by a client: messages wait, and come to those who pull."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.delay.due import TIMER_TOPIC
+from hanabi.store.indexer import SCHEDULE_TOPIC
+from hanabi.testing.cluster import running_broker
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.headers.send import SendMessageV2Header
+from hanabi.wire.properties import format_properties
+from tests.broker.delay.world import HOUR, until
+from tests.broker.talk import Clock, Peer, connected
+
+BROKER = BrokerConfig(broker_name="broker-a", message_delay_levels="1s 2h")
+HEADER = SendMessageV2Header(
+    producer_group="shop",
+    topic="Orders",
+    default_topic="TBW102",
+    default_topic_queue_nums=4,
+    queue_id=2,
+    sys_flag=0,
+    born_timestamp=1,
+    flag=0,
+    properties="",
+)
+
+
+async def send(peer: Peer, body: bytes, **properties: object) -> Command:
+    text = format_properties({name: str(value) for name, value in properties.items()})
+    return await peer.ask(RequestCode.SEND_MESSAGE_V2, msgspec.structs.replace(HEADER, properties=text), body)
+
+
+def test_both_kinds_of_waiting_end_in_the_topic_that_was_asked_for(directory: Path) -> None:
+    clock = Clock()
+
+    async def main() -> None:
+        async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
+            assert (await send(peer, b"level", DELAY=2, WAIT="true")).code == ResponseCode.SUCCESS
+            assert (await send(peer, b"time", TIMER_DELAY_SEC=3 * 86_400)).code == ResponseCode.SUCCESS
+            assert (await send(peer, b"past", TIMER_DELIVER_MS=5)).code == ResponseCode.SUCCESS
+            reader = broker.store.reader
+            assert reader.max_offset("Orders", 2) == 1
+            assert (reader.max_offset(SCHEDULE_TOPIC, 1), reader.max_offset(TIMER_TOPIC, 0)) == (1, 1)
+            refused = await send(peer, b"x", TIMER_DELAY_SEC=3 * 86_400 + 1)
+            assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+            assert "the max delay 259200000ms" in (refused.remark or "")
+            assert (await send(peer, b"x", DELAY="soon")).code == ResponseCode.MESSAGE_ILLEGAL
+            clock.ms += 2 * HOUR
+            assert (await send(peer, b"next", DELAY=1)).code == ResponseCode.SUCCESS
+            broker.services.delivery._alarm.wake()  # the clock of this test does not tick by itself
+            await until(lambda: reader.max_offset("Orders", 2) == 2)
+        clock.ms += 70 * HOUR
+        async with running_broker(directory, BROKER, now_ms=clock) as broker:
+            reader = broker.store.reader
+            await until(lambda: reader.max_offset("Orders", 2) == 4)
+            assert reader.max_offset("Orders", 2) == 4
+
+    asyncio.run(main())
