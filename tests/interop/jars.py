@@ -1,4 +1,4 @@
-"""Apache RocketMQ's jars from Maven Central and a client from npm, kept in `.interop/`: only the first run needs the network.
+"""Apache RocketMQ's jars and a client from npm, kept in `.interop/`: only the first run needs the network.
 
 Each folder of `java/` with a pom.xml is one set of jars; our own drivers beside them are compiled against a set.
 """

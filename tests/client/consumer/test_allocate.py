@@ -88,7 +88,9 @@ def test_every_queue_is_exactly_one_members(allocate: Allocate) -> None:
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     for _ in range(100):
-        members = sort_client_ids(f"{chance.choice('abc')}{chance.getrandbits(30)}" for _ in range(chance.randint(1, 9)))
+        members = sort_client_ids(
+            f"{chance.choice('abc')}{chance.getrandbits(30)}" for _ in range(chance.randint(1, 9))
+        )
         queues = sort_queues(
             queue for broker in "abcd"[: chance.randint(1, 4)] for queue in _queues(chance.randint(1, 9), broker)
         )

@@ -69,14 +69,14 @@ class Scripted:
 
 
 @asynccontextmanager
-async def scripted_broker(answer: Answer = stored) -> AsyncIterator[Scripted]:
-    """A broker on a free port. Clients reach it through the address map, in place of a real one."""
+async def scripted_broker(answer: Answer = stored, port: int = 0) -> AsyncIterator[Scripted]:
+    """A broker on a free *port*, or on this one. Clients reach it through the address map, in place of a real one."""
     broker = Scripted(answer)
     welcome = Handler(NoHeader, lambda *_: Reply())
-    handlers = {code: Handler(SendMessageV2Header, broker.take) for code in SENDS}
+    handlers: dict[int, Handler] = {code: Handler(SendMessageV2Header, broker.take) for code in SENDS}
     handlers |= {RequestCode.HEART_BEAT: welcome, RequestCode.UNREGISTER_CLIENT: welcome}
     broker.server = RemotingServer(handlers)
-    broker.address = format_address(await broker.server.start("127.0.0.1", 0))
+    broker.address = format_address(await broker.server.start("127.0.0.1", port))
     try:
         yield broker
     finally:
@@ -98,7 +98,7 @@ async def until_it_has(address: str, queue: MessageQueue, count: int) -> None:
     connector = Connector()
     try:
         async with asyncio.timeout(10):
-            while await Api(connector).get_max_offset(address, queue) < count:
+            while await Api(connector).get_max_offset(address, queue) < count:  # noqa: ASYNC110 - of a broker
                 await asyncio.sleep(0.005)
     finally:
         await connector.close()

@@ -70,7 +70,7 @@ def test_what_no_broker_would_take_is_not_tried_again(tmp_path: Path, code: Resp
         async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(refusing(code, "never")) as bad:
             await cluster.make_topic("T")
             async with Producer("g", config=cluster.config(address_map=mapped(cluster, bad, bad))) as producer:
-                with pytest.raises(SendFailed, match="tried once.*never"):
+                with pytest.raises(SendFailed, match=r"tried once.*never"):
                     await producer.send(Message("T", b"x"))
                 assert len(bad.sent) == 1
 
@@ -84,7 +84,7 @@ def test_one_that_forbids_is_asked_once_and_the_others_once_each(tmp_path: Path)
             await cluster.make_topic("T")
             config = cluster.config(address_map=mapped(cluster, bad, worse))
             async with Producer("g", config=config, retries=5) as producer:
-                with pytest.raises(SendFailed, match="tried 2 times.*read only.*right to be written") as raised:
+                with pytest.raises(SendFailed, match=r"tried 2 times.*read only.*right to be written") as raised:
                     await producer.send(Message("T", b"x"))
                 assert isinstance(raised.value.__cause__, NoPermission)
                 assert (len(bad.sent), len(worse.sent)) == (1, 1)
@@ -158,8 +158,8 @@ def test_the_timeout_includes_the_retries_and_the_message_may_be_stored(tmp_path
             async with Producer("g", config=config, attempt_timeout_s=0.1) as producer:
                 began = clock()
                 with pytest.raises(SendFailed, match="may store it twice") as raised:
-                    await producer.send(Message("T", b"x"), timeout=0.25)
-                assert 0.2 <= clock() - began < 1.0
+                    await producer.send(Message("T", b"x"), timeout=0.45)
+                assert 0.4 <= clock() - began < 1.5
                 assert len(raised.value.attempts) == 3
                 assert raised.value.maybe_stored
                 assert isinstance(raised.value.__cause__, RequestTimeoutError)
@@ -230,20 +230,35 @@ def test_a_message_that_is_stored_but_not_safely_is_a_result_unless_another_try_
     asyncio.run(main())
 
 
-def test_a_restarted_broker_is_found_again_on_its_new_port(tmp_path: Path) -> None:
+def test_a_broker_that_is_gone_is_tried_again_and_the_error_says_how_to_find_it(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as old, scripted_broker() as new:
+        async with world(tmp_path) as cluster, scripted_broker() as broker:
             await cluster.make_topic("T")
-            places = {cluster.broker.address: old.address}
-            async with Producer("g", config=cluster.config(address_map=places)) as producer:
+            async with Producer("g", config=cluster.config(address_map=mapped(cluster, broker))) as producer:
                 await producer.send(Message("T", b"x"))
-                await old.kill()
-                with pytest.raises(SendFailed) as raised:
+                await broker.kill()
+                with pytest.raises(SendFailed, match=r"tried 3 times.*address_map") as raised:
                     await producer.send(Message("T", b"x"))
                 assert isinstance(raised.value.__cause__, ConnectError)
-                assert "address_map" in str(raised.value)
-                assert "tried 3 times" in str(raised.value)
-                assert new.sent == []
+                assert not raised.value.maybe_stored
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_restarts_gets_the_message_when_it_is_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as cluster, scripted_broker() as broker:
+            await cluster.make_topic("T")
+            async with Producer("g", config=cluster.config(address_map=mapped(cluster, broker))) as producer:
+                await producer.send(Message("T", b"x"))
+                port = int(broker.address.rpartition(":")[2])
+                await broker.kill()
+                send = asyncio.create_task(producer.send(Message("T", b"again")))
+                await asyncio.sleep(0.02)
+                assert not send.done()
+                async with scripted_broker(port=port) as back:
+                    await within(send)
+                    assert [body for _, body in back.sent] == [b"again"]
 
     asyncio.run(main())
 

@@ -82,9 +82,7 @@ class Concurrent:
 
     def offer(self, owned: OwnedQueue, messages: list[StoredMessage]) -> None:
         size = self._settings.consume_batch
-        self._waiting.extend(
-            Batch(owned, messages[start : start + size]) for start in range(0, len(messages), size)
-        )
+        self._waiting.extend(Batch(owned, messages[start : start + size]) for start in range(0, len(messages), size))
         self._start_more()
 
     async def release(self, owned: OwnedQueue) -> None:
@@ -111,6 +109,8 @@ class Concurrent:
                 await self._idle.wait()
         except TimeoutError:
             logger.warning("group %s: %d calls of the listener have not ended", self._group, len(self._running))
+            for batch in self._running:  # not failed, but unfinished: the group begins with it again
+                batch.given_up = True
         in_time = await self._calls.close(max(0.0, until - loop.time()))
         if tasks := list(self._tasks):
             await asyncio.wait(tasks, timeout=max(_LAST_S, until - loop.time()))

@@ -58,7 +58,9 @@ class Calls:
             self._count(owned, len(messages), began, error)
             ended(error)
 
-        return self._runs.start(list(messages), finished)  # a list of its own: the listener may do with it what it likes
+        return self._runs.start(
+            list(messages), finished
+        )  # a list of its own: the listener may do with it what it likes
 
     def stop(self, run: object) -> bool:
         """Try to end a call."""

@@ -90,7 +90,8 @@ class Holdings:
         self.owned[queue] = owned
         self.consumption.take(owned)
         self._pulls[owned] = asyncio.create_task(
-            self._pull_loop(owned).run(), name=f"{self._group} pulls from {queue.topic} {queue.broker_name} {queue.queue_id}"
+            self._pull_loop(owned).run(),
+            name=f"{self._group} pulls from {queue.topic} {queue.broker_name} {queue.queue_id}",
         )
         return True
 
@@ -139,7 +140,10 @@ class Holdings:
             await self._offsets.persist(queues)
         except MQError as error:
             logger.warning(
-                "group %s: %d offsets are not saved, so some messages will come again: %s", self._group, len(queues), error
+                "group %s: %d offsets are not saved, so some messages will come again: %s",
+                self._group,
+                len(queues),
+                error,
             )
 
     async def close(self, seconds: float) -> bool:

@@ -107,8 +107,7 @@ class PushMember:
             properties=self._properties(),
             subscription_set=subscriptions,
             mq_table={
-                queue: process_queue_info(owned, ordered=self._ordered)
-                for queue, owned in self._holdings.owned.items()
+                queue: process_queue_info(owned, ordered=self._ordered) for queue, owned in self._holdings.owned.items()
             },
             status_table={
                 subscription.topic: self._stats.of(subscription.topic, now).status(now)

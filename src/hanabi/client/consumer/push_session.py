@@ -164,9 +164,7 @@ class PushSession:
 
     # Between the parts
 
-    async def _pull(
-        self, owned: OwnedQueue, subscription: SubscriptionData, commit_offset: int | None
-    ) -> PullResult:
+    async def _pull(self, owned: OwnedQueue, subscription: SubscriptionData, commit_offset: int | None) -> PullResult:
         return await self._pulling.pull(
             owned.queue,
             owned.progress.next_offset,

@@ -105,5 +105,7 @@ class QueueProgress:
         if self.body_bytes > limits.body_bytes:
             return f"{self.body_bytes} bytes are held, limit {limits.body_bytes}"
         if limits.span is not None and self.span > limits.span:
-            return f"offset {self.first} is unfinished and {self.last} is reached, which is more than {limits.span} apart"
+            return (
+                f"offset {self.first} is unfinished and {self.last} is reached, which is more than {limits.span} apart"
+            )
         return None

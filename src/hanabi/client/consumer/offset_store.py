@@ -1,0 +1,168 @@
+"""How far a group has come in each queue: kept in memory, saved now and then.
+
+    RemoteOffsets   at the brokers, for members that share the queues
+    LocalOffsets    in a file of this client, for a member that gets every message
+
+The file is Apache's, in name, place and content, so that a client may become the other kind:
+
+    ~/.rocketmq_offsets/CLIENT_ID/GROUP/offsets.json    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:42}}
+
+Agrees with Java's RemoteBrokerOffsetStore, LocalFileOffsetStore and OffsetSerializeWrapper. Names are those on the wire.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Final, Protocol
+
+from hanabi.client.consumer.offset_file import decode_offsets, encode_offsets
+from hanabi.client.consumer.queue_broker import reading_address
+from hanabi.client.core import Core
+from hanabi.durable_table import DurableTable
+from hanabi.errors import MQError
+from hanabi.message import MessageQueue
+
+DIRECTORY_VARIABLE: Final = "ROCKETMQ_OFFSETS_DIR"  # Java has a system property for it
+
+
+class ReadFrom(Enum):
+    """Where to look for an offset."""
+
+    MEMORY = "memory"
+    STORE = "store"  # the broker, or the file; the memory learns it
+    MEMORY_FIRST = "memory first"
+
+
+class OffsetStore(Protocol):
+    """The offsets of one consumer. All but `load`, `read` and `persist` return at once."""
+
+    async def load(self) -> None:
+        """Once, before anything else."""
+        ...
+
+    async def read(self, queue: MessageQueue, where: ReadFrom = ReadFrom.MEMORY_FIRST) -> int | None:
+        """How far the group has come; None if nobody knows."""
+        ...
+
+    def memory(self, queue: MessageQueue) -> int | None:
+        """What the memory has; None if it has nothing."""
+        ...
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
+        """Everything below *offset* is consumed. With *increase_only*, a smaller one changes nothing."""
+        ...
+
+    async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
+        """Save what the memory has of *queues*; with *confirmed*, return when it is safe. All of them are tried."""
+        ...
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget what the memory has of *queue*: somebody else consumes it now."""
+        ...
+
+
+class _Memory:
+    """What both stores know without asking."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, int] = {}
+
+    def memory(self, queue: MessageQueue) -> int | None:
+        return self._offsets.get(queue)
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
+        if not increase_only or offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
+
+    def remove(self, queue: MessageQueue) -> None:
+        self._offsets.pop(queue, None)
+
+
+class RemoteOffsets(_Memory):
+    """Offsets at the brokers. Told one-way in the daily round, as Java does: the next round mends what was lost."""
+
+    def __init__(self, core: Core, group: str) -> None:
+        super().__init__()
+        self._core, self._group = core, group
+
+    async def load(self) -> None:
+        """Nothing: brokers are asked when a queue is taken."""
+
+    async def read(self, queue: MessageQueue, where: ReadFrom = ReadFrom.MEMORY_FIRST) -> int | None:
+        known = self._offsets.get(queue)
+        if where is ReadFrom.MEMORY or (where is ReadFrom.MEMORY_FIRST and known is not None):
+            return known
+        address = await reading_address(self._core, queue)
+        offset = await self._core.api.query_consumer_offset(
+            address, self._group, queue, self._core.config.request_timeout_s
+        )
+        if offset is None or offset < 0:
+            return None
+        self._offsets[queue] = offset
+        return offset
+
+    async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
+        known = [(queue, offset) for queue in queues if (offset := self._offsets.get(queue)) is not None]
+        answers = await asyncio.gather(
+            *(self._tell(queue, offset, confirmed) for queue, offset in known), return_exceptions=True
+        )
+        for answer in answers:  # one broker that is down does not keep the others from knowing
+            if answer is not None:
+                raise answer
+
+    async def _tell(self, queue: MessageQueue, offset: int, confirmed: bool) -> None:
+        address = await reading_address(self._core, queue)
+        await self._core.api.update_consumer_offset(
+            address, self._group, queue, offset, self._core.config.request_timeout_s, oneway=not confirmed
+        )
+
+
+class LocalOffsets(_Memory):
+    """Offsets in a file of this client's own. *directory* is where Apache's clients have theirs, if not given.
+
+    A client whose id changes with each start begins anew each time: give it a `client_id`.
+    """
+
+    def __init__(self, client_id: str, group: str, *, directory: Path | None = None) -> None:
+        super().__init__()
+        root = directory if directory is not None else default_directory()
+        self.path = root / client_id / group / "offsets.json"
+        self._file = DurableTable(self.path, encode=encode_offsets, decode=decode_offsets)
+        self._saved: dict[MessageQueue, int] = {}
+
+    async def load(self) -> None:
+        """Read the file, or its backup. StoreDamaged if neither can be read: to begin anew would be a silent loss."""
+        self._saved = self._file.load() or {}
+        self._offsets.update(self._saved)
+
+    async def read(self, queue: MessageQueue, where: ReadFrom = ReadFrom.MEMORY_FIRST) -> int | None:
+        known = self._offsets.get(queue)
+        if where is ReadFrom.MEMORY or (where is ReadFrom.MEMORY_FIRST and known is not None):
+            return known
+        saved = self._saved.get(queue)
+        if saved is not None:
+            self._offsets[queue] = saved
+        return saved
+
+    async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
+        """Always safe when this returns. The file keeps what it knows of other queues."""
+        del confirmed
+        changed = {queue: offset for queue in queues if (offset := self._offsets.get(queue)) is not None}
+        if not changed:
+            return
+        table = {**self._saved, **changed}
+        self._file.save(table)
+        self._saved = table
+
+
+def default_directory() -> Path:
+    """Where the files of this user's clients are."""
+    given = os.environ.get(DIRECTORY_VARIABLE)
+    if given:
+        return Path(given)
+    try:
+        return Path.home() / ".rocketmq_offsets"
+    except RuntimeError as error:
+        raise MQError(f"no home directory for the offsets of broadcasting consumers; set {DIRECTORY_VARIABLE}") from error

@@ -1,0 +1,170 @@
+"""What wants to know of every message that is sent or consumed: traces, metrics, a program's own.
+
+A hook is called around the work and is no part of it: what it raises is logged, and the work goes on. Hooks run in the
+event loop, so they must not wait for anything.
+
+The seams are those of Java's SendMessageHook, ConsumeMessageHook and EndTransactionHook, but a send is told once, and
+not once for every try.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from hanabi.client.send_result import SendResult, TransactionState
+from hanabi.message import Message, MessageQueue, StoredMessage
+
+logger = logging.getLogger(__name__)
+
+C = TypeVar("C")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class MessageKind(Enum):
+    """What sort of message it is. The numbers are those of Java's MessageType, which traces carry."""
+
+    NORMAL = 0
+    TRANSACTION_HALF = 1
+    TRANSACTION_COMMIT = 2
+    DELAY = 3
+
+
+class ConsumeOutcome(Enum):
+    """How a listener ended. The numbers are those of Java's ConsumeReturnType, which traces carry."""
+
+    SUCCESS = 0
+    TIME_OUT = 1  # it took longer than the consume timeout, whatever it did then
+    EXCEPTION = 2  # it raised
+    RETURNED_NOTHING = 3  # Java alone
+    FAILED = 4  # it asked for the messages again
+
+
+class SendContext(msgspec.Struct, kw_only=True):
+    """One send, of one message or of a batch.
+
+    `before_send` sees the first part and may add `properties`: they travel with the message. `after_send` sees all;
+    of `result` and `error` one is set. Names are those that the program uses, without namespace. `notes` are for
+    hooks that remember something in between.
+    """
+
+    group: str
+    messages: Sequence[Message]
+    kind: MessageKind = MessageKind.NORMAL
+    client_id: str = ""
+    began_ms: int = msgspec.field(default_factory=now_ms)
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+
+    message_id: str = ""  # of a batch: those of all its messages, with commas between them
+    body_bytes: int = 0  # as it travelled, perhaps compressed
+    broker_address: str = ""  # who has it, or who was tried last
+    result: SendResult | None = None
+    error: BaseException | None = None
+
+    notes: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def topic(self) -> str:
+        return self.messages[0].topic
+
+
+class ConsumeContext(msgspec.Struct, kw_only=True):
+    """One call of a listener. `before_consume` sees the first part, `after_consume` all of it."""
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence[StoredMessage]
+    client_id: str = ""
+    began_ms: int = msgspec.field(default_factory=now_ms)
+
+    outcome: ConsumeOutcome = ConsumeOutcome.SUCCESS
+    error: BaseException | None = None
+
+    notes: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def success(self) -> bool:
+        return self.outcome is ConsumeOutcome.SUCCESS
+
+
+class EndTransactionContext(msgspec.Struct, kw_only=True):
+    """The end of a transaction, as the broker is told of it."""
+
+    group: str
+    message: Message | StoredMessage
+    message_id: str
+    transaction_id: str
+    broker_address: str
+    state: TransactionState
+    from_check: bool  # the broker asked
+    client_id: str = ""
+    began_ms: int = msgspec.field(default_factory=now_ms)
+
+
+class SendHook(Protocol):
+    """Called around each send."""
+
+    def before_send(self, context: SendContext) -> None: ...
+
+    def after_send(self, context: SendContext) -> None: ...
+
+
+class ConsumeHook(Protocol):
+    """Called around each call of a listener."""
+
+    def before_consume(self, context: ConsumeContext) -> None: ...
+
+    def after_consume(self, context: ConsumeContext) -> None: ...
+
+
+class EndTransactionHook(Protocol):
+    """Called when the broker was told how a transaction ended."""
+
+    def end_transaction(self, context: EndTransactionContext) -> None: ...
+
+
+def call_hooks(hooks: Iterable[Callable[[C], None]], context: C) -> None:
+    """Tell each of *hooks*; what one of them raises is logged and no more."""
+    for hook in hooks:
+        try:
+            hook(context)
+        except Exception:
+            logger.exception("a hook failed: %r", hook)
+
+
+class SendHooks:
+    """The send hooks of one producer; false when there are none, so that nothing is made for them."""
+
+    def __init__(self, hooks: Sequence[SendHook] = ()) -> None:
+        self._hooks = tuple(hooks)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def before(self, context: SendContext) -> None:
+        call_hooks([hook.before_send for hook in self._hooks], context)
+
+    def after(self, context: SendContext) -> None:
+        call_hooks([hook.after_send for hook in reversed(self._hooks)], context)
+
+
+class ConsumeHooks:
+    """The consume hooks of one consumer; false when there are none."""
+
+    def __init__(self, hooks: Sequence[ConsumeHook] = ()) -> None:
+        self._hooks = tuple(hooks)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def before(self, context: ConsumeContext) -> None:
+        call_hooks([hook.before_consume for hook in self._hooks], context)
+
+    def after(self, context: ConsumeContext) -> None:
+        call_hooks([hook.after_consume for hook in reversed(self._hooks)], context)
