@@ -25,8 +25,8 @@ MAY_IMPORT = {
     "cli": "_version errors message wire remoting store namesrv broker client admin",
     "dashboard": "errors message admin",
     "spark": "errors message wire client",
-    "aio": "errors message client",
-    "__init__": "_version errors message client",
+    "aio": "client",
+    "__init__": "_version errors message client aio",
     "__main__": "cli",
 }
 

@@ -1,5 +1,97 @@
-"""Hanabi: a RocketMQ-compatible message queue in Python, whose data pipelines run on Spark."""
+"""Hanabi: a RocketMQ-compatible message queue in Python, whose data pipelines run on Spark.
+
+    with hanabi.Producer("orders", namesrv="127.0.0.1:9876") as producer:
+        producer.send(hanabi.Message("Orders", b"...", tags="created", keys=["42"]))
+
+The classes here block; those of the same name in `hanabi.aio` are for asyncio. Every exception is in `hanabi.errors`.
+Names are imported when they are first used, so that a server does not carry the client library with it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hanabi._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from hanabi import aio as aio
+    from hanabi.client.blocking import Producer, TransactionProducer
+    from hanabi.client.blocking_consumers import PushConsumer
+    from hanabi.client.config import ClientConfig, Credentials, TlsConfig
+    from hanabi.client.consumer.listener import ConsumeLater
+    from hanabi.client.consumer.push_config import PushConfig
+    from hanabi.client.consumer.subscription import sql
+    from hanabi.client.producer_config import ProducerConfig
+    from hanabi.client.selectors import by_hash, by_random, round_robin
+    from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
+    from hanabi.errors import ConfigError, InvalidMessage, MQError, SendFailed
+    from hanabi.message import Message, MessageQueue, StoredMessage
+
+_WHERE = {
+    "Producer": "client.blocking",
+    "TransactionProducer": "client.blocking",
+    "PushConsumer": "client.blocking_consumers",
+    "ClientConfig": "client.config",
+    "Credentials": "client.config",
+    "TlsConfig": "client.config",
+    "ConsumeLater": "client.consumer.listener",
+    "PushConfig": "client.consumer.push_config",
+    "sql": "client.consumer.subscription",
+    "ProducerConfig": "client.producer_config",
+    "by_hash": "client.selectors",
+    "by_random": "client.selectors",
+    "round_robin": "client.selectors",
+    "SendResult": "client.send_result",
+    "SendStatus": "client.send_result",
+    "TransactionResult": "client.send_result",
+    "TransactionState": "client.send_result",
+    "ConfigError": "errors",
+    "InvalidMessage": "errors",
+    "MQError": "errors",
+    "SendFailed": "errors",
+    "Message": "message",
+    "MessageQueue": "message",
+    "StoredMessage": "message",
+}
+
+__all__ = [
+    "ClientConfig",
+    "ConfigError",
+    "ConsumeLater",
+    "Credentials",
+    "InvalidMessage",
+    "MQError",
+    "Message",
+    "MessageQueue",
+    "Producer",
+    "ProducerConfig",
+    "PushConfig",
+    "PushConsumer",
+    "SendFailed",
+    "SendResult",
+    "SendStatus",
+    "StoredMessage",
+    "TlsConfig",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
+    "__version__",
+    "aio",
+    "by_hash",
+    "by_random",
+    "round_robin",
+    "sql",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module("hanabi.aio")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'hanabi' has no attribute {name!r}")
+    value = getattr(import_module(f"hanabi.{_WHERE[name]}"), name)
+    globals()[name] = value  # the next look finds it at once
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from hanabi.cli.main import app
-from hanabi.cli.store_text import message_line, message_text, printable, time_text
+from hanabi.cli.message_line import message_text
+from hanabi.cli.output import printable
+from hanabi.cli.store_text import record_line
+from hanabi.cli.times import time_text
 from hanabi.wire import sysflag
 from hanabi.wire.compression import compress
 from hanabi.wire.record import decode_record, encode_record
@@ -292,28 +295,28 @@ def record_of(body: bytes, sys_flag: int = 0, properties: bytes = b"") -> bytes:
 
 
 def test_a_body_that_is_not_text_is_base64() -> None:
-    line = message_line(decode_record(record_of(b"\xff\x00")))
+    line = record_line(decode_record(record_of(b"\xff\x00")))
     assert (line.body, line.encoding) == (base64.b64encode(b"\xff\x00").decode(), "base64")
 
 
 def test_a_compressed_body_is_unpacked_and_a_bad_one_is_shown_as_stored() -> None:
     packed = compress("héllo".encode())
-    assert message_line(decode_record(record_of(packed, sysflag.COMPRESSED))).body == "héllo"
-    line = message_line(decode_record(record_of(b"no zlib", sysflag.COMPRESSED)))
+    assert record_line(decode_record(record_of(packed, sysflag.COMPRESSED))).body == "héllo"
+    line = record_line(decode_record(record_of(b"no zlib", sysflag.COMPRESSED)))
     assert (line.body, line.encoding, line.sys_flag) == ("no zlib", "utf-8", sysflag.COMPRESSED)
     assert line.body_problem
     assert "cannot be unpacked" in message_text(line)
 
 
 def test_nothing_that_a_terminal_obeys_is_shown() -> None:
-    text = message_text(message_line(decode_record(record_of(b"\x1b[2J\n\x07ok", 0, b"a\x01\x1b]0;x"))))
+    text = message_text(record_line(decode_record(record_of(b"\x1b[2J\n\x07ok", 0, b"a\x01\x1b]0;x"))))
     assert "\x1b" not in text
     assert "\\x1b[2J\\n\\x07ok" in text
     assert printable("a\tb杭") == "a\\tb杭"
 
 
 def test_a_long_body_is_cut_for_people_only() -> None:
-    line = message_line(decode_record(record_of(b"x" * 5_000)))
+    line = record_line(decode_record(record_of(b"x" * 5_000)))
     assert len(line.body) == 5_000
     assert "... and 3000 more characters" in message_text(line)
 

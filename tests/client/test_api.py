@@ -63,7 +63,7 @@ async def broker_and_api(home: Path) -> AsyncIterator[tuple[World, Api, str, Mes
             await core.release()
 
 
-def a_header(topic: str = "T", **others: str) -> SendMessageV2Header:
+def a_header(topic: str = "T") -> SendMessageV2Header:
     return SendMessageV2Header(
         producer_group="p",
         topic=topic,
@@ -74,7 +74,6 @@ def a_header(topic: str = "T", **others: str) -> SendMessageV2Header:
         born_timestamp=time.time_ns() // 1_000_000,
         flag=0,
         properties="KEYS\x01k1\x02UNIQ_KEY\x0100000000000000000000000000000001",
-        **others,
     )
 
 

@@ -363,7 +363,7 @@ async def asked(tmp_path: Path, consumer: ConsumerSpy, *producers: ProducerSpy) 
 
 def a_record(properties: bytes = b"PGROUP\x01p\x02UNIQ_KEY\x01id-1\x02") -> bytes:
     host = encode_host("127.0.0.1", 10911)
-    return encode_record(
+    record = encode_record(
         topic=b"T",
         body=b"half",
         properties=properties,
@@ -372,6 +372,7 @@ def a_record(properties: bytes = b"PGROUP\x01p\x02UNIQ_KEY\x01id-1\x02") -> byte
         born_host=host,
         store_host=host,
     )
+    return bytes(record)
 
 
 def test_members_changed_means_sharing_the_queues_anew(tmp_path: Path) -> None:

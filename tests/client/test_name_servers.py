@@ -21,6 +21,7 @@ from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.namesrv import GetRouteHeader
 from tests.broker.talk import serving
+from tests.client.world import eventually
 
 
 class FakeNameServer:
@@ -47,7 +48,7 @@ class FakeNameServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["FakeNameServer"]:
-        handlers = {RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, self.route)}
+        handlers: dict[int, Handler] = {RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, self.route)}
         async with serving(handlers) as (host, port):
             self.address = f"{host}:{port}"
             yield self
@@ -69,7 +70,7 @@ def nobody_there() -> str:
 class InOrder(random.Random):
     """Shuffles nothing: the test says who is asked first."""
 
-    def shuffle(self, x: object) -> None:  # type: ignore[override]
+    def shuffle(self, x: object) -> None:
         pass
 
 
@@ -107,22 +108,28 @@ def test_when_one_is_down_the_next_is_asked_and_stays_the_first_choice() -> None
 
 def test_one_that_is_silent_does_not_use_up_the_whole_time() -> None:
     async def main() -> None:
-        async with FakeNameServer("T", silent=True).running() as silent, FakeNameServer("T").running() as up:
-            async with asking(silent.address, up.address) as servers:
-                began = time.monotonic()
-                route = await servers.route_of("T", 10.0)
-                assert time.monotonic() - began < 5.0
-                assert route.broker_datas[0].broker_addrs == {0: up.address}
-                assert servers.first == up.address
+        async with (
+            FakeNameServer("T", silent=True).running() as silent,
+            FakeNameServer("T").running() as up,
+            asking(silent.address, up.address) as servers,
+        ):
+            began = time.monotonic()
+            route = await servers.route_of("T", 10.0)
+            assert time.monotonic() - began < 5.0
+            assert route.broker_datas[0].broker_addrs == {0: up.address}
+            assert servers.first == up.address
 
     asyncio.run(main())
 
 
 def test_a_topic_that_only_one_of_them_knows_is_found() -> None:
     async def main() -> None:
-        async with FakeNameServer().running() as newcomer, FakeNameServer("T").running() as knows:
-            async with asking(newcomer.address, knows.address) as servers:
-                assert await servers.route_of("T", 3.0) == a_route(knows.address)
+        async with (
+            FakeNameServer().running() as newcomer,
+            FakeNameServer("T").running() as knows,
+            asking(newcomer.address, knows.address) as servers,
+        ):
+            assert await servers.route_of("T", 3.0) == a_route(knows.address)
 
     asyncio.run(main())
 
@@ -130,15 +137,18 @@ def test_a_topic_that_only_one_of_them_knows_is_found() -> None:
 def test_a_topic_that_none_knows_is_an_error_that_names_all_who_were_asked() -> None:
     async def main() -> None:
         down = nobody_there()
-        async with FakeNameServer().running() as one, FakeNameServer().running() as other:
-            async with asking(one.address, down, other.address) as servers:
-                with pytest.raises(TopicNotExist) as caught:
-                    await servers.route_of("Missing", 3.0)
-                text = str(caught.value)
-                assert "Missing" in text
-                for address in (one.address, other.address, down):
-                    assert address in text
-                assert "refused" in text
+        async with (
+            FakeNameServer().running() as one,
+            FakeNameServer().running() as other,
+            asking(one.address, down, other.address) as servers,
+        ):
+            with pytest.raises(TopicNotExist) as caught:
+                await servers.route_of("Missing", 3.0)
+            text = str(caught.value)
+            assert "Missing" in text
+            for address in (one.address, other.address, down):
+                assert address in text
+            assert "refused" in text
 
     asyncio.run(main())
 
@@ -180,8 +190,7 @@ def test_a_question_that_is_cancelled_leaves_nothing_behind() -> None:
     async def main() -> None:
         async with FakeNameServer(silent=True).running() as silent, asking(silent.address) as servers:
             question = asyncio.create_task(servers.route_of("T", 60.0))
-            while not silent.asked:
-                await asyncio.sleep(0)
+            await eventually(lambda: silent.asked)
             before = asyncio.all_tasks()
             question.cancel()
             await asyncio.wait((question,))

@@ -193,8 +193,8 @@ def test_while_no_name_server_can_be_reached_the_old_route_stays() -> None:
             for _ in range(DENIALS_MAX + 1):
                 await routes.refresh()
             assert routes.known("T") is route
+            teller.says["U"] = ConnectError("down")
             with pytest.raises(ConnectError):
-                teller.says["U"] = ConnectError("down")
                 await routes.find("U")
 
     asyncio.run(main())

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from hanabi.cli.log_output import LogLevel, configure_logging
+from hanabi.cli.tls_file import read_tls
 from hanabi.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def both(
     configure_logging(log_level, as_json=log_json)
     from hanabi.namesrv.config import NamesrvConfig
 
-    tls = _read_tls(tls_config) if tls_config else None
+    tls = read_tls(tls_config) if tls_config else None
     broker = _broker(config, home, host, broker_port, namesrv, advertise, tls, name=EMBEDDED_BROKER_NAME)
     _run(_namesrv(NamesrvConfig(), Path(broker.store.root), host, namesrv_port, tls), broker)
 
@@ -137,7 +138,7 @@ def namesrv_alone(
     from hanabi.namesrv.config import NamesrvConfig, read_config
 
     settings = read_config(config) if config else NamesrvConfig()
-    tls = _read_tls(tls_config) if tls_config else None
+    tls = read_tls(tls_config) if tls_config else None
     _run(_namesrv(settings, home, host, settings.listen_port if port is None else port, tls), None)
 
 
@@ -160,7 +161,7 @@ def broker_alone(
     A name server that cannot be reached is tried again and again; meanwhile the broker serves.
     """
     configure_logging(log_level, as_json=log_json)
-    tls = _read_tls(tls_config) if tls_config else None
+    tls = read_tls(tls_config) if tls_config else None
     broker = _broker(config, home, host, port, namesrv, advertise, tls, default_namesrv=os.environ.get("NAMESRV_ADDR"))
     _run(None, broker)
 
@@ -250,15 +251,3 @@ def _refuse_options_before(context: typer.Context, command: str) -> None:
             raise ConfigError(
                 f"options stand behind the command: hanabi serve {command} --{name.replace('_', '-')} ..."
             )
-
-
-def _read_tls(path: Path) -> "TlsConfig":
-    from hanabi.remoting.tls import tls_config
-    from hanabi.wire.java_properties import decode_properties
-
-    try:
-        return tls_config(decode_properties(path.read_bytes()))
-    except OSError as error:
-        raise ConfigError(f"--tls-config {path}: {error.strerror or error}") from error
-    except ConfigError as error:
-        raise ConfigError(f"--tls-config {path}: {error}") from error

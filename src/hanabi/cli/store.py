@@ -3,18 +3,17 @@
 What is looked at is in `hanabi.store.inspection`, imported when a command runs; here are options, output, exit codes.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from hanabi.cli.log_output import LogLevel, configure_logging
+from hanabi.cli.output import json_line, output
+from hanabi.cli.times import parse_time
 from hanabi.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from hanabi.store.inspection.messages import Wanted
 
 DAMAGE_FOUND = 1
-PIPE_CLOSED = 141  # what a shell reports for a program that SIGPIPE ended
 
 app = typer.Typer(help="Look into a store, ours or Apache's. Never writes.", no_args_is_help=True)
 
@@ -65,9 +63,9 @@ def info(home: Home = DEFAULT_HOME, commit_log: CommitLog = None, json: Json = F
     from hanabi.cli.store_text import overview_text
     from hanabi.store.inspection.overview import survey
 
-    with _output() as write:
+    with output() as write:
         overview = survey(_open(home, commit_log))
-        write(_json(overview) if json else overview_text(overview))
+        write(json_line(overview) if json else overview_text(overview))
 
 
 @app.command()
@@ -82,11 +80,11 @@ def verify(
     from hanabi.store.inspection.expected import DELAY_LEVELS_DEFAULT
     from hanabi.store.inspection.verify import verify as verify_store
 
-    with _output() as write:
+    with output() as write:
         opened = _open(home, commit_log)
         with _progress_bar() as on_progress:
             report = verify_store(opened, delay_levels=delay_levels or DELAY_LEVELS_DEFAULT, on_progress=on_progress)
-        write(_json(report) if json else verify_text(report))
+        write(json_line(report) if json else verify_text(report))
     if not report.clean:
         raise typer.Exit(DAMAGE_FOUND)
 
@@ -122,13 +120,13 @@ def dump(
         queue_id=queue,
         queue_offset=offset,
         key=key,
-        from_ms=_parse_time("--from", from_),
-        to_ms=_parse_time("--to", to),
+        from_ms=None if from_ is None else parse_time("--from", from_),
+        to_ms=None if to is None else parse_time("--to", to),
         log_offset=log_offset,
         count=count,
     )
     opened = _open(home, commit_log)
-    with _output() as write:
+    with output() as write:
         if queues or index:
             _dump_entries(opened, wanted, write, of_index=index, as_json=json)
             return
@@ -138,7 +136,8 @@ def dump(
 
 
 def _dump_messages(home: "StoreHome", wanted: "Wanted", write: Callable[[str], None], *, as_json: bool) -> int:
-    from hanabi.cli.store_text import message_line, message_text
+    from hanabi.cli.message_line import message_text
+    from hanabi.cli.store_text import record_line
     from hanabi.store.inspection.messages import find_messages
 
     broken = 0
@@ -149,8 +148,8 @@ def _dump_messages(home: "StoreHome", wanted: "Wanted", write: Callable[[str], N
         typer.echo(f"hanabi: {sentence}", err=True)
 
     for record in find_messages(home, wanted, on_broken):
-        line = message_line(record)
-        write(_json(line) if as_json else message_text(line))
+        line = record_line(record)
+        write(json_line(line) if as_json else message_text(line))
     return broken
 
 
@@ -161,7 +160,7 @@ def _dump_entries(
     from hanabi.store.inspection.raw_entries import index_entries, queue_entries
 
     for entry in index_entries(home, wanted) if of_index else queue_entries(home, wanted):
-        write(_json(entry) if as_json else entry_text(entry))
+        write(json_line(entry) if as_json else entry_text(entry))
 
 
 def _open(home: Path, commit_log: Path | None) -> "StoreHome":
@@ -169,27 +168,6 @@ def _open(home: Path, commit_log: Path | None) -> "StoreHome":
 
     configure_logging(LogLevel.ERROR, as_json=False)  # what is worth telling is in the output
     return StoreHome.open(home, commit_log)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode() + "\n"
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-
-
-@contextmanager
-def _output() -> Iterator[Callable[[str], None]]:
-    """Write to stdout. Whoever reads it may close it when they have enough (`| head`): that is no error."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-    try:
-        yield _write
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush, at exit
-        raise typer.Exit(PIPE_CLOSED) from None
 
 
 @contextmanager
@@ -205,16 +183,3 @@ def _progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None)
         yield lambda part, done, total: progress.update(task, description=part, completed=done, total=total)
-
-
-def _parse_time(option: str, text: str | None) -> int | None:
-    """Milliseconds since 1970, from these or from a date. A date without a zone is UTC, as those that we write."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} {text}: must be a time such as 2026-11-15T06:45:00, or milliseconds") from error
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

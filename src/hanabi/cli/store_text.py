@@ -1,12 +1,12 @@
 """How `hanabi store` shows things to people, and messages to programs."""
 
-import base64
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Final
 
 import msgspec
 
+from hanabi.cli.message_line import MessageLine, message_line
+from hanabi.cli.output import printable
+from hanabi.cli.times import time_text
 from hanabi.errors import MQError
 from hanabi.store.inspection.overview import Overview
 from hanabi.store.inspection.raw_entries import IndexLine, QueueLine
@@ -14,25 +14,6 @@ from hanabi.store.inspection.verify import VerifyReport
 from hanabi.wire import sysflag
 from hanabi.wire.record import Record
 from hanabi.wire.stored import to_message
-
-BODY_CHARACTERS_MAX: Final = 2_000  # shown to people; JSON has all of it
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def time_text(time_ms: int | None) -> str:
-    """A time as people read it, UTC. One that no calendar has, as damage makes them, stays a number."""
-    if time_ms is None:
-        return "-"
-    try:
-        time = _EPOCH + timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return str(time_ms)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def printable(text: str) -> str:
-    """*text* without anything that a terminal would obey."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _table(rows: Iterable[Sequence[str | int]], *, indent: str = "  ") -> Iterator[str]:
@@ -137,86 +118,13 @@ def verify_text(report: VerifyReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-class MessageLine(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """One message in JSON. `encoding` says what `body` is: text as it was, or the bytes in base64."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    log_offset: int
-    size: int
-    message_id: str
-    offset_message_id: str
-    tags: str | None
-    keys: tuple[str, ...]
-    properties: dict[str, str]
-    flag: int
-    sys_flag: int
-    born_timestamp: int
-    born_host: str
-    store_timestamp: int
-    store_host: str
-    reconsume_times: int
-    prepared_offset: int
-    body_crc: int
-    body: str
-    encoding: str
-    body_problem: str | None = None  # why the body is shown compressed, as it is stored
-
-
-def message_line(record: Record) -> MessageLine:
+def record_line(record: Record) -> MessageLine:
     """*record* for a program to read."""
-    problem = None
     try:
-        message = to_message(record)
+        return message_line(to_message(record))
     except MQError as error:  # a compression that is not installed, or a body that is none
-        problem = str(error)
-        message = to_message(msgspec.structs.replace(record, sys_flag=record.sys_flag & ~sysflag.COMPRESSED))
-    try:
-        body, encoding = message.body.decode(), "utf-8"
-    except UnicodeDecodeError:
-        body, encoding = base64.b64encode(message.body).decode(), "base64"
-    return MessageLine(
-        topic=message.topic,
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        log_offset=message.log_offset,
-        size=message.size,
-        message_id=message.message_id,
-        offset_message_id=message.offset_message_id,
-        tags=message.tags,
-        keys=message.keys,
-        properties=message.properties,
-        flag=message.flag,
-        sys_flag=record.sys_flag,
-        born_timestamp=message.born_timestamp_ms,
-        born_host=str(message.born_host),
-        store_timestamp=message.store_timestamp_ms,
-        store_host=str(message.store_host),
-        reconsume_times=message.reconsume_times,
-        prepared_offset=message.prepared_offset,
-        body_crc=message.body_crc,
-        body=body,
-        encoding=encoding,
-        body_problem=problem,
-    )
-
-
-def message_text(message: MessageLine) -> str:
-    """*message* for people to read."""
-    body = message.body[:BODY_CHARACTERS_MAX]
-    more = len(message.body) - len(body)
-    lines = [
-        f"{message.topic}/{message.queue_id} offset {message.queue_offset}, log offset {message.log_offset},"
-        f" {message.size} bytes",
-        f"  id {message.message_id}, offset id {message.offset_message_id}",
-        f"  born {time_text(message.born_timestamp)} at {message.born_host},"
-        f" stored {time_text(message.store_timestamp)} at {message.store_host}",
-        *(f"  {name} = {value}" for name, value in message.properties.items()),
-        *([f"  body cannot be unpacked: {message.body_problem}"] if message.body_problem else []),
-        f"  body ({message.encoding}): {body}{f'... and {more} more characters' if more else ''}",
-    ]
-    return "\n".join(map(printable, lines)) + "\n\n"
+        packed = to_message(msgspec.structs.replace(record, sys_flag=record.sys_flag & ~sysflag.COMPRESSED))
+        return message_line(packed, sys_flag=record.sys_flag, problem=str(error))
 
 
 def entry_text(entry: QueueLine | IndexLine) -> str:

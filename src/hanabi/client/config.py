@@ -15,6 +15,8 @@ from hanabi.errors import ConfigError
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.tls import TlsConfig
 
+__all__ = ["ClientConfig", "Credentials", "TlsConfig", "client_config"]
+
 DEFAULT_INSTANCE: Final = "DEFAULT"
 NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"  # as Apache's clients
 

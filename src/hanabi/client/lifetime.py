@@ -18,6 +18,7 @@ class Lifetime:
 
     def __init__(self, what: str) -> None:
         self._what = what
+        self.on_end: Callable[[], object] = lambda: None  # called in whichever thread ends it
         self._thread: LoopThread | None = None
         self.run: Callable[[Coroutine[Any, Any, Any]], Any] = self._refuse  # the loop thread's own while started
 
@@ -30,13 +31,18 @@ class Lifetime:
         return self._thread is not None
 
     def start(
-        self, start: Callable[[], Coroutine[Any, Any, T]], shutdown: Callable[[], Coroutine[Any, Any, object]]
+        self, start: Callable[[], Coroutine[Any, Any, T]], shutdown: Callable[[float], Coroutine[Any, Any, object]]
     ) -> T:
-        """Run *start* on the loop. If the program forgets the end, *shutdown* is run when the interpreter ends."""
+        """Run *start* on the loop. If the program forgets the end, *shutdown* is run when the interpreter ends, with
+        the seconds that it may take."""
         if self._thread is not None:
             return self._thread.run(start())  # which knows that it is started already, and says so
-        thread = LoopThread.shared()
-        started = thread.run(start())
+        thread = LoopThread.acquire()
+        try:
+            started = thread.run(start())
+        except BaseException:
+            thread.release()
+            raise
         self._thread, self.run = thread, thread.run
         thread.opened(self, shutdown)
         return started
@@ -57,9 +63,11 @@ class Lifetime:
         self._ended(thread)
 
     def _ended(self, thread: LoopThread) -> None:
-        thread.closed(self)
         self._thread = None
         self.run = self._refuse
+        thread.closed(self)
+        thread.release()
+        self.on_end()
 
     def call(self, function: Callable[[], T]) -> T:
         """The result of a plain function that must not run beside the loop: on it while started, here before."""

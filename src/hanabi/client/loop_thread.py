@@ -1,6 +1,6 @@
 """An event loop in a thread of its own, for programs that have none: how blocking calls get at the asyncio client.
 
-One a process, started when first needed. A call hands over its coroutine and sleeps on a bare lock until it is done,
+One a process, started when first needed and ended with the last who needs it. A call hands over its coroutine and sleeps on a bare lock until it is done,
 which costs a good deal less than `asyncio.run_coroutine_threadsafe` and its futures. Knows nothing of producers and
 consumers but that they can be shut down.
 
@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
 
 from hanabi.errors import BlockingCallError
 from hanabi.remoting.loop import loop_factory
@@ -24,8 +24,11 @@ from hanabi.remoting.loop import loop_factory
 T = TypeVar("T")
 
 EXIT_SECONDS: Final = 3.0  # for all that a program forgot to shut down, together
+EXIT_SHARE: Final = 0.6  # of it, for what they have under way; the rest is for leaving the cluster
 # On Windows Ctrl-C is only noticed between two waits; elsewhere a signal interrupts the wait itself.
 WAIT_SECONDS: Final = 0.1 if sys.platform == "win32" else -1.0
+
+Shutdown: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]  # within so many seconds
 
 logger = logging.getLogger(__name__)
 
@@ -82,44 +85,55 @@ class _Call(Generic[T]):
 
 
 class LoopThread:
-    """A loop, its thread, and what must be shut down before they end."""
+    """A loop, its thread, and what must be shut down before they end. `acquire` it, and `release` it as often."""
 
     _shared: ClassVar["LoopThread | None"] = None
-    _starting: ClassVar[threading.Lock] = threading.Lock()
+    _users: ClassVar[int] = 0  # of the shared one
+    _changing: ClassVar[threading.Lock] = threading.Lock()
+    _inherited: ClassVar[list["LoopThread"]] = []  # in a child: the parent's, never to be tidied up here
 
     def __init__(self) -> None:
         self._process_id = os.getpid()
         self._loop = loop_factory()()
-        self._open: dict[int, Callable[[], Coroutine[Any, Any, object]]] = {}
+        self._open: dict[int, Shutdown] = {}
         self._thread = threading.Thread(target=self._run, name="hanabi", daemon=True)
         self._thread.start()
 
     @classmethod
-    def shared(cls) -> "LoopThread":
-        """The one of this process; a new one after a fork, or after the old one was stopped."""
-        found = cls._shared
-        if found is not None and found.is_alive:
-            return found
-        with cls._starting:
-            if cls._shared is None or not cls._shared.is_alive:
-                if cls._shared is None:
-                    atexit.register(cls._at_exit)
+    def acquire(cls) -> "LoopThread":
+        """The one of this process; a new one if there is none, or if it is another process's that we were forked from."""
+        with cls._changing:
+            if cls._shared is None:
                 cls._shared = cls()
+                atexit.unregister(cls._at_exit)
+                atexit.register(cls._at_exit)
+            cls._users += 1
             return cls._shared
+
+    def release(self) -> None:
+        """One who acquired it needs it no more; after the last it ends."""
+        cls = type(self)
+        with cls._changing:
+            if cls._shared is not self:
+                return
+            cls._users -= 1
+            if cls._users:
+                return
+            cls._shared = None
+        self.stop(EXIT_SECONDS)
 
     @classmethod
     def _at_exit(cls) -> None:
-        if cls._shared is not None and cls._shared.is_alive:
+        if cls._shared is not None:
             cls._shared.stop(EXIT_SECONDS)
 
     @classmethod
-    def forked(cls) -> None:
+    def _forked(cls) -> None:
         """In the child: perhaps another thread held the lock, and it is not there to let it go."""
-        cls._starting = threading.Lock()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process_id == os.getpid() and self._thread.is_alive()
+        cls._changing = threading.Lock()
+        if cls._shared is not None:
+            cls._inherited.append(cls._shared)
+        cls._shared, cls._users = None, 0
 
     @property
     def has_ended(self) -> bool:
@@ -182,7 +196,7 @@ class LoopThread:
 
     # What must be shut down
 
-    def opened(self, owner: object, shutdown: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def opened(self, owner: object, shutdown: Shutdown) -> None:
         """*owner* is at work: at the interpreter's end it is shut down if nobody did."""
         self._open[id(owner)] = shutdown
 
@@ -210,8 +224,8 @@ class LoopThread:
             self._loop.close()
 
 
-async def _shut_down(shutdowns: list[Callable[[], Coroutine[Any, Any, object]]], seconds: float) -> None:
-    tasks = [asyncio.ensure_future(shutdown()) for shutdown in shutdowns]
+async def _shut_down(shutdowns: list[Shutdown], seconds: float) -> None:
+    tasks = [asyncio.ensure_future(shutdown(seconds * EXIT_SHARE)) for shutdown in shutdowns]
     done, late = await asyncio.wait(tasks, timeout=seconds)
     for task in late:
         task.cancel()
@@ -232,4 +246,4 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=LoopThread.forked)
+    os.register_at_fork(after_in_child=LoopThread._forked)

@@ -13,7 +13,7 @@ from hanabi.client.consumer.subscription import sql
 from hanabi.errors import BrokerError, ConfigError, MQError
 from hanabi.message import StoredMessage
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
-from tests.client.world import World, eventually, within, world
+from tests.client.world import eventually, within, world
 
 QUICK_RETRIES = {"message_delay_levels": "1s 1s 1s 1s 1s 1s"}
 
@@ -203,7 +203,7 @@ def test_an_expression_that_the_broker_does_not_allow_is_refused_at_the_start(tm
 def test_broadcasting_members_all_get_everything_and_nothing_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ROCKETMQ_OFFSETS_DIR", str(tmp_path / "offsets"))
 
     async def main() -> None:
         async with world(tmp_path) as cluster:
@@ -268,10 +268,9 @@ def test_no_more_is_pulled_than_the_limits_allow(tmp_path: Path) -> None:
                 seen.extend(message.body for message in messages)
 
             async with consumer:
-                held = lambda: _held(cluster, consumer)  # noqa: E731
-                await eventually(lambda: held() > 10)
+                await eventually(lambda: _held(consumer) > 10)
                 await asyncio.sleep(0.1)
-                assert held() <= 10 + 8
+                assert _held(consumer) <= 10 + 8
                 go.set()
                 await eventually(lambda: len(seen) == 200)
             assert seen == numbered(200)
@@ -279,7 +278,7 @@ def test_no_more_is_pulled_than_the_limits_allow(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def _held(cluster: World, consumer: PushConsumer) -> int:
+def _held(consumer: PushConsumer) -> int:
     assert consumer._session is not None
     return sum(owned.progress.count for owned in consumer._session._holdings.owned.values())
 

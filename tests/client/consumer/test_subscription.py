@@ -38,7 +38,7 @@ def test_an_expression_travels_as_it_is() -> None:
 
 
 def test_a_subscription_without_a_tag_or_expression_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no tag in '||'"):
+    with pytest.raises(ConfigError, match=r"no tag in '\|\|'"):
         subscription_data("Orders", "||", 7)
     with pytest.raises(ConfigError, match="needs an expression"):
         Sql("  ")

@@ -17,6 +17,7 @@ from hanabi.message import Message, MessageQueue
 from hanabi.wire import sysflag
 from hanabi.wire.compression import CompressionType
 from hanabi.wire.message_id import decode_unique_id
+from hanabi.wire.properties import parse_properties, sending_properties
 from tests.client.producer.scripted import look_up, scripted_broker, until_it_has
 from tests.client.world import within, world
 
@@ -242,20 +243,23 @@ def test_the_request_has_the_fields_of_javas(tmp_path: Path) -> None:
 
 def test_the_short_way_to_properties_gives_the_same_as_the_long_one(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
+        async with world(tmp_path) as cluster, scripted_broker() as scripted:
             await cluster.make_topic("T")
-            for message in (
-                Message("T", b"x", tags="a"),
-                Message("T", b"x", tags="a"),
-                Message("T", b"x", tags="a", wait_stored=False),
-                Message("T", b"x", tags="b"),
-                Message("T", b"x"),
-                Message("T", b"x", tags="a", keys=["k"]),
-                Message("T", b"x", tags="a"),
-            ):
-                stored = await look_up(cluster.broker.address, await producer.send(message))
-                assert (stored.tags, stored.keys) == (message.tags, tuple(message.keys))
-                assert (stored.properties.get("WAIT") != "false") is message.wait_stored  # a "true" is not stored
+            config = cluster.config(address_map={cluster.broker.address: scripted.address})
+            async with Producer("g", config=config) as producer:
+                for message in (
+                    Message("T", b"x", tags="a"),
+                    Message("T", b"x", tags="a"),
+                    Message("T", b"x", tags="a", wait_stored=False),
+                    Message("T", b"x", tags="a", delay_level=2),
+                    Message("T", b"x", tags="b"),
+                    Message("T", b"x"),
+                    Message("T", b"x", tags="a", keys=["k"]),
+                    Message("T", b"x", tags="a"),
+                ):
+                    result = await producer.send(message)
+                    sent = parse_properties(scripted.sent[-1][0].properties or "")
+                    assert sent == {**sending_properties(message), "UNIQ_KEY": result.message_id}
 
     asyncio.run(main())
 

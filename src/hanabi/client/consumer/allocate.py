@@ -1,8 +1,8 @@
 """Who of a group gets which queues: every member works it out for itself, and all must come to the same. Pure.
 
 Agrees, result for result, with the six classes of org.apache.rocketmq.client.consumer.rebalance, so that Java and
-Python members can share a group; `tests/interop/test_allocation.py` asks those classes themselves. Queues and client ids
-come in as every member sorts them: see `sort_queues` and `sort_client_ids`.
+Python members can share a group; `tests/interop/test_allocation.py` asks those classes themselves. Queues and client
+ids come in as every member sorts them: see `sort_queues` and `sort_client_ids`.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Consuming without an order: as many calls of the listener at once as are allowed, whatever the queue.
 
 What fails goes back to the broker; if that fails as well, it is tried again here after 5 s. A call that takes longer
-than the consume timeout is given up: its messages go back, and what it says later counts for nothing, so that they do not
-go back twice. Offsets move only up to the smallest message that is not finished.
+than the consume timeout is given up: its messages go back, and what it says later counts for nothing, so that they
+do not go back twice. Offsets move only up to the smallest message that is not finished.
 
 Agrees with Java's ConsumeMessageConcurrentlyService in what happens when.
 """
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Retry(Protocol):
-    """How a message that failed comes again: raises when nobody could be told. None: it does not, as in broadcasting."""
+    """How a message that failed comes again: raises when nobody could be told."""
 
     def __call__(self, owned: OwnedQueue, message: StoredMessage, delay_level: int) -> Coroutine[Any, Any, None]: ...
 
@@ -50,7 +50,9 @@ class Batch:
 
 
 class Concurrent:
-    """Invariant: each unfinished message of a queue that is not dropped is in one batch that waits or runs, or on its
+    """Without a *retry*, as in broadcasting, what failed is skipped.
+
+    Invariant: each unfinished message of a queue that is not dropped is in one batch that waits or runs, or on its
     way back to a broker."""
 
     def __init__(
@@ -216,8 +218,8 @@ class Concurrent:
         batch.given_up = True
         stopped = self._calls.stop(batch.run)
         logger.warning(
-            "group %s: the listener has not returned for %.0f s with %d messages of %s from offset %d on; they come again"
-            " later%s",
+            "group %s: the listener has not returned for %.0f s with %d messages of %s from offset %d on;"
+            " they come again later%s",
             self._group,
             self._now() - batch.began,
             len(batch.messages),

@@ -1,7 +1,7 @@
 """The seam between pulled messages and the listener, which concurrent and ordered consumption share.
 
-Each queue that is ours is taken, offered what was pulled, and released. How the listener is called, once for a batch, is
-here too: timed, counted, and without a trace left of who called it.
+Each queue that is ours is taken, offered what was pulled, and released. How the listener is called, once for a batch,
+is here too: timed and counted.
 """
 
 import logging

@@ -137,7 +137,7 @@ class Holdings:
 
     async def _save(self, queues: list[MessageQueue]) -> None:
         try:
-            await self._offsets.persist(queues)
+            await self._offsets.persist(queues, confirmed=True)  # whoever has them next reads it
         except MQError as error:
             logger.warning(
                 "group %s: %d offsets are not saved, so some messages will come again: %s",

@@ -1,8 +1,8 @@
 """Threads for listeners that block.
 
 Not concurrent.futures: its threads keep the interpreter from ending for as long as one listener does not return, and
-each job costs a future and a wake-up of the loop. These are daemons, and many jobs that end together wake the loop once.
-Knows nothing of messages: a job is a callable.
+each job costs a future and a wake-up of the loop. These are daemons, and many jobs that end together wake the loop
+once. Knows nothing of messages: a job is a callable.
 """
 
 import asyncio

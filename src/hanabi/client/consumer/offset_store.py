@@ -7,7 +7,8 @@ The file is Apache's, in name, place and content, so that a client may become th
 
     ~/.rocketmq_offsets/CLIENT_ID/GROUP/offsets.json    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:42}}
 
-Agrees with Java's RemoteBrokerOffsetStore, LocalFileOffsetStore and OffsetSerializeWrapper. Names are those on the wire.
+Agrees with Java's RemoteBrokerOffsetStore, LocalFileOffsetStore and OffsetSerializeWrapper. Names are those on
+the wire.
 """
 
 import asyncio
@@ -165,4 +166,6 @@ def default_directory() -> Path:
     try:
         return Path.home() / ".rocketmq_offsets"
     except RuntimeError as error:
-        raise MQError(f"no home directory for the offsets of broadcasting consumers; set {DIRECTORY_VARIABLE}") from error
+        raise MQError(
+            f"no home directory for the offsets of broadcasting consumers; set {DIRECTORY_VARIABLE}"
+        ) from error

@@ -1,8 +1,8 @@
 """Consuming in order: of each queue one batch at a time, and none before the one ahead of it has succeeded.
 
 What fails is tried again after a moment, while its queue waits; nothing is skipped. Only a message that has reached the
-limit of tries, where there is one, goes to the dead letters. In a group that shares queues all of this happens under the
-broker's lock; without it the queue waits.
+limit of tries, where there is one, goes to the dead letters. In a group that shares queues all of this happens under
+the broker's lock; without it the queue waits.
 
 Agrees with Java's ConsumeMessageOrderlyService in what happens when.
 """

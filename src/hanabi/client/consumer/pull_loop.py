@@ -150,6 +150,6 @@ class PullLoop:
             owned.progress.move(offset)
             self._offsets.update(owned.queue, offset, increase_only=False)
             try:
-                await self._offsets.persist([owned.queue])
+                await self._offsets.persist([owned.queue], confirmed=True)
             except MQError as error:
                 logger.warning("group %s: the new offset of %s is not saved yet: %s", self._group, owned.queue, error)

@@ -13,8 +13,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
-import msgspec
-
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.consumer.listener import AnyListener, Listener
 from hanabi.client.consumer.push_config import PushConfig, push_config
@@ -94,7 +92,7 @@ class PushConsumer:
     def listener(self, listener: AnyListener, /) -> AnyListener: ...
 
     @overload
-    def listener(self, *, ordered: bool = False) -> Callable[[AnyListener], AnyListener]: ...
+    def listener(self, listener: None = None, /, *, ordered: bool = False) -> Callable[[AnyListener], AnyListener]: ...
 
     def listener(
         self, listener: AnyListener | None = None, /, *, ordered: bool = False
@@ -160,8 +158,8 @@ class PushConsumer:
             self._subscriptions[topic] = subscription_data(topic, ALL, _now_ms())
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the offsets,
-        give the queues to others, and leave."""
+        """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
+        offsets, give the queues to others, and leave."""
         session, core = self._session, self._core
         if session is None or core is None or self._busy:
             return
@@ -181,7 +179,7 @@ class PushConsumer:
         """Start, consume until SIGINT, SIGTERM or cancellation, and shut down."""
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
-        caught: list[int] = []
+        caught: list[signal.Signals] = []
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
                 loop.add_signal_handler(number, stopped.set)

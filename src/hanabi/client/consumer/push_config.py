@@ -4,13 +4,16 @@ Agrees with Java's DefaultMQPushConsumer and DefaultMQPushConsumerImpl.checkConf
 `client.config`'s business.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from hanabi.client.consumer.allocate import Allocate, averagely
 from hanabi.client.consumer.queue_progress import MIB, QueueLimits
+from hanabi.client.consumer.start_point import ConsumeFrom
+from hanabi.client.hooks import ConsumeHook
 from hanabi.errors import ConfigError
 
 RECONSUME_TIMES: Final = 16  # of a concurrent consumer, where nothing else is said
@@ -38,7 +41,7 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     A message that fails is tried `max_reconsume_times` more times (16; of an ordered listener: without end).
     """
 
-    consume_from: Literal["last", "first"] | datetime = "last"
+    consume_from: ConsumeFrom = "last"
     broadcasting: bool = False  # every member of the group gets every message, and keeps its own offsets
     concurrency: int = 20
     consume_batch: int = 1  # messages a listener gets at once, at most
@@ -54,6 +57,8 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     suspend_s: float = 1.0  # before an ordered listener gets again what it failed on
     shutdown_timeout_s: float = 10.0
     allocate: Allocate = averagely
+    hooks: Sequence[ConsumeHook] = ()
+    trace: bool | str = False  # tell the trace topic, or one of this name, of every message
     unit_mode: bool = False
 
     def __post_init__(self) -> None:

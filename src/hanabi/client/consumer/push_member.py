@@ -1,7 +1,7 @@
 """What brokers and the core want from a push consumer: the answers.
 
-Agrees with Java's MQConsumerInner as DefaultMQPushConsumerImpl implements it, and with ClientRemotingProcessor in what an
-operator sees of it (`mqadmin consumerStatus`, reset of offsets, direct consumption).
+Agrees with Java's MQConsumerInner as DefaultMQPushConsumerImpl implements it, and with ClientRemotingProcessor in what
+an operator sees of it (`mqadmin consumerStatus`, reset of offsets, direct consumption).
 """
 
 import asyncio

@@ -12,8 +12,9 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -219,7 +220,7 @@ class PushSession:
             self._begin("renews locks", self._locks.renew_forever)
 
     async def _introduce(self, subscription: SubscriptionData) -> None:
-        """Find the brokers of a topic, so that the first heartbeat reaches them; ask one whether it takes the filter."""
+        """Find the brokers of a topic, so that the first heartbeat reaches them; one must accept the filter."""
         try:
             route = await self._core.routes.find(subscription.topic)
         except MQError as error:
@@ -232,12 +233,13 @@ class PushSession:
         if address is not None:
             await self._core.api.check_client(address, self._core.client_id, self._group, subscription)
 
-    def _begin(self, name: str, work: Callable[[], "asyncio.Coroutine[object, object, None]"]) -> None:
+    def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._tasks.append(asyncio.create_task(work(), name=f"{self._group} {name}"))
 
     async def close(self, seconds: float) -> bool:
         """Finish what is under way within *seconds*, save, and leave; False if listeners were left behind."""
         try:
+            self._consumption.pause()
             for task in self._tasks:
                 task.cancel()
             if self._tasks:

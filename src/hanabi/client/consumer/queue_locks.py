@@ -62,7 +62,7 @@ class QueueLocks:
                 logger.exception("the locks of group %s are not renewed", self._group)
 
     async def renew(self) -> None:
-        """Once for all queues. One that a broker has given to somebody else is dropped, and our offset for it with it."""
+        """Once for all queues. One that a broker has given to somebody else is dropped, and with it our offset."""
         owned = {queue.queue: queue for queue in self._owned()}
         await asyncio.gather(*(self._renew_at(name, part, owned) for name, part in by_broker(owned).items()))
 

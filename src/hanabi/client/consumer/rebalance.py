@@ -40,7 +40,7 @@ class Shares(Protocol):
 
 def retry_delay(failures: int) -> float:
     """How long to wait when it was incomplete so many times in a row. Pure."""
-    return min(RETRY_S_MAX, RETRY_S * 2 ** min(failures - 1, 10))
+    return min(RETRY_S_MAX, RETRY_S * 2.0 ** min(failures - 1, 10))
 
 
 class Rebalance:

@@ -3,7 +3,7 @@
 First the broker that has the message is asked to put it into the group's retry topic. If it cannot, a copy is sent
 there, to whichever broker takes it. If that fails too, the caller keeps the message and tries again itself.
 
-Agrees with DefaultMQPushConsumerImpl.sendMessageBack and ConsumeMessageOrderlyService.sendMessageBack, header for header.
+Agrees with sendMessageBack of DefaultMQPushConsumerImpl and of ConsumeMessageOrderlyService, header for header.
 """
 
 import logging

@@ -1,0 +1,129 @@
+"""The consumers for programs without an event loop: same arguments, same results as the asyncio classes.
+
+No logic is here: each call is carried to the loop thread of this process and waited for. `blocking` has the producers.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, overload
+
+from hanabi.client.config import ClientConfig
+from hanabi.client.consumer.listener import AnyListener
+from hanabi.client.consumer.push import PushConsumer as AsyncPushConsumer
+from hanabi.client.consumer.push_config import PushConfig
+from hanabi.client.consumer.subscription import ALL, Expression
+from hanabi.client.lifetime import Lifetime
+from hanabi.client.stop_signals import Stopping
+from hanabi.message import MessageQueue
+
+
+class PushConsumer:
+    """A member of a group of consumers.
+
+        consumer = PushConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
+        consumer.subscribe("Orders", "created || paid")
+
+        @consumer.listener
+        def bill(messages):                 # a def runs in a thread, an async def as a task
+            ...                             # returning = consumed, raising = again later
+
+        consumer.run()                      # until SIGTERM; or start() and shutdown(), or `with consumer`
+
+    *options* are fields of `ClientConfig` (how to reach the cluster) and of `PushConfig` (how to consume); both may be
+    given whole, as *config* and *settings*.
+    """
+
+    def __init__(
+        self, group: str, *, config: ClientConfig | None = None, settings: PushConfig | None = None, **options: Any
+    ) -> None:
+        self._aio = AsyncPushConsumer(group, config=config, settings=settings, **options)
+        self._life = Lifetime(f"consumer of group {group}")
+
+    @property
+    def group(self) -> str:
+        return self._aio.group
+
+    @property
+    def config(self) -> ClientConfig:
+        return self._aio.config
+
+    @property
+    def settings(self) -> PushConfig:
+        return self._aio.settings
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know this member."""
+        return self._aio.client_id
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are this member's now; those of the group's retry topic among them."""
+        return self._life.call(lambda: self._aio.queues)
+
+    def subscribe(self, topic: str, expression: Expression = ALL) -> None:
+        """Consume *topic*: everything, some tags ("a || b"), or what `hanabi.sql` says. Also while it runs.
+
+        All members of a group must subscribe to the same: brokers keep one subscription of a group, the newest.
+        """
+        self._life.call(lambda: self._aio.subscribe(topic, expression))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume *topic* no more."""
+        self._life.call(lambda: self._aio.unsubscribe(topic))
+
+    @overload
+    def listener(self, listener: AnyListener, /) -> AnyListener: ...
+
+    @overload
+    def listener(self, listener: None = None, /, *, ordered: bool = False) -> Callable[[AnyListener], AnyListener]: ...
+
+    def listener(
+        self, listener: AnyListener | None = None, /, *, ordered: bool = False
+    ) -> AnyListener | Callable[[AnyListener], AnyListener]:
+        """Decorates the one function that consumes: it gets a list of messages.
+
+        `@consumer.listener(ordered=True)` gets the messages of each queue one after the other, in order.
+        """
+        return self._aio.listener(ordered=ordered) if listener is None else self._aio.listener(listener)
+
+    def start(self) -> None:
+        """Join the group; messages come as soon as there are queues for this member.
+
+        A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
+        """
+        self._life.start(self._aio.start, self._aio.shutdown)
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
+        offsets, give the queues to others, and leave."""
+        self._life.shutdown(lambda: self._aio.shutdown(timeout))
+
+    def run(self) -> None:
+        """Start, consume until SIGINT or SIGTERM, or until another thread calls `shutdown`, and shut down.
+
+        Only the main thread hears signals. A second one, while it shuts down, does what it always does.
+        """
+        stopping = Stopping()
+        self._life.on_end = stopping.stop
+        with stopping.on_signals():
+            self.start()
+            stopping.wait()
+        self.shutdown()
+
+    def pause(self) -> None:
+        """Consume nothing until `resume`. The queues stay this member's."""
+        self._life.call(self._aio.pause)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._life.call(self._aio.resume)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
