@@ -14,6 +14,15 @@ QUICK_START = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel
 # Clients in such a JVM, a broker's own among them, speak TLS only; they do not check whose certificate it is.
 WITH_TLS = (*QUICK_START, "-Dtls.enable=true")
 
+# Quick to make, and no reason to refuse messages on a disk that is used by others too.
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": 1 << 22,
+    "mappedFileSizeConsumeQueue": 20 * 1000,
+    "maxIndexNum": 1000,
+    "maxHashSlotNum": 200,
+    "diskMaxUsedSpaceRatio": 98,
+}
+
 # Without these a 4.9 broker on Java 17 cannot unmap its files, and its shutdown stops half way.
 _OPENED = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")
@@ -92,11 +101,7 @@ class ApacheBroker:
                 **({"namesrvAddr": namesrv} if namesrv else {}),
                 "storePathRootDir": home / "store",
                 "storePathCommitLog": home / "store" / "commitlog",
-                "mappedFileSizeCommitLog": 1 << 22,
-                "mappedFileSizeConsumeQueue": 20 * 1000,
-                "maxIndexNum": 1000,
-                "maxHashSlotNum": 200,
-                "diskMaxUsedSpaceRatio": 98,
+                **SMALL_FILES,
                 "mappedFileSizeTimerLog": 1 << 20,
                 # Its first check, after a minute, makes a topic: on one site before a command, on the other after it.
                 "transactionCheckInterval": 3_600_000,

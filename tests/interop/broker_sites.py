@@ -3,17 +3,16 @@
 The name server is ours on both sides, so that whatever differs comes from the broker.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hanabi.wire.codes import RequestCode, ResponseCode
-from tests.interop.apache import ApacheBroker, java, java_environment
+from tests.interop.apache import SMALL_FILES, ApacheBroker, java, java_environment
 from tests.interop.jars import ADMIN_4, SERVERS_4, driver_classpath
-from tests.interop.ours import OurNameServer
-from tests.interop.probe import ask, knows_broker
-from tests.interop.processes import ServerProcess, free_port
+from tests.interop.ours import OurBroker, OurNameServer
+from tests.interop.probe import ask
+from tests.interop.processes import ServerProcess
 
 CLUSTER = "InteropCluster"
 BROKER = "broker-x"
@@ -21,39 +20,6 @@ ONLINE_GROUP = "interop_online"
 PRODUCER_GROUP = "interop_producers"
 GUEST_TOPIC = "Guests"
 SETTINGS = {"traceTopicEnable": "true", "enablePropertyFilter": "true", "transactionCheckInterval": "3600000"}
-
-
-class OurBroker:
-    """`hanabi serve broker` with a broker.conf such as Apache's in `apache.ApacheBroker`."""
-
-    def __init__(self, home: Path, *, name: str, cluster: str, namesrv: str, settings: dict[str, str]) -> None:
-        self.home, self.name, self.namesrv = home, name, namesrv
-        port = free_port(beside=(-2, 1))
-        self.address = f"127.0.0.1:{port}"
-        config = home / "broker.conf"
-        home.mkdir(parents=True)
-        values = {
-            "brokerClusterName": cluster,
-            "brokerName": name,
-            "brokerId": 0,
-            "brokerIP1": "127.0.0.1",
-            "listenPort": port,
-            "namesrvAddr": namesrv,
-            "mappedFileSizeCommitLog": 1 << 22,
-            "mappedFileSizeConsumeQueue": 20 * 1000,
-            "maxIndexNum": 1000,
-            "maxHashSlotNum": 200,
-            "diskMaxUsedSpaceRatio": 98,
-            **settings,
-        }
-        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        command = [sys.executable, "-m", "hanabi", "serve", "broker", "-c", str(config), "--home", str(home / "store")]
-        self.process = ServerProcess(f"our {name}", [*command, "--host", "127.0.0.1"], home / "console.log")
-
-    def wait_ready(self) -> None:
-        """Until it serves and its name server knows it."""
-        self.process.wait_for_line("ready broker ")
-        self.process.wait_until(lambda: knows_broker(self.namesrv, self.name), f"register with {self.namesrv}")
 
 
 class BrokerSite:
@@ -109,7 +75,10 @@ def broker_sites(home: Path) -> Iterator[tuple[BrokerSite, BrokerSite]]:
         )
         stack.callback(apache.process.kill)
         ours = OurBroker(
-            home / "ours" / BROKER, name=BROKER, cluster=CLUSTER, namesrv=name_servers[1].address, settings=SETTINGS
+            home / "ours" / BROKER,
+            name=BROKER,
+            namesrv=name_servers[1].address,
+            settings={"brokerClusterName": CLUSTER, **SMALL_FILES, **SETTINGS},
         )
         stack.callback(ours.process.kill)
         sites = (

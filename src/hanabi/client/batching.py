@@ -4,7 +4,7 @@ Agrees with Java's MessageBatch.generateFromList. The splitter is that of Apache
 the room that a record takes in the log, because brokers compare that with their limit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -46,12 +46,14 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessage(f"topic {first.topic}: a message with a delay cannot be part of a batch")
 
 
-def pack_parts(messages: Sequence[Message], packing: Packing, body_bytes_max: int) -> list[Part]:
-    """Each of *messages* checked, named and ready."""
+def pack_parts(
+    messages: Sequence[Message], packing: Packing, body_bytes_max: int, extra: Mapping[str, str] | None = None
+) -> list[Part]:
+    """Each of *messages* checked, named and ready, with the properties in *extra*."""
     parts: list[Part] = []
     for message in messages:
         check_message(message, body_bytes_max)
-        message_id, text = packing.properties_of(message)
+        message_id, text = packing.properties_of(message, extra)
         properties = text.encode("utf-8", "replace")
         size = _RECORD_BYTES + len(message.topic) + len(message.body) + len(properties)
         parts.append(Part(message_id, BatchMessage(message.flag, message.body, properties), size))

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, cast, overload
 
 from hanabi.client.config import ClientConfig
+from hanabi.client.hooks import EndTransactionHook, SendHook
 from hanabi.client.lifetime import Lifetime
 from hanabi.client.producer import Producer as AsyncProducer
 from hanabi.client.producer_config import ProducerConfig
@@ -32,9 +33,15 @@ class Producer:
     _aio: AsyncProducer
 
     def __init__(
-        self, group: str, *, config: ClientConfig | None = None, settings: ProducerConfig | None = None, **options: Any
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: ProducerConfig | None = None,
+        hooks: Sequence[SendHook | EndTransactionHook] = (),
+        **options: Any,
     ) -> None:
-        self._aio = AsyncProducer(group, config=config, settings=settings, **options)
+        self._aio = AsyncProducer(group, config=config, settings=settings, hooks=hooks, **options)
         self._life = Lifetime(f"producer of group {group}")
 
     @property
@@ -216,9 +223,12 @@ class TransactionProducer(Producer):
         check: Check | None = None,
         config: ClientConfig | None = None,
         settings: ProducerConfig | None = None,
+        hooks: Sequence[SendHook | EndTransactionHook] = (),
         **options: Any,
     ) -> None:
-        self._aio = AsyncTransactionProducer(group, check=check, config=config, settings=settings, **options)
+        self._aio = AsyncTransactionProducer(
+            group, check=check, config=config, settings=settings, hooks=hooks, **options
+        )
         self._life = Lifetime(f"producer of group {group}")
 
     def check(self, function: Check) -> Check:

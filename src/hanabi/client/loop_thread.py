@@ -1,8 +1,8 @@
 """An event loop in a thread of its own, for programs that have none: how blocking calls get at the asyncio client.
 
-One a process, started when first needed and ended with the last who needs it. A call hands over its coroutine and sleeps on a bare lock until it is done,
-which costs a good deal less than `asyncio.run_coroutine_threadsafe` and its futures. Knows nothing of producers and
-consumers but that they can be shut down.
+One a process, started when first needed and ended with the last who needs it. A call hands over its coroutine and
+sleeps on a bare lock until it is done, which costs a good deal less than `asyncio.run_coroutine_threadsafe` and its
+futures. Knows nothing of producers and consumers but that they can be shut down.
 
 After a fork the child has no such thread: whoever asks for the shared one gets a new one, and what hangs on the old one
 says so in an error.
@@ -101,7 +101,7 @@ class LoopThread:
 
     @classmethod
     def acquire(cls) -> "LoopThread":
-        """The one of this process; a new one if there is none, or if it is another process's that we were forked from."""
+        """The one of this process; a new one if there is none, as in a child that was just forked."""
         with cls._changing:
             if cls._shared is None:
                 cls._shared = cls()

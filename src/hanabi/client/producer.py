@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, NamedTuple, Self, TypeGuard, overload
 
 import msgspec
 
@@ -19,14 +19,16 @@ from hanabi.client.batching import batch_of, check_batch, pack_parts, results_of
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.core import Core
 from hanabi.client.fault_tolerance import FaultTolerance
+from hanabi.client.hooks import EndTransactionHook, MessageKind, SendHook, SendHooks
 from hanabi.client.namespace import unwrap, wrap
 from hanabi.client.outgoing import SEND_REPLY, Outgoing, Packing
 from hanabi.client.pipelining import pipelined
 from hanabi.client.producer_config import ProducerConfig, producer_config
 from hanabi.client.publishing import Publishings
 from hanabi.client.request_reply import PendingRequests, reply_properties, request_properties
-from hanabi.client.selectors import Selector, chooser
+from hanabi.client.selectors import Choose, Selector, chooser
 from hanabi.client.send_result import SendResult
+from hanabi.client.send_told import kind_of, told
 from hanabi.client.sender import Sender
 from hanabi.client.validation import check_group
 from hanabi.errors import ConnectionLostError, MQError, RequestTimeoutError, SendFailed
@@ -44,6 +46,11 @@ class Running(NamedTuple):
     gate: BackPressure
     packing: Packing
     sender: Sender
+    hooks: SendHooks
+
+    def master_of(self, queue: MessageQueue) -> str:
+        """Where the broker of *queue* is."""
+        return self.core.routes.master_of(queue.broker_name) or ""
 
 
 class Producer:
@@ -53,17 +60,25 @@ class Producer:
             result = await producer.send(Message("Orders", b"...", tags="created", keys=["42"]))
 
     *options* are fields of `ClientConfig` (how to reach the cluster) and of `ProducerConfig` (how to send); both may
-    be given whole, as *config* and *settings*. May be used by any number of tasks of one event loop at once.
+    be given whole, as *config* and *settings*. *hooks* hear of every send (see `hanabi.client.hooks`). May be used by
+    any number of tasks of one event loop at once.
     """
 
     def __init__(
-        self, group: str, *, config: ClientConfig | None = None, settings: ProducerConfig | None = None, **options: Any
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: ProducerConfig | None = None,
+        hooks: Sequence[SendHook | EndTransactionHook] = (),
+        **options: Any,
     ) -> None:
         check_group(group)
         self.group = group
         self.settings, others = producer_config(settings, options)
         self.config = client_config(config, others)
         self._wire_group = wrap(self.config.namespace, group)
+        self._hooks = tuple(hooks)
         self._requests = PendingRequests()
         self._running: Running | None = None
         self._starting = False
@@ -101,7 +116,8 @@ class Producer:
         )
         packing = Packing(settings, namespace, ids.make)
         sender = Sender(core.api, publishings, gate, settings, self._wire_group, faults)
-        return Running(core, publishings, gate, packing, sender)
+        hooks = SendHooks([hook for hook in self._hooks if _hears_sends(hook)])
+        return Running(core, publishings, gate, packing, sender, hooks)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
@@ -138,9 +154,7 @@ class Producer:
 
     def _must_run(self) -> Running:
         if self._running is None:
-            raise MQError(
-                f"producer of group {self.group} is not running: start() it, and send before shutdown()"
-            )
+            raise MQError(f"producer of group {self.group} is not running: start() it, and send before shutdown()")
         return self._running
 
     # Sending
@@ -160,12 +174,33 @@ class Producer:
         queues take turns, and when a broker fails another one is tried.
         """
         running = self._running or self._must_run()
-        outgoing = running.packing.pack(message)
         choose = None
         if queue is not None or selector is not None:
             choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
-        return await running.sender.deliver(outgoing, seconds, queue, choose)
+        if running.hooks:
+            return await self._send(running, message, kind_of(message), seconds, queue=queue, choose=choose)
+        return await running.sender.deliver(running.packing.pack(message), seconds, queue, choose)
+
+    async def _send(
+        self,
+        running: Running,
+        message: Message,
+        kind: MessageKind,
+        timeout: float,  # noqa: ASYNC109
+        *,
+        extra: Mapping[str, str] | None = None,
+        sys_flag: int = 0,
+        queue: MessageQueue | None = None,
+        choose: Choose | None = None,
+    ) -> SendResult:
+        """Send, and tell the hooks. *extra* are properties with a meaning of their own."""
+        with told(running.hooks, self.group, running.core.client_id, (message,), kind) as context:
+            outgoing = running.packing.pack(message, {**context.properties, **(extra or {})}, sys_flag)
+            context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
+            result = await running.sender.deliver(outgoing, timeout, queue, choose)
+            context.result, context.broker_address = result, running.master_of(result.queue)
+            return result
 
     async def send_oneway(
         self,
@@ -180,7 +215,13 @@ class Producer:
         running = self._must_run()
         choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
-        await running.sender.deliver_oneway(running.packing.pack(message), seconds, queue, choose)
+        if not running.hooks:
+            await running.sender.deliver_oneway(running.packing.pack(message), seconds, queue, choose)
+            return
+        with told(running.hooks, self.group, running.core.client_id, (message,), kind_of(message)) as context:
+            outgoing = running.packing.pack(message, context.properties)
+            context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
+            await running.sender.deliver_oneway(outgoing, seconds, queue, choose)
 
     @overload
     async def send_many(
@@ -250,16 +291,20 @@ class Producer:
         choose = chooser(first, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         results: list[SendResult] = []
-        parts = pack_parts(messages, running.packing, self.settings.message_bytes_max)
-        for run in split(parts, self.settings.batch_bytes_max):
-            outgoing = batch_of(topic, run, wait_stored=first.wait_stored)
-            try:
-                result = await running.sender.deliver(outgoing, seconds, queue, choose)
-            except SendFailed as error:
-                if results:
-                    error.add_note(f"the first {len(results)} of {len(messages)} messages of this batch are stored")
-                raise
-            results += results_of(run, result)
+        with told(running.hooks, self.group, running.core.client_id, messages, MessageKind.NORMAL) as context:
+            parts = pack_parts(messages, running.packing, self.settings.message_bytes_max, context.properties)
+            context.message_id = ",".join(part.message_id for part in parts)
+            for run in split(parts, self.settings.batch_bytes_max):
+                outgoing = batch_of(topic, run, wait_stored=first.wait_stored)
+                context.body_bytes += len(outgoing.body)
+                try:
+                    result = await running.sender.deliver(outgoing, seconds, queue, choose)
+                except SendFailed as error:
+                    if results:
+                        error.add_note(f"the first {len(results)} of {len(messages)} messages of this batch are stored")
+                    raise
+                results += results_of(run, result)
+            context.result, context.broker_address = results[0], running.master_of(results[0].queue)
         return results
 
     async def send_outgoing(
@@ -302,11 +347,12 @@ class Producer:
         choose = chooser(message, queue, selector, arg)
         correlation_id, answer = self._requests.begin()
         try:
+            topic = running.packing.topic_on_wire(message.topic)
+            if running.publishings.known(topic) is None:
+                await self._introduce(running, topic, ends)
             extra = request_properties(running.core.client_id, correlation_id, seconds)
-            outgoing = running.packing.pack(message, extra)
-            if running.publishings.known(outgoing.topic) is None:
-                await self._introduce(running, outgoing.topic, ends)
-            sent = await running.sender.deliver(outgoing, ends - loop.time(), queue, choose)
+            kind = kind_of(message)
+            sent = await self._send(running, message, kind, ends - loop.time(), extra=extra, queue=queue, choose=choose)
             await asyncio.wait((answer,), timeout=ends - loop.time())
             if not answer.done():
                 raise RequestTimeoutError(
@@ -341,12 +387,16 @@ class Producer:
         """Answer a *request* that a consumer got. Raises `SendFailed` if whoever asked cannot be reached any more."""
         running = self._must_run()
         topic, carried = reply_properties(request)
-        message = Message(request.topic, body, properties=dict(properties or {}))
-        packed = running.packing.pack(message, carried)
-        outgoing = msgspec.structs.replace(packed, topic=topic, code=SEND_REPLY)
+        message = Message(topic, body, properties=dict(properties or {}))
         seconds = self.settings.send_timeout_s if timeout is None else timeout
-        # Who asked is known to the broker that it asked; to others perhaps.
-        return await running.sender.deliver(outgoing, seconds, first=request.broker_name or None)
+        with told(running.hooks, self.group, running.core.client_id, (message,), MessageKind.NORMAL) as context:
+            packed = running.packing.pack(message, {**context.properties, **carried})
+            outgoing = msgspec.structs.replace(packed, topic=topic, code=SEND_REPLY)  # without a namespace
+            context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
+            # Who asked is known to the broker that it asked; to others perhaps.
+            result = await running.sender.deliver(outgoing, seconds, first=request.broker_name or None)
+            context.result, context.broker_address = result, running.master_of(result.queue)
+            return result
 
     # What brokers want from us
 
@@ -359,6 +409,10 @@ class Producer:
     ) -> bool:
         """See `members.ProducerMember`. This producer has no transactions."""
         return False
+
+
+def _hears_sends(hook: SendHook | EndTransactionHook) -> TypeGuard[SendHook]:
+    return hasattr(hook, "before_send")
 
 
 def _now_ms() -> int:

@@ -10,14 +10,15 @@ import asyncio
 import contextvars
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import msgspec
 
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.listener_threads import ListenerThreads
+from hanabi.client.hooks import EndTransactionContext, EndTransactionHook, MessageKind, SendHook, call_hooks
 from hanabi.client.namespace import unwrap
 from hanabi.client.producer import Producer, Running
 from hanabi.client.producer_config import ProducerConfig
@@ -61,9 +62,10 @@ class TransactionProducer(Producer):
         check: Check | None = None,
         config: ClientConfig | None = None,
         settings: ProducerConfig | None = None,
+        hooks: Sequence[SendHook | EndTransactionHook] = (),
         **options: Any,
     ) -> None:
-        super().__init__(group, config=config, settings=settings, **options)
+        super().__init__(group, config=config, settings=settings, hooks=hooks, **options)
         self._check = check
         self._threads: ListenerThreads | None = None
         self._under_way: set[asyncio.Future[None]] = set()
@@ -127,8 +129,9 @@ class TransactionProducer(Producer):
         timeout: float | None,  # noqa: ASYNC109
     ) -> TransactionResult:
         half = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self._wire_group}
-        outgoing = running.packing.pack(message, half, sysflag.TRANSACTION_PREPARED)
-        sent = await running.sender.deliver(outgoing, self.settings.send_timeout_s if timeout is None else timeout)
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        kind, bits = MessageKind.TRANSACTION_HALF, sysflag.TRANSACTION_PREPARED
+        sent = await self._send(running, message, kind, seconds, extra=half, sys_flag=bits)
         sent = msgspec.structs.replace(sent, transaction_id=sent.transaction_id or sent.message_id)
         error: Exception | None = None
         if sent.status is not SendStatus.SEND_OK:
@@ -137,7 +140,7 @@ class TransactionProducer(Producer):
             state, error = await self._ask(execute, message, sent)
         header = EndTransactionHeader(
             producer_group=self._wire_group,
-            topic=outgoing.topic,
+            topic=running.packing.topic_on_wire(message.topic),
             tran_state_table_offset=sent.queue_offset,
             commit_log_offset=decode_offset_id(sent.offset_message_id).log_offset,
             commit_or_rollback=int(state),
@@ -145,7 +148,7 @@ class TransactionProducer(Producer):
             transaction_id=sent.transaction_id,
             target_broker=sent.queue.broker_name,
         )
-        await self._tell(running, running.core.routes.master_of(sent.queue.broker_name), header)
+        await self._tell(running, running.core.routes.master_of(sent.queue.broker_name), header, message)
         return TransactionResult(send=sent, state=state, error=error)
 
     async def check_transaction(
@@ -170,7 +173,7 @@ class TransactionProducer(Producer):
             transaction_id=header.transaction_id,
             target_broker=header.target_broker,
         )
-        await self._tell(running, address, answer)
+        await self._tell(running, address, answer, known)
         return True
 
     async def _ask(
@@ -193,7 +196,9 @@ class TransactionProducer(Producer):
             answer = await _in_thread(self._threads, function, *arguments)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def _tell(self, running: Running, address: str | None, header: EndTransactionHeader) -> None:
+    async def _tell(
+        self, running: Running, address: str | None, header: EndTransactionHeader, message: Message | StoredMessage
+    ) -> None:
         """Say how it ended. What does not arrive is no loss: the broker asks."""
         try:
             if address is None:
@@ -201,6 +206,23 @@ class TransactionProducer(Producer):
             await running.core.api.end_transaction(address, header, self.settings.send_timeout_s)
         except MQError as error:
             logger.warning("group %s: the end of transaction %s is not told: %s", self.group, header.msg_id, error)
+            return
+        if self._hooks:
+            context = EndTransactionContext(
+                group=self.group,
+                message=message,
+                message_id=header.msg_id,
+                transaction_id=header.transaction_id or header.msg_id,
+                broker_address=address,
+                state=TransactionState(header.commit_or_rollback),
+                from_check=header.from_transaction_check,
+                client_id=running.core.client_id,
+            )
+            call_hooks([hook.end_transaction for hook in self._hooks if _hears_ends(hook)], context)
+
+
+def _hears_ends(hook: SendHook | EndTransactionHook) -> TypeGuard[EndTransactionHook]:
+    return hasattr(hook, "end_transaction")
 
 
 async def _in_thread(threads: ListenerThreads, function: Callable[..., Any], *arguments: object) -> Any:

@@ -189,7 +189,7 @@ def stored_message(**properties: str) -> StoredMessage:
 
 
 def test_what_was_not_asked_cannot_be_answered() -> None:
-    with pytest.raises(InvalidMessage, match="cannot be replied to.*CLUSTER, REPLY_TO_CLIENT, CORRELATION_ID"):
+    with pytest.raises(InvalidMessage, match=r"cannot be replied to.*CLUSTER, REPLY_TO_CLIENT, CORRELATION_ID"):
         reply_properties(stored_message())
     assert not is_request(stored_message())
     request = stored_message(CLUSTER="c1", REPLY_TO_CLIENT="me", CORRELATION_ID="7", TTL="3000")

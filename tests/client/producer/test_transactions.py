@@ -37,7 +37,7 @@ async def count(address: str) -> int:
 
 def both_ways(
     function: Callable[..., TransactionState | None],
-) -> list[Callable[..., TransactionState | None | Awaitable[TransactionState | None]]]:
+) -> list[Callable[..., TransactionState | Awaitable[TransactionState | None] | None]]:
     """*function* as `def`, as `async def`, and as a `def` that returns something to await."""
 
     async def as_async(*arguments: Any) -> TransactionState | None:

@@ -1,0 +1,473 @@
+"""The blocking face: the same as asyncio's, from any thread, and clean at the end however a program ends."""
+
+import asyncio
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hanabi
+from hanabi.client.lifetime import Lifetime
+from hanabi.client.loop_thread import LoopThread
+from hanabi.client.stop_signals import Stopping
+from hanabi.errors import BlockingCallError, MQError, SendFailed, TopicNotExist
+from tests.client.world import SECONDS, WorldThread
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("hanabi")] == []
+
+
+@pytest.fixture
+def loop_thread() -> Iterator[LoopThread]:
+    thread = LoopThread.acquire()
+    yield thread
+    thread.release()
+
+
+def run_python(script: str, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-W", "error", "-X", "dev", "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, **options)
+
+
+# Both faces
+
+
+@pytest.mark.parametrize("name", hanabi.aio.__all__)
+def test_each_asyncio_method_is_there_with_the_same_parameters(name: str) -> None:
+    blocking, asynchronous = getattr(hanabi, name), getattr(hanabi.aio, name)
+    internal = {"check_transaction", "reply_arrived", "send_outgoing"}  # for the core and other parts
+    for method, value in inspect.getmembers(asynchronous):
+        if method.startswith("_") and method != "__init__" or method in internal:
+            continue
+        ours = getattr(blocking, method, None)
+        assert ours is not None, f"{name}.{method} is missing"
+        if not callable(value):
+            continue
+        assert list(inspect.signature(ours).parameters.values()) == [
+            parameter for parameter in inspect.signature(value).parameters.values()
+        ], f"{name}.{method}"
+        assert not inspect.iscoroutinefunction(ours), f"{name}.{method}"
+
+
+def test_all_public_names_are_there() -> None:
+    for name in hanabi.__all__:
+        assert getattr(hanabi, name) is not None
+    assert set(hanabi.__all__) <= set(dir(hanabi))
+    with pytest.raises(AttributeError, match="Nonsense"):
+        hanabi.Nonsense  # noqa: B018
+
+
+def test_a_server_does_not_carry_the_client_with_it() -> None:
+    done = run_python("import hanabi, hanabi.broker.broker, sys; print('hanabi.client.core' in sys.modules)")
+    assert done.stdout == "False\n", done.stderr
+
+
+# Sending
+
+
+def test_messages_are_sent_in_every_way(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T", queues=2)
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+        result = producer.send(hanabi.Message("T", b"one", keys=["k"]))
+        assert result.status is hanabi.SendStatus.SEND_OK
+        assert result.queue in producer.queues("T")
+        queue = producer.queues("T")[1]
+        assert producer.send(hanabi.Message("T", b"two"), queue=queue).queue == queue
+        assert len(producer.send_many(hanabi.Message("T", b"%d" % i) for i in range(20))) == 20
+        assert len(producer.send_batch([hanabi.Message("T", b"b")] * 3)) == 3
+        producer.send_oneway(hanabi.Message("T", b"three"))
+        assert producer.client_id
+        assert (producer.group, producer.config.namesrv) == ("p", cluster_thread.namesrv)
+        assert producer.settings.retries == 2
+
+
+def test_an_error_comes_through_as_it_is(cluster_thread: WorldThread) -> None:
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+        with pytest.raises(hanabi.InvalidMessage):
+            producer.send(hanabi.Message("T", b""))
+        with pytest.raises((SendFailed, TopicNotExist)):
+            producer.send(hanabi.Message("T", b"x"), queue=hanabi.MessageQueue("T", "nobody", 0))
+
+
+def test_many_threads_use_one_producer(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    sent: list[str] = []
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+
+        def send() -> None:
+            for _ in range(25):
+                sent.append(producer.send(hanabi.Message("T", b"x")).message_id)
+
+        threads = [threading.Thread(target=send) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+    assert len(set(sent)) == 200
+
+
+def test_a_transaction_is_committed(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    producer = hanabi.TransactionProducer("p", namesrv=cluster_thread.namesrv)
+    threads: list[str] = []
+
+    @producer.check
+    def check(message: hanabi.StoredMessage) -> hanabi.TransactionState:
+        return hanabi.TransactionState.ROLLBACK
+
+    def execute(message: hanabi.Message, sent: hanabi.SendResult) -> hanabi.TransactionState:
+        threads.append(threading.current_thread().name)
+        producer.send(hanabi.Message("T", b"from inside"))  # it may block: it is not on the loop
+        return hanabi.TransactionState.COMMIT
+
+    with producer:
+        result = producer.send_in_transaction(hanabi.Message("T", b"half"), execute)
+    assert result.state is hanabi.TransactionState.COMMIT
+    assert threads[0] != "hanabi"
+
+
+def test_before_its_start_and_after_its_end_a_producer_says_so() -> None:
+    producer = hanabi.Producer("p", namesrv="127.0.0.1:1")
+    with pytest.raises(MQError, match="not running: use `with`"):
+        producer.send(hanabi.Message("T", b"x"))
+    producer.shutdown()
+    producer.start()
+    with pytest.raises(MQError, match="already"):
+        producer.start()
+    producer.shutdown()
+    producer.shutdown()
+    with pytest.raises(MQError, match="not running"):
+        producer.send(hanabi.Message("T", b"x"))
+    with producer:  # again
+        assert producer.client_id
+
+
+def test_several_objects_share_one_thread_that_ends_with_the_last() -> None:
+    first, second = (hanabi.Producer("p", namesrv="127.0.0.1:1") for _ in range(2))
+    with first:
+        with second:
+            assert [thread.name for thread in threading.enumerate()].count("hanabi") == 1
+        assert first.client_id
+        assert [thread.name for thread in threading.enumerate()].count("hanabi") == 1
+
+
+def test_what_cannot_start_leaves_nothing_behind() -> None:
+    consumer = hanabi.PushConsumer("c", namesrv="127.0.0.1:1")
+    with pytest.raises(hanabi.ConfigError, match="listener"):
+        consumer.start()
+    producer = hanabi.TransactionProducer("p", namesrv="127.0.0.1:1")
+    with pytest.raises(MQError, match="check"):
+        producer.start()
+
+
+# Where a blocking call cannot be made
+
+
+def test_a_blocking_call_inside_an_event_loop_is_an_error_and_not_a_hang() -> None:
+    producer = hanabi.Producer("p", namesrv="127.0.0.1:1")
+
+    async def main() -> None:
+        with pytest.raises(BlockingCallError, match=r"hanabi\.aio"):
+            producer.start()
+        with producer_started, pytest.raises(BlockingCallError, match=r"hanabi\.aio"):
+            pass
+
+    class Started:
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None:
+            producer.send(hanabi.Message("T", b"x"))
+
+    producer_started = Started()
+    with hanabi.Producer("q", namesrv="127.0.0.1:1") as running:
+
+        async def inside() -> None:
+            with pytest.raises(BlockingCallError, match=r"hanabi\.aio"):
+                running.send(hanabi.Message("T", b"x"))
+
+        asyncio.run(inside())
+    with pytest.raises(BlockingCallError):
+        asyncio.run(start_in_loop(producer))
+
+
+async def start_in_loop(producer: hanabi.Producer) -> None:
+    producer.start()
+
+
+def test_a_blocking_call_in_the_loops_own_thread_is_an_error_and_not_a_hang(loop_thread: LoopThread) -> None:
+    async def nothing() -> None: ...
+
+    async def inside() -> None:
+        loop_thread.run(nothing())
+
+    with pytest.raises(BlockingCallError, match="would wait for itself"):
+        loop_thread.run(inside())
+
+
+def test_a_selector_that_calls_its_producer_gets_an_error(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+
+        def selector(queues: Any, message: hanabi.Message, arg: Any) -> hanabi.MessageQueue:
+            return producer.send(message).queue
+
+        with pytest.raises(MQError, match="would wait for itself"):
+            producer.send(hanabi.Message("T", b"x"), selector=selector)
+
+
+# The loop's thread
+
+
+def test_results_and_errors_come_back_and_context_goes_along(loop_thread: LoopThread) -> None:
+    import contextvars
+
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    variable.set("mine")
+
+    async def read() -> tuple[str, str]:
+        return variable.get(), threading.current_thread().name
+
+    async def fail() -> None:
+        raise KeyError("x")
+
+    assert loop_thread.run(read()) == ("mine", "hanabi")
+    assert loop_thread.call(threading.current_thread).name == "hanabi"
+    with pytest.raises(KeyError, match="x"):
+        loop_thread.run(fail())
+
+
+def test_ctrl_c_interrupts_the_wait_and_cancels_what_was_waited_for(loop_thread: LoopThread) -> None:
+    cancelled = threading.Event()
+
+    async def forever() -> None:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        loop_thread.run(forever())
+    assert cancelled.wait(SECONDS)
+
+
+def test_when_the_thread_ends_nobody_is_left_waiting() -> None:
+    thread = LoopThread.acquire()
+    waiting = threading.Event()
+    errors: list[BaseException] = []
+
+    async def forever() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    def wait() -> None:
+        try:
+            thread.run(forever())
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert waiting.wait(SECONDS)
+    thread.release()
+    waiter.join(SECONDS)
+    assert isinstance(errors[0], BlockingCallError)
+    assert thread.has_ended
+    with pytest.raises(BlockingCallError, match="stopped"):
+        thread.run(forever())
+
+
+def test_what_is_open_is_shut_down_within_its_time() -> None:
+    thread = LoopThread.acquire()
+    given: list[float] = []
+
+    async def quick(seconds: float) -> None:
+        given.append(seconds)
+
+    async def endless(seconds: float) -> None:
+        await asyncio.Event().wait()
+
+    async def failing(seconds: float) -> None:
+        raise MQError("no")
+
+    for shutdown in (quick, endless, failing):
+        thread.opened(shutdown, shutdown)
+    thread.opened(given, quick)
+    thread.closed(given)
+    began = time.monotonic()
+    thread.stop(0.3)
+    assert time.monotonic() - began < 3.0
+    assert len(given) == 1
+    assert given[0] < 0.3
+    thread.release()
+
+
+def test_an_object_whose_thread_has_ended_can_be_shut_down_in_silence() -> None:
+    life = Lifetime("it")
+
+    async def nothing() -> None: ...
+
+    async def shutdown(seconds: float) -> None: ...
+
+    life.start(nothing, shutdown)
+    thread = life._thread
+    assert thread is not None
+    thread.stop(1.0)
+    life.shutdown(nothing)
+    assert not life.is_running
+
+
+def test_an_end_that_fails_is_an_end() -> None:
+    life = Lifetime("it")
+
+    async def start() -> int:
+        return 7
+
+    async def shutdown(seconds: float = 0.0) -> None:
+        raise MQError("broken")
+
+    assert life.start(start, shutdown) == 7
+    with pytest.raises(MQError, match="broken"):
+        life.shutdown(shutdown)
+    assert not life.is_running
+
+
+# A program's end
+
+
+FORGOTTEN = """
+import sys, hanabi
+producer = hanabi.Producer("p", namesrv=sys.argv[1])
+producer.start()
+print(producer.send(hanabi.Message("T", b"x")).status.name)
+"""
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "import atexit; atexit.register(producer.shutdown)"])
+def test_a_program_that_forgets_the_shutdown_ends_without_a_word(cluster_thread: WorldThread, ending: str) -> None:
+    cluster_thread.make_topic("T")
+    began = time.monotonic()
+    done = run_python(FORGOTTEN + ending, cluster_thread.namesrv)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "SEND_OK\n", "")
+    assert time.monotonic() - began < 10.0
+    groups = cluster_thread.world.broker.tables.producers.groups()
+    assert "p" not in groups
+
+
+def test_a_program_that_fails_shows_its_own_traceback_alone(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    done = run_python(FORGOTTEN + "raise ValueError('mine')", cluster_thread.namesrv)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.endswith("ValueError: mine\n")
+
+
+def test_a_thread_that_outlives_the_main_thread_can_still_send(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    later = """
+import threading
+def later():
+    threading.main_thread().join()
+    print(producer.send(hanabi.Message("T", b"y")).status.name)
+threading.Thread(target=later).start()
+"""
+    done = run_python(FORGOTTEN + later, cluster_thread.namesrv)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "SEND_OK\nSEND_OK\n", "")
+
+
+CONSUMING = """
+import sys, hanabi
+consumer = hanabi.PushConsumer("c", namesrv=sys.argv[1], consume_from="first")
+consumer.subscribe("T")
+@consumer.listener
+def listen(messages):
+    for message in messages:
+        print(message.body.decode(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_consumer_runs_until_a_signal_and_leaves_cleanly(cluster_thread: WorldThread, number: signal.Signals) -> None:
+    cluster_thread.make_topic("T", queues=1)
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+        producer.send(hanabi.Message("T", b"hello"))
+    script = CONSUMING + "consumer.run()\nprint('ended')"
+    command = [sys.executable, "-W", "error", "-X", "dev", "-c", script, cluster_thread.namesrv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "hello\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "ended\n", "")
+    broker = cluster_thread.world.broker
+    assert broker.tables.offsets.find("c", "T", 0) == 1
+    assert broker.tables.consumers.find_group("c") is None
+
+
+def test_a_program_that_ends_while_it_consumes_ends_cleanly(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T", queues=1)
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+        producer.send(hanabi.Message("T", b"hello"))
+    rest = """
+import threading
+got, never = threading.Event(), threading.Event()
+@consumer.listener
+def endless(messages):
+    got.set()
+    never.wait()
+consumer.start()
+got.wait(20)
+"""
+    began = time.monotonic()
+    done = run_python(CONSUMING + rest, cluster_thread.namesrv)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - began < 15.0
+
+
+def test_another_thread_ends_a_consumer_that_runs(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    consumer = hanabi.PushConsumer("c", namesrv=cluster_thread.namesrv, consume_from="first")
+    consumer.subscribe("T")
+    got: list[bytes] = []
+    arrived = threading.Event()
+
+    @consumer.listener
+    def listen(messages: list[hanabi.StoredMessage]) -> None:
+        got.extend(message.body for message in messages)
+        arrived.set()
+
+    running = threading.Thread(target=consumer.run)
+    running.start()
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+        producer.send(hanabi.Message("T", b"hello"))
+        assert arrived.wait(SECONDS)
+        assert consumer.queues
+        consumer.pause()
+        consumer.resume()
+        consumer.shutdown()
+    running.join(SECONDS)
+    assert not running.is_alive()
+    assert got == [b"hello"]
+
+
+def test_a_signal_stops_the_wait_and_means_afterwards_what_it_meant_before() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    stopping = Stopping()
+    with stopping.on_signals():
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        stopping.wait()
+        stopping.stop()
+        stopping.stop()
+    assert signal.getsignal(signal.SIGTERM) is before
