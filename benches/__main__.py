@@ -2,7 +2,7 @@
 
 import argparse
 
-from benches import messages, route_queries, route_scale, start_and_memory, store
+from benches import held_pulls, messages, route_queries, route_scale, start_and_memory, store
 
 
 def main() -> None:
@@ -16,6 +16,7 @@ def main() -> None:
     route_scale.main(quick=quick)
     store.main(quick=quick)
     messages.main(quick=quick)
+    held_pulls.main(quick=quick)
 
 
 main()

@@ -15,9 +15,11 @@ from hanabi._version import __version__
 if TYPE_CHECKING:
     from hanabi import aio as aio
     from hanabi.client.blocking import Producer, TransactionProducer
-    from hanabi.client.blocking_consumers import PushConsumer
+    from hanabi.client.blocking_lite_pull import LitePullConsumer
+    from hanabi.client.blocking_push import PushConsumer
     from hanabi.client.config import ClientConfig, Credentials, TlsConfig
     from hanabi.client.consumer.listener import ConsumeLater
+    from hanabi.client.consumer.pull_config import LitePullConfig
     from hanabi.client.consumer.push_config import PushConfig
     from hanabi.client.consumer.subscription import sql
     from hanabi.client.producer_config import ProducerConfig
@@ -29,11 +31,13 @@ if TYPE_CHECKING:
 _WHERE = {
     "Producer": "client.blocking",
     "TransactionProducer": "client.blocking",
-    "PushConsumer": "client.blocking_consumers",
+    "LitePullConsumer": "client.blocking_lite_pull",
+    "PushConsumer": "client.blocking_push",
     "ClientConfig": "client.config",
     "Credentials": "client.config",
     "TlsConfig": "client.config",
     "ConsumeLater": "client.consumer.listener",
+    "LitePullConfig": "client.consumer.pull_config",
     "PushConfig": "client.consumer.push_config",
     "sql": "client.consumer.subscription",
     "ProducerConfig": "client.producer_config",
@@ -59,6 +63,8 @@ __all__ = [
     "ConsumeLater",
     "Credentials",
     "InvalidMessage",
+    "LitePullConfig",
+    "LitePullConsumer",
     "MQError",
     "Message",
     "MessageQueue",

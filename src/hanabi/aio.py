@@ -2,10 +2,36 @@
 
     async with hanabi.aio.Producer("orders", namesrv="127.0.0.1:9876") as producer:
         await producer.send(hanabi.Message("Orders", b"..."))
+
+A class is imported when it is first used, as in `hanabi`.
 """
 
-from hanabi.client.consumer.push import PushConsumer
-from hanabi.client.producer import Producer
-from hanabi.client.transaction_producer import TransactionProducer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Producer", "PushConsumer", "TransactionProducer"]
+if TYPE_CHECKING:
+    from hanabi.client.consumer.lite_pull import LitePullConsumer
+    from hanabi.client.consumer.push import PushConsumer
+    from hanabi.client.producer import Producer
+    from hanabi.client.transaction_producer import TransactionProducer
+
+_WHERE = {
+    "LitePullConsumer": "client.consumer.lite_pull",
+    "Producer": "client.producer",
+    "PushConsumer": "client.consumer.push",
+    "TransactionProducer": "client.transaction_producer",
+}
+
+__all__ = ["LitePullConsumer", "Producer", "PushConsumer", "TransactionProducer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'hanabi.aio' has no attribute {name!r}")
+    value = getattr(import_module(f"hanabi.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

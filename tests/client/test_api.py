@@ -336,9 +336,16 @@ def test_a_refusal_names_the_access_key_and_the_broker_but_not_the_secret(reply:
     asyncio.run(main())
 
 
-def test_a_refusal_of_an_unsigned_request_says_what_to_do() -> None:
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(ResponseCode.SYSTEM_ERROR, "org.apache.rocketmq.acl.common.AclException: No accessKey is configured"),
+        Reply(ResponseCode.NO_PERMISSION, "username cannot be null."),
+    ],
+    ids=["4.x", "5.x"],
+)
+def test_a_refusal_of_an_unsigned_request_says_what_to_do(reply: Reply) -> None:
     async def main() -> None:
-        reply = Reply(ResponseCode.SYSTEM_ERROR, "org.apache.rocketmq.acl.common.AclException: No accessKey")
         async with guarded(Guard(reply), None) as (api, address):
             with pytest.raises(NoPermission, match="Credentials"):
                 await api.get_max_offset(address, QUEUE)

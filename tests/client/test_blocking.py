@@ -1,6 +1,7 @@
 """The blocking face: the same as asyncio's, from any thread, and clean at the end however a program ends."""
 
 import asyncio
+import contextvars
 import inspect
 import os
 import signal
@@ -9,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,15 +48,14 @@ def test_each_asyncio_method_is_there_with_the_same_parameters(name: str) -> Non
     blocking, asynchronous = getattr(hanabi, name), getattr(hanabi.aio, name)
     internal = {"check_transaction", "reply_arrived", "send_outgoing"}  # for the core and other parts
     for method, value in inspect.getmembers(asynchronous):
-        if method.startswith("_") and method != "__init__" or method in internal:
+        if (method.startswith("_") and method != "__init__") or method in internal:
             continue
         ours = getattr(blocking, method, None)
         assert ours is not None, f"{name}.{method} is missing"
         if not callable(value):
             continue
-        assert list(inspect.signature(ours).parameters.values()) == [
-            parameter for parameter in inspect.signature(value).parameters.values()
-        ], f"{name}.{method}"
+        parameters, theirs = (list(inspect.signature(each).parameters.values()) for each in (ours, value))
+        assert parameters == theirs, f"{name}.{method}"
         assert not inspect.iscoroutinefunction(ours), f"{name}.{method}"
 
 
@@ -106,8 +105,7 @@ def test_many_threads_use_one_producer(cluster_thread: WorldThread) -> None:
     with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
 
         def send() -> None:
-            for _ in range(25):
-                sent.append(producer.send(hanabi.Message("T", b"x")).message_id)
+            sent.extend(producer.send(hanabi.Message("T", b"x")).message_id for _ in range(25))
 
         threads = [threading.Thread(target=send) for _ in range(8)]
         for thread in threads:
@@ -175,34 +173,19 @@ def test_what_cannot_start_leaves_nothing_behind() -> None:
 
 
 def test_a_blocking_call_inside_an_event_loop_is_an_error_and_not_a_hang() -> None:
-    producer = hanabi.Producer("p", namesrv="127.0.0.1:1")
+    async def start(producer: hanabi.Producer) -> None:
+        producer.start()
 
-    async def main() -> None:
-        with pytest.raises(BlockingCallError, match=r"hanabi\.aio"):
-            producer.start()
-        with producer_started, pytest.raises(BlockingCallError, match=r"hanabi\.aio"):
-            pass
+    async def send(producer: hanabi.Producer) -> None:
+        producer.send(hanabi.Message("T", b"x"))
 
-    class Started:
-        def __enter__(self) -> None: ...
-
-        def __exit__(self, *_: object) -> None:
-            producer.send(hanabi.Message("T", b"x"))
-
-    producer_started = Started()
-    with hanabi.Producer("q", namesrv="127.0.0.1:1") as running:
-
-        async def inside() -> None:
-            with pytest.raises(BlockingCallError, match=r"hanabi\.aio"):
-                running.send(hanabi.Message("T", b"x"))
-
-        asyncio.run(inside())
-    with pytest.raises(BlockingCallError):
-        asyncio.run(start_in_loop(producer))
-
-
-async def start_in_loop(producer: hanabi.Producer) -> None:
-    producer.start()
+    with pytest.raises(BlockingCallError, match=r"hanabi\.aio"):
+        asyncio.run(start(hanabi.Producer("p", namesrv="127.0.0.1:1")))
+    with (
+        hanabi.Producer("p", namesrv="127.0.0.1:1") as producer,
+        pytest.raises(BlockingCallError, match=r"hanabi\.aio"),
+    ):
+        asyncio.run(send(producer))
 
 
 def test_a_blocking_call_in_the_loops_own_thread_is_an_error_and_not_a_hang(loop_thread: LoopThread) -> None:
@@ -230,8 +213,6 @@ def test_a_selector_that_calls_its_producer_gets_an_error(cluster_thread: WorldT
 
 
 def test_results_and_errors_come_back_and_context_goes_along(loop_thread: LoopThread) -> None:
-    import contextvars
-
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
     variable.set("mine")
 

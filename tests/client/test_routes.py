@@ -182,6 +182,33 @@ def test_a_fresh_route_is_told_to_whoever_listens_if_it_is_different() -> None:
     asyncio.run(main())
 
 
+def test_another_order_is_no_change() -> None:
+    async def main() -> None:
+        teller = Teller()
+        teller.says["T"] = TWO
+        async with routes_of(teller) as routes:
+            route = await routes.find("T")
+            teller.says["T"] = TopicRoute(broker_datas=TWO.broker_datas[::-1], queue_datas=TWO.queue_datas[::-1])
+            assert await routes.find("T", fresh=True) is route
+
+    asyncio.run(main())
+
+
+def test_when_no_name_server_answers_for_one_topic_the_others_are_not_asked_for() -> None:
+    async def main() -> None:
+        teller = Teller()
+        teller.says |= {"T": TWO, "U": TWO}
+        async with routes_of(teller) as routes:
+            await routes.find("T")
+            await routes.find("U")
+            teller.says |= {"T": ConnectError("down"), "U": ConnectError("down")}
+            teller.asked.clear()
+            await routes.refresh()
+            assert teller.asked == ["T"]
+
+    asyncio.run(main())
+
+
 def test_while_no_name_server_can_be_reached_the_old_route_stays() -> None:
     async def main() -> None:
         teller = Teller()

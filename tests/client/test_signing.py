@@ -39,8 +39,8 @@ def test_text_outside_ascii_is_signed_as_utf8() -> None:
     assert signature({"i": "KEYS\x01größe\x02"}, b"", "geheim") == expected("KEYS\x01größe\x02".encode(), b"geheim")
 
 
-def test_the_mark_of_a_query_by_unique_key_is_not_signed_as_java_adds_it_afterwards() -> None:
-    assert signature({"a": "1", "_UNIQUE_KEY_QUERY": "true"}, b"", "s") == signature({"a": "1"}, b"", "s")
+def test_the_mark_that_brokers_check_differently_is_not_sent() -> None:
+    assert sign({"a": "1", "_UNIQUE_KEY_QUERY": "true"}, b"", CREDENTIALS) == sign({"a": "1"}, b"", CREDENTIALS)
 
 
 def test_what_was_to_be_signed_is_left_as_it_was() -> None:

@@ -209,6 +209,8 @@ class Broker:
         background.run("delayed delivery", services.delivery.run)
         background.run("timer", services.timer.run)
         background.run("transactions", services.transactions.run)
+        background.run("saving topics", tables.topics.keep_saving)
+        background.run("saving groups", tables.groups.keep_saving)
         background.every(
             "saving consumer offsets",
             lambda: settings.broker.flush_offsets_interval_ms / 1000,
@@ -232,7 +234,14 @@ class Broker:
     def _save(self) -> None:
         """Bring all tables to the disk. One that cannot be written does not keep the others from it."""
         tables, services = self.tables, self.services
-        for save in (tables.offsets.save, tables.filters.save, services.delivery.save, services.timer.save):
+        for save in (
+            tables.topics.save_changes,
+            tables.groups.save_changes,
+            tables.offsets.save,
+            tables.filters.save,
+            services.delivery.save,
+            services.timer.save,
+        ):
             try:
                 save()
             except (MQError, OSError):

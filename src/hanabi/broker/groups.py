@@ -72,7 +72,7 @@ class Groups:
             logger.warning("group %s is not made, there are groupsMax = %d", group, len(self))
             return None
         made = SubscriptionGroupConfig(group_name=group)
-        self._table.change({group: made})
+        self._table.add(group, made)
         logger.info("new group %s", group)
         return made
 
@@ -109,7 +109,16 @@ class Groups:
         )
 
     def save(self) -> None:
+        """Bring the table to the disk now. Blocks."""
         self._table.save()
+
+    def save_changes(self) -> None:
+        """Bring to the disk now what is not there yet. Blocks."""
+        self._table.save_changes()
+
+    async def keep_saving(self) -> None:
+        """From now on write new groups of clients in a thread, until cancelled."""
+        await self._table.keep_saving()
 
 
 def _decode(raw: bytes) -> Content[SubscriptionGroupConfig]:

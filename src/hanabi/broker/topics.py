@@ -1,7 +1,8 @@
 """The topics of this broker: their settings, the rules by which one comes into being, and their file.
 
-`config/topics.json` is as Apache writes it. A change is in the file before it is answered. Knows nothing of messages,
-queues on disk or name servers: who wants to hear of changes puts a callback into `on_change`.
+`config/topics.json` is as Apache writes it. A change is in the file before it is answered: an administrator's when the
+method returns, a new topic of a client's when it is not in `unsaved` any more. Knows nothing of messages, queues on
+disk or name servers: who wants to hear of changes puts a callback into `on_change`.
 
 Agrees with TopicConfigManager and TopicValidator (4.9.8).
 """
@@ -52,7 +53,15 @@ SYSTEM_TOPICS: Final = frozenset(
     }
 )
 NOT_FOR_SENDING: Final = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        TIMER_TOPIC,  # not in Apache's list; what waits there says itself where it goes, and that can be any of these
+    }
 )  # clients may not send to these
 
 TOPIC_CHARACTERS_MAX: Final = 127
@@ -96,6 +105,7 @@ class Topics:
         for name, topic in self._at_start.items():
             self._table.members.setdefault(name, topic)  # what the file says of a system topic stands
         self.find: Callable[[str], TopicConfig | None] = self._table.members.get
+        self.unsaved = self._table.later.unsaved  # topics that clients brought into being, until the file has them
         self.on_change: list[Callable[[], None]] = []  # called when a topic came, changed or went
 
     @property
@@ -125,7 +135,16 @@ class Topics:
         return TopicConfigTable(data_version=self._table.version, topic_config_table=dict(self._table.members))
 
     def save(self) -> None:
+        """Bring the table to the disk now. Blocks."""
         self._table.save()
+
+    def save_changes(self) -> None:
+        """Bring to the disk now what is not there yet. Blocks."""
+        self._table.save_changes()
+
+    async def keep_saving(self) -> None:
+        """From now on write new topics of clients in a thread, until cancelled."""
+        await self._table.keep_saving()
 
     def create_on_send(
         self, topic: str, default_topic: str, queue_nums: int, topic_sys_flag: int = 0, peer: object = ""
@@ -157,7 +176,8 @@ class Topics:
         if self._is_full:
             logger.warning("%s: topic %s is not made, there are topicsMax = %d", peer, topic.topic_name, len(self))
             return None
-        self._change({topic.topic_name: topic})
+        self._table.add(topic.topic_name, topic)
+        self._tell()
         logger.info("%s: new topic %s", peer, _in_words(topic))
         return topic
 
@@ -198,6 +218,9 @@ class Topics:
 
     def _change(self, changed: dict[str, TopicConfig], *, gone: str | None = None) -> None:
         self._table.change(changed, gone=gone)
+        self._tell()
+
+    def _tell(self) -> None:
         for callback in self.on_change:
             callback()
 

@@ -63,7 +63,8 @@ PULLED: Final = frozenset(
     }
 )
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
-_ACL_REFUSAL: Final = "AclException"  # 4.x brokers have no code for it, but Java's exception in their remark
+# What brokers say to those whom they do not know: 4.x, which has no code for it, and 5.x to unsigned requests.
+_STRANGER_REMARKS: Final = ("AclException", "username cannot be null")
 
 
 class PullReply(NamedTuple):
@@ -133,7 +134,7 @@ class Api:
 
     def _refused(self, code: int, address: str, reply: Command) -> BrokerError:
         asked, remark = self._asked(code, address), reply.remark or ""
-        denied = _ACL_REFUSAL in remark
+        denied = any(words in remark for words in _STRANGER_REMARKS)
         if not denied and reply.code != ResponseCode.NO_PERMISSION:
             return BrokerError.from_reply(reply.code, reply.remark, asked=asked)
         if self._credentials is not None:

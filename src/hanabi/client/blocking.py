@@ -1,7 +1,7 @@
 """The producers for programs without an event loop: same arguments, same results as the asyncio classes.
 
 No logic is here: each call is carried to the loop thread of this process and waited for. May be used by any number of
-threads at once. `blocking_consumers` has the consumers.
+threads at once. `blocking_push`, `blocking_pull` and `blocking_lite_pull` have the consumers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -168,3 +168,14 @@ class ConsumeHooks:
 
     def after(self, context: ConsumeContext) -> None:
         call_hooks([hook.after_consume for hook in reversed(self._hooks)], context)
+
+
+def tell_pulled(hooks: ConsumeHooks, group: str, client_id: str, messages: Sequence[StoredMessage]) -> None:
+    """A program that asked for *messages* has them; what it does with them nobody sees. As Java's pull consumers do."""
+    by_queue: dict[MessageQueue, list[StoredMessage]] = {}
+    for message in messages:
+        by_queue.setdefault(message.queue, []).append(message)
+    for queue, some in by_queue.items():
+        context = ConsumeContext(group=group, queue=queue, messages=some, client_id=client_id)
+        hooks.before(context)
+        hooks.after(context)

@@ -158,7 +158,9 @@ class LoopThread:
             raise
 
     def call(self, function: Callable[[], T]) -> T:
-        """The result of a plain function that must run in the loop's thread."""
+        """The result of a plain function that must run in the loop's thread; there, a callback may call it too."""
+        if threading.current_thread() is self._thread:
+            return function()
 
         async def work() -> T:
             return function()

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from hanabi.client.name_servers import NameServers
-from hanabi.errors import ConnectError, MQError, TopicNotExist
+from hanabi.errors import ConnectError, MQError, TopicNotExist, TransportError
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.route import TopicRoute
 
@@ -106,6 +106,15 @@ def _ordered(text: str) -> list[tuple[str, int]]:
     """ "broker-a:4;broker-b:2" in pairs; what is not of that form counts for nothing."""
     pairs = (part.rpartition(":") for part in text.split(";"))
     return [(name, int(count)) for name, _, count in pairs if name and count.isdigit()]
+
+
+def in_order(source: TopicRoute) -> TopicRoute:
+    """The same, as every name server would say it: their order is by chance, and no change."""
+    return msgspec.structs.replace(
+        source,
+        broker_datas=sorted(source.broker_datas, key=lambda broker: broker.broker_name),
+        queue_datas=sorted(source.queue_datas, key=lambda queue: queue.broker_name),
+    )
 
 
 def for_new_topic(source: TopicRoute, queues_max: int) -> TopicRoute:
@@ -233,6 +242,7 @@ class Routes:
     def _take(self, topic: str, source: TopicRoute) -> Route:
         self._denials.pop(topic, None)
         self._defaults.pop(topic, None)
+        source = in_order(source)
         old = self._routes.get(topic)
         if old is not None and old.source == source:
             return old
@@ -256,6 +266,8 @@ class Routes:
                 self._denied(topic, error)
             except MQError as error:
                 logger.warning("the route of topic %s stays as it was: %s", topic, error)
+                if isinstance(error, TransportError):
+                    return  # nobody would answer for the other topics either
 
     def _denied(self, topic: str, error: TopicNotExist) -> None:
         if topic not in self._routes:

@@ -14,13 +14,15 @@ from hanabi.client.config import Credentials
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - the name of a field
-# Brokers leave it out when they check, because Java's client adds it only after it has signed.
-_UNSIGNED: Final = frozenset({SIGNATURE, "_UNIQUE_KEY_QUERY"})
+# A mark of QUERY_MESSAGE that brokers do not need. Those of 4.x check a signature without it and those of 5.x one with
+# it, so it is not sent where there is a signature.
+_DISPUTED: Final = "_UNIQUE_KEY_QUERY"
 
 
 def sign(fields: Mapping[str, str], body: bytes, credentials: Credentials) -> dict[str, str]:
     """*fields* with the access key, the token if there is one, and the signature over all of it and *body*."""
     signed = {**fields, ACCESS_KEY: credentials.access_key}
+    signed.pop(_DISPUTED, None)
     if credentials.token is not None:
         signed[SECURITY_TOKEN] = credentials.token
     signed[SIGNATURE] = signature(signed, body, credentials.secret_key)
@@ -29,5 +31,5 @@ def sign(fields: Mapping[str, str], body: bytes, credentials: Credentials) -> di
 
 def signature(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
     """What stands in the field Signature: base64 of the digest."""
-    values = "".join(value for name, value in sorted(fields.items()) if name not in _UNSIGNED)
+    values = "".join(value for name, value in sorted(fields.items()) if name != SIGNATURE)
     return base64.b64encode(hmac.digest(secret_key.encode(), values.encode() + body, "sha1")).decode()

@@ -434,6 +434,11 @@ class Connection(asyncio.Protocol):
         return self._transport.get_write_buffer_size()
 
     @property
+    def is_stalled(self) -> bool:
+        """Whether the peer leaves so much unread that what is sent now would only wait in memory."""
+        return self._resumed is not None
+
+    @property
     def descriptor(self) -> int:
         """The socket's number."""
         number: int = self._transport.get_extra_info("socket").fileno()

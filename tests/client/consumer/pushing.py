@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.producer import Producer
 from hanabi.message import Message, MessageQueue, StoredMessage
@@ -17,7 +18,7 @@ class Inbox:
         self.batches: list[int] = []
         ordered = options.pop("ordered", False)
         settings = {"consume_from": "first", "shutdown_timeout_s": 5.0, **options}
-        client = {name: settings.pop(name) for name in ("namespace", "client_id") if name in settings}
+        client = {name: settings.pop(name) for name in ClientConfig.__struct_fields__ if name in settings}
         self.consumer = PushConsumer(group, config=cluster.config(**client), **settings)
         self.consumer.subscribe(topic, expression)
         self.consumer.listener(ordered=ordered)(self.take)

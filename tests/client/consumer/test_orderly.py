@@ -219,7 +219,7 @@ def test_broadcasting_in_order_needs_no_lock(tmp_path: Path, monkeypatch: pytest
         async with world(tmp_path) as cluster:
             await cluster.make_topic("T", queues=1)
             await send(cluster, numbered(10))
-            options = {"ordered": True, "broadcasting": True}
+            options: dict[str, Any] = {"ordered": True, "broadcasting": True}
             async with Inbox(cluster, "g", **options) as one, Inbox(cluster, "g", **options) as two:
                 await eventually(lambda: one.bodies == two.bodies == numbered(10))
 

@@ -112,15 +112,24 @@ class Pulls:
         if isinstance(access, Reply):
             return access
         group, message_filter = access
-        result = self._get(
-            pull.topic,
-            pull.queue_id,
-            held.offset,
-            pull.max_msg_nums,
-            entry_filter=message_filter.entry,
-            record_filter=message_filter.record,
-        )
+        if held.connection.is_stalled:
+            result = self._nothing_now(pull, held.offset)
+        else:
+            result = self._get(
+                pull.topic,
+                pull.queue_id,
+                held.offset,
+                pull.max_msg_nums,
+                entry_filter=message_filter.entry,
+                record_filter=message_filter.record,
+            )
         return self._reply(pull, held.connection, group, held.offset, result, began_ms)
+
+    def _nothing_now(self, pull: PullMessageHeader, offset: int) -> GetResult:
+        """For a peer that does not read, and may have thousands of pulls waiting: messages for all of them would fill
+        our memory. It shall ask again when it has read this."""
+        reader, place = self._reader, (pull.topic, pull.queue_id)
+        return GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, reader.min_offset(*place), reader.max_offset(*place))
 
     def _reply(
         self,

@@ -6,6 +6,7 @@ This is the fast path: a message that is all right goes straight through `_send`
 decoded property. Whoever asked to wait for the disk gets a task. Agrees with Java's SendMessageProcessor.
 """
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -106,6 +107,7 @@ class Sends:
         self._intake, self._topics, self._groups, self._settings = intake, topics, groups, settings
         self._flow, self._store_host, self._transactions = flow, store_host, transactions
         self._random_below, self._now_ms = random_below, now_ms
+        self._unsaved_topics = topics.unsaved
         self._find_target = SendTargets(topics, settings, store_host).find
         self._read(settings.broker)
 
@@ -166,7 +168,7 @@ class Sends:
             return self._refuse_put(result)
         appended = result.appended[0]
         message_id = self._store_host.message_id(appended.log_offset)
-        return self._answer(result, message_id, queue_id, appended.queue_offset, waits)
+        return self._answer(message.topic, result, message_id, queue_id, appended.queue_offset, waits)
 
     def _send_batch(
         self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
@@ -205,12 +207,13 @@ class Sends:
         if result.status is not PutStatus.PUT_OK:
             return self._refuse_put(result)
         message_ids = [self._store_host.message_id(appended.log_offset) for appended in result.appended]
-        return self._answer(result, ",".join(message_ids), queue_id, result.appended[0].queue_offset, waits)
+        first_offset = result.appended[0].queue_offset
+        return self._answer(target.topic, result, ",".join(message_ids), queue_id, first_offset, waits)
 
     def _answer(
-        self, result: PutResult, message_id: str, queue_id: int, queue_offset: int, waits: bool
+        self, topic: str, result: PutResult, message_id: str, queue_id: int, queue_offset: int, waits: bool
     ) -> Reply | Awaitable[Reply]:
-        """Where it is stored: at once, or when it is stored as safely as the sender wants."""
+        """Where it is stored: at once, or when it is stored as safely as the sender wants, and so is a new topic."""
         fields = {
             "msgId": message_id,
             "queueId": str(queue_id),
@@ -219,6 +222,8 @@ class Sends:
             "TRACE_ON": self._trace_on,
         }
         durable = self._intake.durable(result) if waits else None
+        if self._unsaved_topics and (saved := self._unsaved_topics.get(topic)) is not None:
+            return _when_saved(saved, durable, fields)
         return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
 
     # What is not the normal way
@@ -270,6 +275,13 @@ def _is_retry_of_old_client(message: PendingMessage) -> bool:
 
 async def _when_durable(durable: Awaitable[PutStatus], fields: dict[str, str]) -> Reply:
     return Reply(STORED[await durable], None, None, b"", fields)
+
+
+async def _when_saved(
+    saved: asyncio.Future[None], durable: Awaitable[PutStatus] | None, fields: dict[str, str]
+) -> Reply:
+    await asyncio.shield(saved)
+    return Reply(_SUCCESS, None, None, b"", fields) if durable is None else await _when_durable(durable, fields)
 
 
 @lru_cache(maxsize=16_384)  # of connections that are open, and some that were

@@ -5,8 +5,9 @@ Agrees with Java's SendMessageProcessor.asyncConsumerSendMsgBack; what to do wit
 new record is ours, so it carries our address, as in 5.x.
 """
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
@@ -78,7 +79,9 @@ class _SendsBack:
         self._settings, self._stats, self._flow, self._store_host = settings, stats, flow, store_host
         self._random_below = random_below
 
-    def handle(self, header: ConsumerSendMsgBackHeader, request: Command, _connection: Connection) -> Reply:
+    def handle(
+        self, header: ConsumerSendMsgBackHeader, request: Command, _connection: Connection
+    ) -> Reply | Awaitable[Reply]:
         if self._flow.busy is not None:
             raise SystemBusy(self._flow.busy)
         group = self._groups.find(header.group)
@@ -118,7 +121,8 @@ class _SendsBack:
         if result.status is not PutStatus.PUT_OK:
             raise BrokerError(f"{result.status.value}: {result.reason}" if result.reason else result.status.value)
         self._stats.send_back(header.group, find_property(record.properties, _RETRY_TOPIC) or record.topic, 1)
-        return Reply()
+        saved = self._topics.unsaved.get(topic)
+        return Reply() if saved is None else _when_saved(saved)
 
     def _retry_topic(self, group: SubscriptionGroupConfig, *, unit_mode: bool) -> TopicConfig:
         topic = retry_topic(group.group_name)
@@ -145,3 +149,8 @@ class _SendsBack:
             return decode_record(view)
         except RemoteProtocolError as error:
             raise BrokerError(f"look message by offset failed, {log_offset}: {error}") from error
+
+
+async def _when_saved(saved: asyncio.Future[None]) -> Reply:
+    await asyncio.shield(saved)
+    return Reply()

@@ -4,15 +4,19 @@ Each queue that is ours is taken, offered what was pulled, and released. How the
 is here too: timed and counted.
 """
 
+import contextvars
 import logging
 import time
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from hanabi.client.consumer.consume_stats import ConsumeStats
 from hanabi.client.consumer.listener import ConsumeLater
 from hanabi.client.consumer.listener_runs import Ended, ListenerRuns
 from hanabi.client.consumer.owned_queue import OwnedQueue
+from hanabi.client.hooks import ConsumeContext, ConsumeHooks, ConsumeOutcome
 from hanabi.message import StoredMessage
 
 logger = logging.getLogger(__name__)
@@ -45,10 +49,17 @@ class Consumption(Protocol):
 
 
 class Calls:
-    """Calls of the listener for batches of one queue each."""
+    """Calls of the listener for batches of one queue each. *hooks*, where there are any, are told of each."""
 
-    def __init__(self, runs: ListenerRuns, stats: ConsumeStats, *, now: Callable[[], float]) -> None:
-        self._runs, self._stats, self._now = runs, stats, now
+    def __init__(
+        self,
+        runs: ListenerRuns,
+        stats: ConsumeStats,
+        *,
+        now: Callable[[], float],
+        hooks: "HookedCalls | None" = None,
+    ) -> None:
+        self._runs, self._stats, self._now, self._hooks = runs, stats, now, hooks
 
     def start(self, owned: OwnedQueue, messages: list[StoredMessage], ended: Ended) -> object:
         """Call the listener with *messages*, then *ended* with what it raised."""
@@ -58,9 +69,10 @@ class Calls:
             self._count(owned, len(messages), began, error)
             ended(error)
 
-        return self._runs.start(
-            list(messages), finished
-        )  # a list of its own: the listener may do with it what it likes
+        own = list(messages)  # the listener may do with it what it likes
+        if self._hooks is None:
+            return self._runs.start(own, finished)
+        return self._hooks.start(self._runs, owned, own, finished)
 
     def stop(self, run: object) -> bool:
         """Try to end a call."""
@@ -79,6 +91,41 @@ class Calls:
         else:
             totals.failed += count
         owned.last_consume_ms = time.time_ns() // 1_000_000
+
+
+class HookedCalls:
+    """Tells hooks of each call. What they leave in their context reaches the listener, and nobody else."""
+
+    def __init__(self, hooks: ConsumeHooks, group: str, client_id: str, *, timeout_s: float) -> None:
+        self._hooks, self._group, self._client_id, self._timeout_s = hooks, group, client_id, timeout_s
+
+    def start(self, runs: ListenerRuns, owned: OwnedQueue, messages: list[StoredMessage], ended: Ended) -> object:
+        context = ConsumeContext(
+            group=self._group,
+            queue=msgspec.structs.replace(owned.queue, topic=messages[0].topic),
+            messages=tuple(messages),
+            client_id=self._client_id,
+        )
+        began = time.monotonic()
+        surroundings = contextvars.copy_context()
+
+        def finished(error: BaseException | None) -> None:
+            context.error = error
+            context.outcome = outcome_of(error, time.monotonic() - began, self._timeout_s)
+            surroundings.run(self._hooks.after, context)
+            ended(error)
+
+        surroundings.run(self._hooks.before, context)
+        return surroundings.run(runs.start, messages, finished)
+
+
+def outcome_of(error: BaseException | None, seconds: float, timeout_s: float) -> ConsumeOutcome:
+    """How a call of the listener ended, in Java's terms. Pure."""
+    if error is not None and not isinstance(error, ConsumeLater):
+        return ConsumeOutcome.EXCEPTION
+    if seconds >= timeout_s:
+        return ConsumeOutcome.TIME_OUT
+    return ConsumeOutcome.SUCCESS if error is None else ConsumeOutcome.FAILED
 
 
 def report_failure(group: str, owned: OwnedQueue, messages: list[StoredMessage], error: BaseException) -> None:

@@ -31,11 +31,12 @@ class Holdings:
         offsets: OffsetStore,
         start_offset: Callable[[MessageQueue], Awaitable[int]],
         pull_loop: Callable[[OwnedQueue], PullLoop],
+        dropped: Callable[[MessageQueue], None],
         changed: Callable[[], None],
         now_ms: Callable[[], int],
     ) -> None:
         self._group, self._offsets, self._start_offset = group, offsets, start_offset
-        self._pull_loop, self._changed, self._now_ms = pull_loop, changed, now_ms
+        self._pull_loop, self._dropped, self._changed, self._now_ms = pull_loop, dropped, changed, now_ms
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.leaving: dict[MessageQueue, OwnedQueue] = {}
         self._pulls: dict[OwnedQueue, asyncio.Task[None]] = {}
@@ -110,6 +111,7 @@ class Holdings:
         queue = owned.queue
         try:
             await _end(self._pulls.pop(owned, None))
+            self._dropped(queue)
             await self.consumption.release(owned)
             if moved_to is not None:
                 self._offsets.update(queue, moved_to, increase_only=False)

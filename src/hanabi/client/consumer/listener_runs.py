@@ -4,6 +4,7 @@ Knows nothing of queues, offsets and retries.
 """
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, Protocol, cast
@@ -86,7 +87,7 @@ class _ThreadRuns:
         self._threads = ListenerThreads(concurrency, name)
 
     def start(self, messages: list[StoredMessage], ended: Ended) -> object:
-        self._threads.submit(partial(self._call, messages), ended)
+        self._threads.submit(partial(contextvars.copy_context().run, self._call, messages), ended)
         return None
 
     def _call(self, messages: list[StoredMessage]) -> None:

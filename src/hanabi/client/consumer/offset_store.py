@@ -32,7 +32,7 @@ class ReadFrom(Enum):
     """Where to look for an offset."""
 
     MEMORY = "memory"
-    STORE = "store"  # the broker, or the file; the memory learns it
+    STORE = "store"  # the broker, or the file; a memory that has nothing learns it
     MEMORY_FIRST = "memory first"
 
 
@@ -80,6 +80,11 @@ class _Memory:
     def remove(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)
 
+    def _learn(self, queue: MessageQueue, saved: int) -> int:
+        """*saved* is what was saved; what the memory has already is newer."""
+        self._offsets.setdefault(queue, saved)
+        return saved
+
 
 class RemoteOffsets(_Memory):
     """Offsets at the brokers. Told one-way in the daily round, as Java does: the next round mends what was lost."""
@@ -101,8 +106,7 @@ class RemoteOffsets(_Memory):
         )
         if offset is None or offset < 0:
             return None
-        self._offsets[queue] = offset
-        return offset
+        return self._learn(queue, offset)
 
     async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
         known = [(queue, offset) for queue in queues if (offset := self._offsets.get(queue)) is not None]
@@ -143,9 +147,7 @@ class LocalOffsets(_Memory):
         if where is ReadFrom.MEMORY or (where is ReadFrom.MEMORY_FIRST and known is not None):
             return known
         saved = self._saved.get(queue)
-        if saved is not None:
-            self._offsets[queue] = saved
-        return saved
+        return None if saved is None else self._learn(queue, saved)
 
     async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
         """Always safe when this returns. The file keeps what it knows of other queues."""

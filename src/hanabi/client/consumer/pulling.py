@@ -88,15 +88,21 @@ def restored(message: StoredMessage, namespace: str) -> StoredMessage:
     return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
 
 
-def decode_pulled(body: bytes, queue: MessageQueue, next_offset: int) -> tuple[list[StoredMessage], int]:
+def decode_pulled(
+    body: bytes, queue: MessageQueue, next_offset: int, offset_delta: int = 0
+) -> tuple[list[StoredMessage], int]:
     """The messages in *body*, and where to go on. If one cannot be read, those before it, and its own offset; if it is
-    the first, an error."""
+    the first, an error. *offset_delta* is 5.x's: a queue that has moved between brokers counts on from the last one.
+    """
     messages: list[StoredMessage] = []
     position, end, broker_name = 0, len(body), queue.broker_name
     try:
         while position < end:
             record = decode_record(body, position, end)
-            messages.append(to_message(record, broker_name=broker_name))
+            message = to_message(record, broker_name=broker_name)
+            if offset_delta:
+                message = msgspec.structs.replace(message, queue_offset=message.queue_offset + offset_delta)
+            messages.append(message)
             position += record.size
     except MQError as error:
         if messages:
@@ -201,12 +207,7 @@ class Pulling:
         status, next_offset = _STATUS[reply.code], header.next_begin_offset
         messages: list[StoredMessage] = []
         if status is PullStatus.FOUND:
-            messages, next_offset = decode_pulled(reply.body, queue, next_offset)
-            if header.offset_delta:  # 5.x: a queue that has moved from broker to broker counts on from the last one
-                messages = [
-                    msgspec.structs.replace(message, queue_offset=message.queue_offset + header.offset_delta)
-                    for message in messages
-                ]
+            messages, next_offset = decode_pulled(reply.body, queue, next_offset, header.offset_delta or 0)
             messages = wanted(messages, subscription)
         return PullResult(
             status, messages, next_offset, header.min_offset, header.max_offset, header.suggest_which_broker_id

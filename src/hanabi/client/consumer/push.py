@@ -19,6 +19,7 @@ from hanabi.client.consumer.push_config import PushConfig, push_config
 from hanabi.client.consumer.push_session import PushSession
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
 from hanabi.client.core import Core
+from hanabi.client.hooks import ConsumeHooks
 from hanabi.client.namespace import RETRY_PREFIX, wrap
 from hanabi.client.validation import check_group
 from hanabi.errors import ConfigError, MQError
@@ -135,6 +136,7 @@ class PushConsumer:
                     self._listener,
                     ordered=self._ordered,
                     subscriptions=self._subscriptions,
+                    hooks=ConsumeHooks(self.settings.hooks),
                 )
                 try:
                     await session.open()

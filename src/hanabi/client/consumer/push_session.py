@@ -16,11 +16,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from hanabi.client.consumer.concurrent import Concurrent
 from hanabi.client.consumer.consume_stats import ConsumeStats
-from hanabi.client.consumer.consumption import Calls, Consumption
+from hanabi.client.consumer.consumption import Calls, Consumption, HookedCalls
 from hanabi.client.consumer.holdings import Holdings
 from hanabi.client.consumer.listener import Listener
 from hanabi.client.consumer.listener_runs import listener_runs
@@ -28,32 +26,22 @@ from hanabi.client.consumer.offset_store import LocalOffsets, OffsetStore, Remot
 from hanabi.client.consumer.orderly import Orderly
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.consumer.pull_loop import HOLD_S, PullLoop
-from hanabi.client.consumer.pulling import Pulling, PullResult
+from hanabi.client.consumer.pulling import Pulling, PullResult, restored
 from hanabi.client.consumer.push_config import RECONSUME_TIMES, PushConfig
 from hanabi.client.consumer.push_member import PushMember
 from hanabi.client.consumer.queue_locks import QueueLocks
-from hanabi.client.consumer.rebalance import Rebalance
+from hanabi.client.consumer.rebalance import HANDOVER_S, Rebalance
 from hanabi.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
 from hanabi.client.consumer.start_point import StartPoint
 from hanabi.client.consumer.subscription import TAG
 from hanabi.client.core import Core
+from hanabi.client.hooks import ConsumeHooks
 from hanabi.client.namespace import RETRY_PREFIX, unwrap, wrap
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue, StoredMessage
-from hanabi.wire import property_names as names
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 
 logger = logging.getLogger(__name__)
-
-
-def restored(message: StoredMessage, namespace: str) -> StoredMessage:
-    """*message* as its producer named it: its topic is no retry topic, and carries no namespace. Pure."""
-    topic = message.topic
-    if topic.startswith(RETRY_PREFIX):
-        topic = message.properties.get(names.RETRY_TOPIC, topic)
-    if namespace:
-        topic = unwrap(namespace, topic)
-    return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
 
 
 class PushSession:
@@ -68,6 +56,7 @@ class PushSession:
         *,
         ordered: bool,
         subscriptions: Mapping[str, SubscriptionData],
+        hooks: ConsumeHooks,
     ) -> None:
         self._core, self._group, self._settings, self._ordered = core, group, settings, ordered
         self._namespace, self._subscriptions = core.config.namespace, subscriptions
@@ -83,12 +72,13 @@ class PushSession:
             offsets=self._offsets,
             start_offset=self._start_point.offset,
             pull_loop=self._pull_loop,
+            dropped=self._pulling.forget,
             changed=self.rebalance_soon,
             now_ms=now_ms,
         )
         self._locks = self._make_locks() if ordered and not settings.broadcasting else None
         self._runs = listener_runs(listener, settings.concurrency, f"listener of {group}")
-        self._consumption = self._make_consumption(Calls(self._runs, self._stats, now=asyncio.get_running_loop().time))
+        self._consumption = self._make_consumption(self._make_calls(hooks))
         self._holdings.connect(self._consumption, self._locks)
         self._rebalance = Rebalance(
             core,
@@ -97,6 +87,7 @@ class PushSession:
             shares=self._holdings,
             allocate=settings.allocate,
             broadcasting=settings.broadcasting,
+            handover_s=HANDOVER_S if self._locks is None else 0.0,  # a lock says it better
         )
         self._member = PushMember(
             group,
@@ -124,6 +115,13 @@ class PushSession:
             lost=self.rebalance_soon,
             now_ms=now_ms,
         )
+
+    def _make_calls(self, hooks: ConsumeHooks) -> Calls:
+        hooked = None
+        if hooks:
+            group = unwrap(self._namespace, self._group)
+            hooked = HookedCalls(hooks, group, self._core.client_id, timeout_s=self._settings.consume_timeout_s)
+        return Calls(self._runs, self._stats, now=asyncio.get_running_loop().time, hooks=hooked)
 
     def _make_consumption(self, calls: Calls) -> Consumption:
         settings, clock = self._settings, asyncio.get_running_loop().time

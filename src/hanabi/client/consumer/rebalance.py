@@ -1,8 +1,8 @@
 """Which queues of its topics a member of a group has: worked out at the start, on notice, and every 20 s.
 
 Broadcasting members have all queues. Members that share ask a broker who they are, and divide the queues, each for
-itself, by the same rule. What could not be worked out or taken is tried again after a second, then less and less
-often: a queue that nobody consumes is worse than a question too many.
+itself, by the same rule. What could not be worked out or taken is tried again in a moment, then less and less often:
+a queue that nobody consumes is worse than a question too many.
 
 Agrees with Java's RebalanceImpl. What it means to take and to drop a queue is the consumer's business.
 """
@@ -10,8 +10,8 @@ Agrees with Java's RebalanceImpl. What it means to take and to drop a queue is t
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from hanabi.client.consumer.allocate import Allocate, sort_client_ids, sort_queues
 from hanabi.client.core import Core
@@ -20,10 +20,14 @@ from hanabi.client.routes import Route
 from hanabi.errors import ConnectError, MQError
 from hanabi.message import MessageQueue
 
-RETRY_S: Final = 1.0  # after the first time that something was missing; then twice as long each time
-RETRY_S_MAX: Final = 20.0
+RETRY_S: Final = 0.2  # after the first time that something was missing; then twice as long each time
+RETRY_S_MAX: Final = 20.0  # when brokers or name servers have no answer
+HANDOVER_S: Final = 0.2  # a question and an answer or two, between a broker and the last owner of a queue
+TAKE_S_MAX: Final = 1.0  # when a queue could not be taken: its last owner may be done any moment
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Shares(Protocol):
@@ -38,9 +42,17 @@ class Shares(Protocol):
         ...
 
 
-def retry_delay(failures: int) -> float:
+def retry_delay(failures: int, longest: float) -> float:
     """How long to wait when it was incomplete so many times in a row. Pure."""
-    return min(RETRY_S_MAX, RETRY_S * 2.0 ** min(failures - 1, 10))
+    return min(longest, RETRY_S * 2.0 ** min(failures - 1, 10))
+
+
+class Assignment(NamedTuple):
+    """Which queues of a topic are ours. `is_member`: the brokers know us; `has_others`: and others beside us."""
+
+    queues: set[MessageQueue]
+    is_member: bool = True
+    has_others: bool = False
 
 
 class Rebalance:
@@ -55,8 +67,10 @@ class Rebalance:
         shares: Shares,
         allocate: Allocate,
         broadcasting: bool,
+        handover_s: float = HANDOVER_S,
     ) -> None:
-        self._core, self._group = core, group
+        self._core, self._group, self._handover_s = core, group, handover_s
+        self._had: dict[str, set[MessageQueue]] = {}  # what was assigned the last time
         self._topics, self._shares, self._allocate, self._broadcasting = topics, shares, allocate, broadcasting
         self._wanted = asyncio.Event()
         self._complaints: dict[str, str] = {}
@@ -69,43 +83,73 @@ class Rebalance:
         failures = 0
         while True:
             self._wanted.clear()
-            failures = 0 if await self._once() else failures + 1
+            longest = await self._once()
+            failures = 0 if longest is None else failures + 1
             try:
-                async with asyncio.timeout(retry_delay(failures) if failures else None):
+                async with asyncio.timeout(None if longest is None else retry_delay(failures, longest)):
                     await self._wanted.wait()
             except TimeoutError:
                 continue
 
-    async def _once(self) -> bool:
-        complete = True
+    async def _once(self) -> float | None:
+        """None when everything is as it should be; else how long to wait at most before the next time."""
         topics = list(self._topics())
         self._shares.keep_topics(topics)
+        self._had = {topic: queues for topic, queues in self._had.items() if topic in topics}
+        longest: float | None = None
+        assignments: dict[str, Assignment] = {}
         for topic in topics:
-            try:
-                complete = await self._topic(topic) and complete
-            except MQError as error:
-                complete = False
-                self._complain(topic, error)
-            except Exception:
-                complete = False
-                logger.exception("group %s: sharing the queues of %s failed", self._group, topic)
+            found = await self._attempt(topic, self._assignment(topic))
+            if found is None:
+                longest = RETRY_S_MAX
             else:
-                self._complaints.pop(topic, None)
-        return complete
+                assignments[topic] = found
+        await self._hand_over(assignments)
+        for topic, assignment in assignments.items():
+            taken = await self._attempt(topic, self._shares.share(topic, assignment.queues))
+            self._had[topic] = assignment.queues
+            if not taken or not assignment.is_member:
+                longest = TAKE_S_MAX
+        return longest
 
-    async def _topic(self, topic: str) -> bool:
+    async def _attempt(self, topic: str, work: Awaitable[T]) -> T | None:
+        """What *work* says; None if it could not be done."""
+        try:
+            result = await work
+        except MQError as error:
+            self._complain(topic, error)
+            return None
+        except Exception:
+            logger.exception("group %s: sharing the queues of %s failed", self._group, topic)
+            return None
+        self._complaints.pop(topic, None)
+        return result
+
+    async def _hand_over(self, assignments: Mapping[str, Assignment]) -> None:
+        """Let go of what is others' now, and give those whose queues become ours a moment to say how far they came:
+        what they have not said would be consumed twice."""
+        if not self._handover_s or not any(
+            assignment.has_others and assignment.queues - self._had.get(topic, set())
+            for topic, assignment in assignments.items()
+        ):
+            return
+        for topic, assignment in assignments.items():
+            await self._attempt(topic, self._shares.share(topic, assignment.queues & self._had.get(topic, set())))
+        await asyncio.sleep(self._handover_s)
+
+    async def _assignment(self, topic: str) -> Assignment:
         route = await self._core.routes.find(topic)
         queues = sort_queues(route.read_queues)
         if self._broadcasting or not queues:
-            return await self._shares.share(topic, set(queues))
+            return Assignment(set(queues))
+        client_id = self._core.client_id
         client_ids = await self._members(topic, route)
-        if self._core.client_id not in client_ids:
+        if client_id not in client_ids:
             # A broker that restarted has forgotten us, and the others divide the queues without us.
             await self._core.heartbeat_now()
             client_ids = await self._members(topic, route)
-        share = set(self._allocate(self._core.client_id, queues, sort_client_ids(client_ids)))
-        complete = await self._shares.share(topic, share)
-        return complete and self._core.client_id in client_ids
+        share = set(self._allocate(client_id, queues, sort_client_ids(client_ids)))
+        return Assignment(share, is_member=client_id in client_ids, has_others=len(client_ids) > 1)
 
     async def _members(self, topic: str, route: Route) -> list[str]:
         """The ids of the group's members, from any broker of the topic that answers."""

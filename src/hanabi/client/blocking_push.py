@@ -1,6 +1,6 @@
-"""The consumers for programs without an event loop: same arguments, same results as the asyncio classes.
+"""The push consumer for programs without an event loop: same arguments, same results as the asyncio class.
 
-No logic is here: each call is carried to the loop thread of this process and waited for. `blocking` has the producers.
+No logic is here but that of signals: each call is carried to the loop thread of this process and waited for.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,87 @@
+"""What a lite pull consumer holds of one queue, and how far its program has come in it. Pure.
+
+    consumed        │ handed out         │ held                │ still at the broker
+                  done                position             next_offset
+
+The role of Java's ProcessQueue and of one entry of its AssignedMessageQueue. Knows nothing of clocks and sockets.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+
+from hanabi.client.consumer.queue_progress import QueueLimits
+from hanabi.message import MessageQueue, StoredMessage
+
+
+class FetchedQueue:
+    """Invariant: what is held lies between `position` and `next_offset`, in order.
+
+    Both are None until somebody has said where to begin.
+    """
+
+    def __init__(self, queue: MessageQueue) -> None:
+        self.queue = queue
+        self.next_offset: int | None = None  # where to pull next
+        self.done: int | None = None  # everything below is consumed, as far as anybody has said
+        self.body_bytes = 0
+        self.paused = False
+        self.last_pull_ms = 0
+        self._held: deque[StoredMessage] = deque()
+
+    @property
+    def position(self) -> int | None:
+        """The offset of what is handed out next: everything below was handed out, or is nothing for this consumer."""
+        return self._held[0].queue_offset if self._held else self.next_offset
+
+    @property
+    def count(self) -> int:
+        return len(self._held)
+
+    @property
+    def span(self) -> int:
+        return self._held[-1].queue_offset - self._held[0].queue_offset if self._held else 0
+
+    def add(self, messages: Sequence[StoredMessage], next_offset: int) -> None:
+        """A pull brought *messages*, in order, and the next one starts at *next_offset*."""
+        start = self.next_offset or 0
+        for message in messages:
+            if message.queue_offset >= start:  # a broker may begin before the offset that it was asked for
+                self._held.append(message)
+                self.body_bytes += len(message.body)
+        self.next_offset = max(start, next_offset)
+
+    def take(self, count: int) -> list[StoredMessage]:
+        """Hand out the next ones, at most *count*."""
+        held = self._held
+        if count >= len(held):
+            taken = list(held)
+            held.clear()
+            self.body_bytes = 0
+            return taken
+        taken = list(islice(held, count))
+        for message in taken:
+            held.popleft()
+            self.body_bytes -= len(message.body)
+        return taken
+
+    def seek(self, offset: int) -> None:
+        """Go on at *offset*, wherever that is; what is held is nobody's any more."""
+        self._held.clear()
+        self.body_bytes = 0
+        self.next_offset = offset
+
+    def settle(self) -> int | None:
+        """What was handed out is consumed; returns up to where."""
+        self.done = self.position
+        return self.done
+
+    def over(self, limits: QueueLimits) -> str | None:
+        """Why not to pull more now, for people; None when there is room."""
+        if self.count > limits.messages:
+            return f"{self.count} messages are held, limit {limits.messages}"
+        if self.body_bytes > limits.body_bytes:
+            return f"{self.body_bytes} bytes are held, limit {limits.body_bytes}"
+        if limits.span is not None and self.span > limits.span:
+            return f"the messages held lie {self.span} offsets apart, limit {limits.span}"
+        return None

@@ -1,0 +1,35 @@
+"""Runs `hanabi` as its users do: a process, its output, its exit code."""
+
+import os
+import subprocess
+import sys
+
+HANABI = [sys.executable, "-m", "hanabi"]
+DEADLINE_SECONDS = 30.0
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Ours, without what would lead the command to another cluster."""
+    strange = ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY")
+    return {**{name: value for name, value in os.environ.items() if name not in strange}, **more}
+
+
+def hanabi(*arguments: str, typed: bytes = b"", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    done = subprocess.run(
+        [*HANABI, *arguments],
+        input=typed,
+        capture_output=True,
+        timeout=DEADLINE_SECONDS,
+        env=environment(**variables),
+        check=False,
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def refused(result: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one sentence of a command that could not do what was asked."""
+    assert (result.returncode, result.stdout) == (code, ""), result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if not line.startswith("tailing ")]
+    assert line.startswith("hanabi: ")
+    return line.removeprefix("hanabi: ")

@@ -1,0 +1,113 @@
+"""`hanabi send` as its users see it: what is stored, what is printed, how it ends."""
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from tests.cli.commands import DEADLINE_SECONDS, HANABI, environment, hanabi, refused
+from tests.interop.processes import free_port
+from tests.serving import Serving
+
+
+def shown(cluster: Serving, topic: str, count: int) -> list[dict[str, object]]:
+    """The first messages of *topic*, as `hanabi tail` shows them, in the order in which they were stored."""
+    result = hanabi("tail", topic, "--from", "first", "--count", str(count), "--json", "-n", cluster.namesrv)
+    assert result.returncode == 0, result.stderr
+    messages = [json.loads(line) for line in result.stdout.splitlines()]
+    return sorted(messages, key=lambda message: message["logOffset"])
+
+
+def test_a_message_is_stored_with_all_that_was_given(cluster: Serving) -> None:
+    options = ["--tags", "created", "--keys", "42 43", "--keys", "44", "--property", "a=b=c", "--property", "d="]
+    result = hanabi("send", "SendAll", "grün 緑", *options, "-n", cluster.namesrv)
+    assert (result.returncode, result.stderr) == (0, "")
+    status, message_id, place = result.stdout.split()
+    (message,) = shown(cluster, "SendAll", 1)
+    assert (status, message_id) == ("SEND_OK", message["messageId"])
+    assert place == f"broker-a/{message['queueId']}@{message['queueOffset']}"
+    assert (message["body"], message["tags"], message["keys"]) == ("grün 緑", "created", ["42", "43", "44"])
+    properties = message["properties"]
+    assert isinstance(properties, dict)
+    assert properties["a"] == "b=c"
+
+
+def test_stdin_is_one_message_byte_by_byte(cluster: Serving) -> None:
+    body = bytes(range(256)) + b"\r\n"
+    assert hanabi("send", "SendStdin", "-", "-n", cluster.namesrv, typed=body).returncode == 0
+    assert hanabi("send", "SendStdin", "-n", cluster.namesrv, typed=b"two\nlines\n").returncode == 0
+    first, second = shown(cluster, "SendStdin", 2)
+    assert first["encoding"] == "base64"
+    assert second["body"] == "two\nlines\n"
+
+
+def test_lines_are_messages_of_their_own_and_are_sent_as_they_come(cluster: Serving) -> None:
+    command = [*HANABI, "send", "SendLines", "--lines", "--json", "-n", cluster.namesrv]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"one\r\n\ntwo\n")
+            process.stdin.flush()
+            told = [json.loads(process.stdout.readline()) for _ in range(2)]
+            assert [message["body"] for message in shown(cluster, "SendLines", 2)] == ["one", "two"]
+            out, err = process.communicate(b"three", timeout=DEADLINE_SECONDS)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (0, b"")
+    told += map(json.loads, out.splitlines())
+    assert [line["status"] for line in told] == ["SEND_OK"] * 3
+    assert [message["body"] for message in shown(cluster, "SendLines", 3)] == ["one", "two", "three"]
+
+
+def test_count_sends_as_many_and_tells_of_each(cluster: Serving) -> None:
+    result = hanabi("send", "SendMany", "again", "--count", "2500", "--json", "-n", cluster.namesrv)
+    assert (result.returncode, result.stderr) == (0, "")
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len({line["messageId"] for line in told}) == 2500
+    assert len({(line["brokerName"], line["queueId"], line["queueOffset"]) for line in told}) == 2500
+
+
+def test_a_delayed_message_comes_later(cluster: Serving) -> None:
+    hanabi("send", "SendLater", "now", "-n", cluster.namesrv)
+    began = time.monotonic()
+    assert hanabi("send", "SendLater", "later", "--delay", "1", "-n", cluster.namesrv).returncode == 0
+    assert {message["body"] for message in shown(cluster, "SendLater", 2)} == {"now", "later"}
+    assert time.monotonic() - began > 0.9
+
+
+def test_the_cluster_may_be_named_by_the_environment(cluster: Serving) -> None:
+    assert hanabi("send", "SendEnv", "x", NAMESRV_ADDR=cluster.namesrv).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bad topic", "x"], "only letters, digits"),
+        (["T", ""], "body"),
+        (["T", "x", "--property", "alone"], "--property alone: must be NAME=VALUE"),
+        (["T", "x", "--property", "TAGS=x"], "TAGS"),
+        (["T", "x", "--lines"], "give no BODY"),
+        (["T", "x", "--access-key", "me"], "HANABI_SECRET_KEY"),
+        (["T", "x", "-n", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_sentence(cluster: Serving, arguments: list[str], words: str) -> None:
+    where = [] if "-n" in arguments else ["-n", cluster.namesrv]
+    assert words in refused(hanabi("send", *arguments, *where), 2)
+
+
+def test_a_cluster_that_is_not_there_is_told_in_one_sentence() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    sentence = refused(hanabi("send", "T", "x", "-n", address), 1)
+    assert address in sentence
+    assert "T" in sentence
+
+
+def test_the_help_names_every_option() -> None:
+    text = hanabi("send", "--help", COLUMNS="200", NO_COLOR="1").stdout
+    for option in ("--tags", "--keys", "--property", "--delay", "--count", "--lines", "--json", "--namesrv"):
+        assert option in text
