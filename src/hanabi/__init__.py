@@ -16,10 +16,20 @@ if TYPE_CHECKING:
     from hanabi import aio as aio
     from hanabi.client.blocking import Producer, TransactionProducer
     from hanabi.client.blocking_lite_pull import LitePullConsumer
+    from hanabi.client.blocking_pull import PullConsumer
     from hanabi.client.blocking_push import PushConsumer
     from hanabi.client.config import ClientConfig, Credentials, TlsConfig
+    from hanabi.client.consumer.allocate import (
+        ByConfig,
+        ByMachineRoom,
+        ConsistentHash,
+        MachineRoomNearby,
+        averagely,
+        by_circle,
+    )
     from hanabi.client.consumer.listener import ConsumeLater
-    from hanabi.client.consumer.pull_config import LitePullConfig
+    from hanabi.client.consumer.pull_config import LitePullConfig, PullConfig
+    from hanabi.client.consumer.pulling import PullResult, PullStatus
     from hanabi.client.consumer.push_config import PushConfig
     from hanabi.client.consumer.subscription import sql
     from hanabi.client.producer_config import ProducerConfig
@@ -32,12 +42,22 @@ _WHERE = {
     "Producer": "client.blocking",
     "TransactionProducer": "client.blocking",
     "LitePullConsumer": "client.blocking_lite_pull",
+    "PullConsumer": "client.blocking_pull",
     "PushConsumer": "client.blocking_push",
     "ClientConfig": "client.config",
     "Credentials": "client.config",
     "TlsConfig": "client.config",
+    "ByConfig": "client.consumer.allocate",
+    "ByMachineRoom": "client.consumer.allocate",
+    "ConsistentHash": "client.consumer.allocate",
+    "MachineRoomNearby": "client.consumer.allocate",
+    "averagely": "client.consumer.allocate",
+    "by_circle": "client.consumer.allocate",
     "ConsumeLater": "client.consumer.listener",
     "LitePullConfig": "client.consumer.pull_config",
+    "PullConfig": "client.consumer.pull_config",
+    "PullResult": "client.consumer.pulling",
+    "PullStatus": "client.consumer.pulling",
     "PushConfig": "client.consumer.push_config",
     "sql": "client.consumer.subscription",
     "ProducerConfig": "client.producer_config",
@@ -58,18 +78,26 @@ _WHERE = {
 }
 
 __all__ = [
+    "ByConfig",
+    "ByMachineRoom",
     "ClientConfig",
     "ConfigError",
+    "ConsistentHash",
     "ConsumeLater",
     "Credentials",
     "InvalidMessage",
     "LitePullConfig",
     "LitePullConsumer",
     "MQError",
+    "MachineRoomNearby",
     "Message",
     "MessageQueue",
     "Producer",
     "ProducerConfig",
+    "PullConfig",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
     "PushConfig",
     "PushConsumer",
     "SendFailed",
@@ -82,6 +110,8 @@ __all__ = [
     "TransactionState",
     "__version__",
     "aio",
+    "averagely",
+    "by_circle",
     "by_hash",
     "by_random",
     "round_robin",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hanabi.client.consumer.lite_pull import LitePullConsumer
+    from hanabi.client.consumer.pull import PullConsumer
     from hanabi.client.consumer.push import PushConsumer
     from hanabi.client.producer import Producer
     from hanabi.client.transaction_producer import TransactionProducer
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 _WHERE = {
     "LitePullConsumer": "client.consumer.lite_pull",
     "Producer": "client.producer",
+    "PullConsumer": "client.consumer.pull",
     "PushConsumer": "client.consumer.push",
     "TransactionProducer": "client.transaction_producer",
 }
 
-__all__ = ["LitePullConsumer", "Producer", "PushConsumer", "TransactionProducer"]
+__all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
 
 def __getattr__(name: str) -> Any:

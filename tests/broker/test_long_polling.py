@@ -191,9 +191,9 @@ def test_the_timer_answers_by_itself_also_one_that_came_later_but_waits_shorter(
         first, second, third = [cast(HeldPull, held) for held in answers]
         async with asyncio.timeout(5):
             await second
-            assert time.monotonic() - started >= 0.030
+            assert time.monotonic() - started >= 0.029  # its clock counts whole milliseconds
             await third
-            assert time.monotonic() - started >= 0.080
+            assert time.monotonic() - started >= 0.079
         assert not first.done()
         first.cancel()
 

@@ -13,7 +13,8 @@ from hanabi.broker.subscription_text import parse_subscription
 from hanabi.store.reads import GetStatus
 from hanabi.wire.bodies.heartbeat import MessageModel
 from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
-from hanabi.wire.command import Command
+from hanabi.wire.command import Command, decode_command, encode_request
+from hanabi.wire.headers.base import header_fields
 from hanabi.wire.headers.pull import PullMessageReplyHeader
 from hanabi.wire.tags import java_hash
 from tests.broker.reading import (
@@ -32,7 +33,7 @@ from tests.broker.reading import (
     read,
     subscribe,
 )
-from tests.broker.talk import Peer
+from tests.broker.talk import Peer, connected
 from tests.golden_frames import ALL_FRAMES
 
 SEE = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -767,6 +768,36 @@ def test_the_connection_serves_others_while_thousands_are_held_and_all_are_answe
             replies = await asyncio.gather(*answers)
             assert {(reply.code, place(reply)) for reply in replies} == {(ResponseCode.PULL_NOT_FOUND, (1, 0, 1))}
             assert (await ask(peer, 1)).code == ResponseCode.PULL_NOT_FOUND  # from here on nothing is held
+
+    run(main)
+
+
+def test_held_pulls_of_a_peer_that_does_not_read_bring_it_nothing_that_would_fill_our_memory(reading: Reading) -> None:
+    async def main() -> None:
+        count = 2_000
+        try:
+            async with reading.served() as address, connected(address) as reader:
+                await subscribe(reader)
+                stream, writer = await asyncio.open_connection(*address, limit=1024)
+                raw = header_fields(pull(sys_flag=SUSPEND, suspend_timeout_millis=600_000))
+                writer.writelines(encode_request(RequestCode.PULL_MESSAGE, n, raw) for n in range(count))
+                await reading.until_held(count)
+                reading.put(*[b"x" * 1_000] * 10)  # 20 MB for all
+                await reading.until_held(0)
+                assert (await ask(reader)).code == ResponseCode.SUCCESS  # whoever reads gets them meanwhile
+                codes: list[int] = []
+                size = 0
+                for _ in range(count):
+                    length = int.from_bytes(await stream.readexactly(4), "big")
+                    reply = decode_command(await stream.readexactly(length))
+                    codes.append(reply.code)
+                    size += length
+                    assert place(reply)[0] == (10 if reply.code == ResponseCode.SUCCESS else 0)
+                assert set(codes) == {ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY}
+                assert size < 15_000_000
+                writer.close()
+        finally:
+            reading.close()
 
     run(main)
 

@@ -271,3 +271,32 @@ def test_a_name_server_of_ours_routes_to_the_broker(tmp_path: Path) -> None:
                 assert server.routes.route("BenchmarkTest") is None
 
     asyncio.run(main())
+
+
+class SlowListener(Listener):
+    """One whose every registration takes a while, as that of a large table does."""
+
+    SECONDS = 0.01
+
+    def handlers(self) -> dict[int, Handler]:
+        return {**super().handlers(), RequestCode.REGISTER_BROKER: Handler(RegisterBrokerHeader, self._slowly)}
+
+    async def _slowly(self, header: RegisterBrokerHeader, request: Command, connection: Connection) -> Reply:
+        await asyncio.sleep(self.SECONDS)
+        return self._register(header, request, connection)
+
+
+def test_while_topics_come_and_come_registering_is_not_all_that_is_done() -> None:
+    async def main() -> None:
+        listener = SlowListener()
+        now = asyncio.get_running_loop().time
+        async with listening(listener) as address, registering(address) as running:
+            await listener.until(lambda: bool(listener.registered))
+            began = now()
+            for number in range(200):
+                running.topics.create_on_send(f"Topic{number}", "TBW102", 4)
+                await asyncio.sleep(0.002)
+            await listener.until(lambda: "Topic199" in listener.registered[-1][1])
+            assert (len(listener.registered) - 1) * listener.SECONDS < 0.5 * (now() - began)
+
+    asyncio.run(main())

@@ -425,9 +425,9 @@ def test_with_sync_flush_the_answer_waits_for_the_disk_unless_the_sender_does_no
 
         def slow(_: int) -> None:
             synced.set()
-            assert disk.wait(10)
+            assert disk.wait(60)
 
-        taking = Taking(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
+        taking = Taking(tmp_path, flush_mode=FlushMode.SYNC_FLUSH, sync_flush_timeout_ms=60_000)
         async with talking(taking) as peer:
             monkeypatch.setattr("hanabi.store.segment.sync_file", slow)
             taking.store.start()

@@ -160,6 +160,19 @@ def test_several_objects_share_one_thread_that_ends_with_the_last() -> None:
         assert [thread.name for thread in threading.enumerate()].count("hanabi") == 1
 
 
+def test_two_threads_that_shut_down_at_once_end_it_once() -> None:
+    with hanabi.Producer("q", namesrv="127.0.0.1:1") as bystander:
+        producer = hanabi.Producer("p", namesrv="127.0.0.1:1")
+        producer.start()
+        threads = [threading.Thread(target=producer.shutdown) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+        with pytest.raises(hanabi.InvalidMessage):  # and not that there is no loop any more
+            bystander.send(hanabi.Message("T", b""))
+
+
 def test_what_cannot_start_leaves_nothing_behind() -> None:
     consumer = hanabi.PushConsumer("c", namesrv="127.0.0.1:1")
     with pytest.raises(hanabi.ConfigError, match="listener"):
@@ -441,6 +454,76 @@ def test_another_thread_ends_a_consumer_that_runs(cluster_thread: WorldThread) -
     running.join(SECONDS)
     assert not running.is_alive()
     assert got == [b"hello"]
+
+
+def test_a_pull_consumer_reads_and_commits(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T", queues=1)
+    with (
+        hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer,
+        hanabi.PullConsumer("c", namesrv=cluster_thread.namesrv) as consumer,
+    ):
+        producer.send_many([hanabi.Message("T", b"one"), hanabi.Message("T", b"two")])
+        (queue,) = consumer.queues_of("T")
+        result = consumer.pull(queue, consumer.begin_offset(queue), hold_s=5.0)
+        assert result.status is hanabi.PullStatus.FOUND
+        assert sorted(message.body for message in result.messages) == [b"one", b"two"]
+        assert result.next_offset == consumer.end_offset(queue) == 2
+        consumer.commit({queue: 2})
+        assert consumer.committed(queue) == 2
+        assert consumer.offset_for_time(queue, consumer.earliest_store_time_ms(queue) / 1000) == 0
+        consumer.send_back(result.messages[0])
+        assert (consumer.group, consumer.config.namesrv) == ("c", cluster_thread.namesrv)
+        assert consumer.client_id != ""
+        assert consumer.settings == hanabi.PullConfig()
+
+
+def test_a_lite_pull_consumer_polls_seeks_and_is_iterated(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T", queues=1)
+    consumer = hanabi.LitePullConsumer("c", namesrv=cluster_thread.namesrv, consume_from="first")
+    consumer.subscribe("T")
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer, consumer:
+        for body in (b"one", b"two", b"three"):
+            producer.send(hanabi.Message("T", body))
+        bodies: list[bytes] = []
+        while len(bodies) < 3:
+            bodies += [message.body for message in consumer.poll(timeout=SECONDS)]
+        assert bodies == [b"one", b"two", b"three"]
+        (queue,) = consumer.queues_of("T")
+        assert queue in consumer.queues
+        assert consumer.position(queue) == 3
+        consumer.commit()
+        assert consumer.committed(queue) == 3
+        consumer.seek_to_begin(queue)
+        assert next(consumer).body == b"one"
+        consumer.seek_to_end(queue)
+        consumer.seek_to_time(queue, 0.0)
+        consumer.seek(queue, 1)
+        assert [message.body for _, message in zip(range(2), consumer, strict=False)] == [b"two", b"three"]
+        assert (consumer.begin_offset(queue), consumer.end_offset(queue)) == (0, 3)
+        assert consumer.offset_for_time(queue, 0.0) == 0
+        consumer.pause([queue])
+        assert consumer.poll(timeout=0.05) == []
+        consumer.resume([queue])
+        consumer.unsubscribe("T")
+        assert (consumer.group, consumer.settings.consume_from) == ("c", "first")
+    assert list(consumer) == []
+
+
+def test_a_callback_on_the_loop_may_assign_queues(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T", queues=1)
+    consumer = hanabi.LitePullConsumer("c", namesrv=cluster_thread.namesrv, route_refresh_s=0.05)
+    changed = threading.Event()
+
+    def assign(topic: str, queues: set[hanabi.MessageQueue]) -> None:
+        consumer.assign(queues)
+        if len(queues) == 2:
+            changed.set()
+
+    consumer.on_queues_changed("T", assign)
+    with consumer:
+        cluster_thread.make_topic("T", queues=2)
+        assert changed.wait(SECONDS)
+        assert len(consumer.queues) == 2
 
 
 def test_a_signal_stops_the_wait_and_means_afterwards_what_it_meant_before() -> None:

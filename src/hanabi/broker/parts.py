@@ -24,7 +24,7 @@ from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
 from hanabi.broker.intake import Intake
-from hanabi.broker.long_polling import HeldPulls
+from hanabi.broker.long_polling import HeldPulls, monotonic_ms
 from hanabi.broker.offset_reset import OffsetReset
 from hanabi.broker.pull_access import PullAccess
 from hanabi.broker.pull_filters import PullFilters
@@ -68,7 +68,7 @@ class Tables:
         self.filters = ConsumerFilters(folder / "consumerFilter.json", settings, now_ms)
         self.stats = BrokerStats(settings.broker.cluster_name, now_ms)
         self.producers = Producers(now_ms)
-        self.locks = QueueLocks(now_ms)
+        self.locks = QueueLocks(monotonic_ms)  # two owners of a queue, because somebody set the clock, would be bad
         self.consumers = Consumers(Notices(settings), self.filters, now_ms, on_left=self.locks.left)
         self.clients = ClientTables(self.producers, self.consumers, self.locks, now_ms)
         self.held_pulls = HeldPulls(settings)

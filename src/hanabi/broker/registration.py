@@ -32,6 +32,8 @@ INTERVAL_MS_MIN: Final = 10_000
 INTERVAL_MS_MAX: Final = 60_000
 RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time, up to the interval
 UNREGISTER_SECONDS: Final = 3.0
+REST_PARTS: Final = 4  # so many times as long as a registration took is the pause behind it: a thousand new topics in a
+REST_SECONDS_MAX: Final = 1.0  # second are told a few times, as the whole table of topics goes each time
 _READ_WRITE: Final = PERM_READ | PERM_WRITE
 
 logger = logging.getLogger(__name__)
@@ -104,9 +106,10 @@ class Registration:
         await asyncio.gather(*(self._unregister(server) for server in self._servers if server.told))
 
     async def _keep_informed(self, server: "_Server") -> None:
-        failures = 0
+        failures, now = 0, asyncio.get_running_loop().time
         while not self._leaving:
             server.wake.clear()
+            began = now()
             changes, was_known = self._changes, server.known_version is not None
             try:
                 await self._inform(server)
@@ -120,6 +123,7 @@ class Registration:
                     logger.info("registered with name server %s", server.address)
                 failures = 0
             server.end_round(changes)
+            await asyncio.sleep(min((now() - began) * REST_PARTS, REST_SECONDS_MAX))
             pause = self._retry_seconds * 2 ** min(failures - 1, 10) if failures else INTERVAL_MS_MAX
             await server.woken_within(min(pause, self._interval_seconds()))
 

@@ -34,7 +34,9 @@ from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 from hanabi.wire.record import decode_record
 from hanabi.wire.stored import to_message
 
-CLIENT_VERSION: Final = "V4_9_8"  # what `wire.command.VERSION` stands for
+# What `wire.command.VERSION` stands for. Enough for all that brokers of both lines keep for newer clients; one above
+# V5_3_1 would promise that we understand GO_AWAY.
+CLIENT_VERSION: Final = "V4_9_8"
 NAMESERVER_PROPERTY: Final = "PROP_NAMESERVER_ADDR"
 CONSUME_TYPE_PROPERTY: Final = "PROP_CONSUME_TYPE"
 CLIENT_VERSION_PROPERTY: Final = "PROP_CLIENT_VERSION"

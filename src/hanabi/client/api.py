@@ -229,6 +229,7 @@ class Api:
             topic=queue.topic,
             queue_id=queue.queue_id,
             set_zero_if_not_found=set_zero_if_not_found,
+            target_broker=queue.broker_name,
         )
         reply = await self.ask(
             address,
@@ -251,7 +252,11 @@ class Api:
     ) -> None:
         """This group has consumed everything below *offset*. One-way in the daily round, with an answer on request."""
         header = UpdateConsumerOffsetHeader(
-            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+            target_broker=queue.broker_name,
         )
         if oneway:
             await self.tell(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout=timeout)
@@ -267,7 +272,9 @@ class Api:
         committed: bool | None = None,
     ) -> int:
         """The offset that the next message of this queue will get."""
-        header = GetMaxOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, committed=committed)
+        header = GetMaxOffsetHeader(
+            topic=queue.topic, queue_id=queue.queue_id, committed=committed, target_broker=queue.broker_name
+        )
         reply = await self.ask(address, RequestCode.GET_MAX_OFFSET, header, timeout=timeout)
         return reply.header(OffsetReplyHeader).offset
 
@@ -278,7 +285,7 @@ class Api:
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> int:
         """The oldest offset of this queue that is still kept."""
-        header = GetMinOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
+        header = GetMinOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, target_broker=queue.broker_name)
         reply = await self.ask(address, RequestCode.GET_MIN_OFFSET, header, timeout=timeout)
         return reply.header(OffsetReplyHeader).offset
 
@@ -293,7 +300,11 @@ class Api:
     ) -> int:
         """The offset of the message that was stored at this time."""
         header = SearchOffsetHeader(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms, boundary_type=boundary
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            timestamp=timestamp_ms,
+            boundary_type=boundary,
+            target_broker=queue.broker_name,
         )
         reply = await self.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout=timeout)
         return reply.header(OffsetReplyHeader).offset
@@ -305,7 +316,9 @@ class Api:
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> int:
         """When the oldest message of this queue was stored, in milliseconds."""
-        header = GetEarliestMsgStoretimeHeader(topic=queue.topic, queue_id=queue.queue_id)
+        header = GetEarliestMsgStoretimeHeader(
+            topic=queue.topic, queue_id=queue.queue_id, target_broker=queue.broker_name
+        )
         reply = await self.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header, timeout=timeout)
         return reply.header(GetEarliestMsgStoretimeReplyHeader).timestamp
 

@@ -65,8 +65,8 @@ class Lifetime:
     def _ended(self, thread: LoopThread) -> None:
         self._thread = None
         self.run = self._refuse
-        thread.closed(self)
-        thread.release()
+        if thread.closed(self):  # and not another thread, which ended it at the same time
+            thread.release()
         self.on_end()
 
     def call(self, function: Callable[[], T]) -> T:

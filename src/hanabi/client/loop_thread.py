@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 EXIT_SECONDS: Final = 3.0  # for all that a program forgot to shut down, together
 EXIT_SHARE: Final = 0.6  # of it, for what they have under way; the rest is for leaving the cluster
+TIDY_SECONDS: Final = 1.0  # for what is cancelled to be gone
 # On Windows Ctrl-C is only noticed between two waits; elsewhere a signal interrupts the wait itself.
 WAIT_SECONDS: Final = 0.1 if sys.platform == "win32" else -1.0
 
@@ -202,13 +203,13 @@ class LoopThread:
         """*owner* is at work: at the interpreter's end it is shut down if nobody did."""
         self._open[id(owner)] = shutdown
 
-    def closed(self, owner: object) -> None:
-        self._open.pop(id(owner), None)
+    def closed(self, owner: object) -> bool:
+        """Whether it was open until now: true for one of all threads that say so at once."""
+        return self._open.pop(id(owner), None) is not None
 
     def stop(self, seconds: float) -> None:
         """Shut down what is open, within so many seconds, and end the thread."""
-        left_open = list(self._open.values())
-        self._open.clear()
+        left_open = [] if self.has_ended else list(self._open.values())
         if left_open:
             with contextlib.suppress(BlockingCallError):
                 self.run(_shut_down(left_open, seconds))
@@ -221,6 +222,8 @@ class LoopThread:
             self._loop.run_forever()
             _cancel_all(self._loop)
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            with contextlib.suppress(TimeoutError):  # a name server's name that is still being looked up, say
+                self._loop.run_until_complete(asyncio.wait_for(self._loop.shutdown_default_executor(), TIDY_SECONDS))
         finally:
             asyncio.set_event_loop(None)
             self._loop.close()
@@ -244,7 +247,7 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
     if tasks := asyncio.all_tasks(loop):
         for task in tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+        loop.run_until_complete(asyncio.wait(tasks, timeout=TIDY_SECONDS))
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

@@ -9,8 +9,9 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypeGuard, overload
+from typing import Any, Final, Literal, NamedTuple, Self, TypeGuard, overload
 
 import msgspec
 
@@ -30,12 +31,15 @@ from hanabi.client.selectors import Choose, Selector, chooser
 from hanabi.client.send_result import SendResult
 from hanabi.client.send_told import kind_of, told
 from hanabi.client.sender import Sender
+from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
 from hanabi.errors import ConnectionLostError, MQError, RequestTimeoutError, SendFailed
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.wire.headers.send import ReplyMessageHeader
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 from hanabi.wire.message_id import UniqueIds
+
+TRACE_END_SECONDS: Final = 1.0  # for the last traces, also when the time for the rest is over
 
 
 class Running(NamedTuple):
@@ -47,6 +51,8 @@ class Running(NamedTuple):
     packing: Packing
     sender: Sender
     hooks: SendHooks
+    end_hooks: tuple[EndTransactionHook, ...]
+    trace: Tracing | None
 
     def master_of(self, queue: MessageQueue) -> str:
         """Where the broker of *queue* is."""
@@ -91,17 +97,18 @@ class Producer:
             raise MQError(f"producer of group {self.group} is started already")
         self._starting = True
         try:
-            core = await Core.acquire(self.config)
-            try:
+            async with AsyncExitStack() as undo:
+                core = await Core.acquire(self.config)
+                undo.push_async_callback(core.release)
                 await core.add_producer(self._wire_group, self)
-            except BaseException:
-                await core.release()
-                raise
-            self._running = self._parts(core)
+                undo.push_async_callback(core.remove_producer, self._wire_group, self)
+                trace = await tracing(self.settings.trace, self.config, self.group)
+                self._running = self._parts(core, trace)
+                undo.pop_all()  # from here on that is what `shutdown` is for
         finally:
             self._starting = False
 
-    def _parts(self, core: Core) -> Running:
+    def _parts(self, core: Core, trace: Tracing | None) -> Running:
         settings, namespace = self.settings, self.config.namespace
         clock = asyncio.get_running_loop().time
         faults = FaultTolerance(clock) if settings.latency_fault_tolerance else None
@@ -116,8 +123,10 @@ class Producer:
         )
         packing = Packing(settings, namespace, ids.make)
         sender = Sender(core.api, publishings, gate, settings, self._wire_group, faults)
-        hooks = SendHooks([hook for hook in self._hooks if _hears_sends(hook)])
-        return Running(core, publishings, gate, packing, sender, hooks)
+        hooks = self._hooks if trace is None else (trace, *self._hooks)
+        send_hooks = SendHooks([hook for hook in hooks if _hears_sends(hook)])
+        end_hooks = tuple(hook for hook in hooks if _hears_ends(hook))
+        return Running(core, publishings, gate, packing, sender, send_hooks, end_hooks, trace)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
@@ -131,6 +140,8 @@ class Producer:
             await running.gate.until_empty(ends - clock())
             self._requests.fail_all(ConnectionLostError(f"producer of group {self.group} is shut down"))
             await running.publishings.close()
+            if running.trace is not None:
+                await running.trace.close(max(ends - clock(), TRACE_END_SECONDS))
             await running.core.remove_producer(self._wire_group, self)
         finally:
             await running.core.release()
@@ -413,6 +424,10 @@ class Producer:
 
 def _hears_sends(hook: SendHook | EndTransactionHook) -> TypeGuard[SendHook]:
     return hasattr(hook, "before_send")
+
+
+def _hears_ends(hook: SendHook | EndTransactionHook) -> TypeGuard[EndTransactionHook]:
+    return hasattr(hook, "end_transaction")
 
 
 def _now_ms() -> int:

@@ -48,6 +48,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_max: int = 10_000
     in_flight_bytes_max: int = 100 * _MiB
     pipeline_depth: int = 512
+    trace: bool | str = False  # tell the trace topic, or one of this name, of every message
 
     def __post_init__(self) -> None:
         for name in ("send_timeout_s", "attempt_timeout_s"):

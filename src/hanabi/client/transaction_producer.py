@@ -12,7 +12,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -207,7 +207,7 @@ class TransactionProducer(Producer):
         except MQError as error:
             logger.warning("group %s: the end of transaction %s is not told: %s", self.group, header.msg_id, error)
             return
-        if self._hooks:
+        if running.end_hooks:
             context = EndTransactionContext(
                 group=self.group,
                 message=message,
@@ -218,11 +218,7 @@ class TransactionProducer(Producer):
                 from_check=header.from_transaction_check,
                 client_id=running.core.client_id,
             )
-            call_hooks([hook.end_transaction for hook in self._hooks if _hears_ends(hook)], context)
-
-
-def _hears_ends(hook: SendHook | EndTransactionHook) -> TypeGuard[EndTransactionHook]:
-    return hasattr(hook, "end_transaction")
+            call_hooks([hook.end_transaction for hook in running.end_hooks], context)
 
 
 async def _in_thread(threads: ListenerThreads, function: Callable[..., Any], *arguments: object) -> Any:

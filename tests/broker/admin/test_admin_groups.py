@@ -15,7 +15,7 @@ from tests.broker.admin.world import World, asking
 
 
 def handlers(world: World) -> dict[int, Handler]:
-    return group_handlers(world.groups, world.settings, world.offsets, world.stats)
+    return group_handlers(world.groups, world.settings, world.offsets, world.stats, world.consumers, world.locks)
 
 
 def test_a_group_is_made_changed_and_shown(tmp_path: Path) -> None:
@@ -120,5 +120,19 @@ def test_a_slave_changes_no_groups(tmp_path: Path) -> None:
             await admin.refused(
                 RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupHeader(group_name="TOOLS_CONSUMER")
             )
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_online", [False, True])
+def test_the_locks_of_a_deleted_group_go_unless_members_still_rely_on_them(tmp_path: Path, is_online: bool) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+            world.groups.find("g")
+            if is_online:
+                world.consumer("g", "T")
+            world.locks.lock("g", "c1", [world.queue()])
+            await admin.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupHeader(group_name="g"))
+            assert bool(world.locks.of_group("g")) == is_online
 
     asyncio.run(main())

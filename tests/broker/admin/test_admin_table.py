@@ -34,6 +34,7 @@ def answered(tmp_path: Path) -> set[int]:
                 stats=world.stats,
                 producers=world.producers,
                 consumers=world.consumers,
+                locks=world.locks,
                 filters=world.filters,
                 transactions=NoTransactions(),
                 delay_offsets=dict,

@@ -12,6 +12,7 @@ from hanabi.broker.config import BrokerConfig
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.groups import Groups
+from hanabi.broker.queue_locks import QueueLocks
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.topics import Topics
@@ -49,6 +50,7 @@ class World:
         self.filters = ConsumerFilters(None, self.settings, self.clock)
         self.heard = Recorder()
         self.consumers = Consumers(self.heard, self.heard, self.clock)
+        self.locks = QueueLocks(self.clock)
         self.store = open_store(root, clock=self.clock)
         self.registrations = 0
         self.delay_offsets = {1: 0, 3: 5}

@@ -1,6 +1,7 @@
 """Requests that travel as messages, and the answers to them."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hanabi.client.api import Api
 from hanabi.client.producer import Producer
 from hanabi.client.request_reply import PendingRequests, is_request, reply_properties
-from hanabi.errors import ConnectionLostError, InvalidMessage, RequestTimeoutError, SendFailed
+from hanabi.errors import ConnectionLostError, InvalidMessage, RemoteProtocolError, RequestTimeoutError, SendFailed
 from hanabi.message import Message, StoredMessage
 from hanabi.remoting.connector import Connector
 from hanabi.wire.headers.pull import PullMessageHeader
@@ -109,7 +110,8 @@ def test_large_answers_travel_compressed(tmp_path: Path) -> None:
 def test_answers_come_back_also_with_several_brokers(tmp_path: Path) -> None:
     async def main() -> None:
         async def answer(replier: Producer, message: StoredMessage) -> None:
-            await replier.reply(message, message.body)
+            result = await replier.reply(message, message.body)
+            assert result.queue.broker_name == message.broker_name  # it knows who asked
 
         async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
             await cluster.make_topic(TOPIC, queues=2)
@@ -230,8 +232,27 @@ def test_an_answer_that_nobody_waits_for_is_not_ours() -> None:
         pending.end(correlation_id)
         correlation_id, future = pending.begin()
         assert pending.arrived(reply_header(correlation_id, sys_flag=1), b"not compressed at all", 5)
+        with pytest.raises(RemoteProtocolError, match="zlib"):
+            await future
         pending.end(correlation_id)
-        assert future.exception() is not None
         assert len(pending) == 0
+
+    asyncio.run(main())
+
+
+def test_nobody_complains_of_an_error_that_came_after_the_asker_had_gone() -> None:
+    async def main() -> None:
+        complaints: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+        pending = PendingRequests()
+        correlation_id, future = pending.begin()
+        pending.fail_all(ConnectionLostError("over"))
+        pending.end(correlation_id)
+        correlation_id, future = pending.begin()
+        pending.end(correlation_id)
+        assert future.cancelled()
+        del future
+        gc.collect()
+        assert complaints == []
 
     asyncio.run(main())

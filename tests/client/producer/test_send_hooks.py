@@ -12,7 +12,7 @@ from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.errors import SendFailed
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.wire.codes import ResponseCode
-from tests.client.producer.scripted import look_up, refusing, scripted_broker
+from tests.client.producer.scripted import look_up, refusing, scripted_broker, until_it_has
 from tests.client.world import eventually, world
 
 
@@ -110,5 +110,19 @@ def test_a_hook_hears_of_the_ends_of_transactions(tmp_path: Path) -> None:
                 await eventually(lambda: len(hook.ends) > 1)
                 assert (hook.ends[1].state, hook.ends[1].from_check) == (TransactionState.ROLLBACK, True)
                 assert hook.ends[1].transaction_id == result.send.transaction_id
+
+    asyncio.run(main())
+
+
+def test_a_traced_producer_tells_the_trace_topic_of_its_messages(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as cluster:
+            await cluster.make_topic("T", queues=1)
+            trace_queue = MessageQueue("Traces", "broker-a", 0)
+            await cluster.make_topic("Traces", queues=1)
+            async with Producer("g", namesrv=cluster.namesrv, trace="Traces") as producer:
+                await producer.send_many([Message("T", b"x")] * 20)
+            await until_it_has(cluster.broker.address, trace_queue, 1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())

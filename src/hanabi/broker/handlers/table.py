@@ -68,6 +68,7 @@ def broker_handlers(
             stats=stats,
             producers=producers,
             consumers=consumers,
+            locks=tables.locks,
             filters=tables.filters,
             transactions=transactions,
             delay_offsets=lambda: services.delivery.table().offset_table,

@@ -14,9 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-import msgspec
-
-from hanabi.client.consumer.consumption import Calls, report_failure
+from hanabi.client.consumer.consumption import Calls, report_failure, tried_again
 from hanabi.client.consumer.listener import delay_level_of, succeeded_of
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.consumer.push_config import PushConfig
@@ -177,30 +175,29 @@ class Concurrent:
     async def _send_back(
         self, retry: Retry, owned: OwnedQueue, messages: list[StoredMessage], delay_level: int
     ) -> None:
-        kept: list[StoredMessage] = []
-        for message in messages:
-            try:
-                await retry(owned, message, delay_level)
-            except MQError as error:
-                logger.warning(
-                    "group %s: message %s of %s could not be sent back, trying again in %.0f s: %s",
-                    self._group,
-                    message.message_id,
-                    owned.queue,
-                    self._again_s,
-                    error,
-                )
-                kept.append(message)
-            else:
-                if not owned.dropped:
-                    self._finish(owned, (message,))
+        answers = await asyncio.gather(*(self._is_back(retry, owned, message, delay_level) for message in messages))
+        kept = [message for message, is_back in zip(messages, answers, strict=True) if not is_back]
         if kept:
             await asyncio.sleep(self._again_s)
             if not owned.dropped and not self._closing:
-                again = [
-                    msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1) for message in kept
-                ]
-                self.offer(owned, again)
+                self.offer(owned, tried_again(kept))
+
+    async def _is_back(self, retry: Retry, owned: OwnedQueue, message: StoredMessage, delay_level: int) -> bool:
+        try:
+            await retry(owned, message, delay_level)
+        except MQError as error:
+            logger.warning(
+                "group %s: message %s of %s could not be sent back, trying again in %.0f s: %s",
+                self._group,
+                message.message_id,
+                owned.queue,
+                self._again_s,
+                error,
+            )
+            return False
+        if not owned.dropped:
+            self._finish(owned, (message,))
+        return True
 
     # Listeners that never return
 

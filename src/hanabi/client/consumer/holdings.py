@@ -90,11 +90,19 @@ class Holdings:
             owned.locked_at = locked_at
         self.owned[queue] = owned
         self.consumption.take(owned)
-        self._pulls[owned] = asyncio.create_task(
-            self._pull_loop(owned).run(),
-            name=f"{self._group} pulls from {queue.topic} {queue.broker_name} {queue.queue_id}",
-        )
+        pulls = asyncio.create_task(self._pull_loop(owned).run(), name=f"{self._group} pulls from {queue}")
+        self._pulls[owned] = pulls
+        pulls.add_done_callback(lambda task: self._pulls_ended(owned, task))
         return True
+
+    def _pulls_ended(self, owned: OwnedQueue, task: "asyncio.Task[None]") -> None:
+        """A queue that is ours and that nobody pulls from is given up, to be taken again."""
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            logger.error("group %s: pulling %s failed, a fault of ours", self._group, owned.queue, exc_info=error)
+        owned.drop()
+        self._changed()
 
     # Letting go
 

@@ -46,10 +46,11 @@ class _TaskRuns:
 
     def __init__(self, listener: Callable[[list[StoredMessage]], Awaitable[Any]], name: str) -> None:
         self._listener, self._name = listener, name
+        self._create_task = asyncio.get_running_loop().create_task
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, messages: list[StoredMessage], ended: Ended) -> object:
-        task = asyncio.create_task(self._call(messages), name=self._name)
+        task = self._create_task(self._call(messages), name=self._name)
         self._tasks.add(task)
         task.add_done_callback(partial(self._done, ended))
         return task

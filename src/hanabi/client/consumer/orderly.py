@@ -14,9 +14,7 @@ from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import Any, Protocol
 
-import msgspec
-
-from hanabi.client.consumer.consumption import Calls, report_failure
+from hanabi.client.consumer.consumption import Calls, report_failure, tried_again
 from hanabi.client.consumer.listener import succeeded_of, suspend_seconds
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.consumer.push_config import PushConfig
@@ -39,11 +37,6 @@ class Line:
         self.owned = owned
         self.messages: deque[StoredMessage] = deque()
         self.task: asyncio.Task[None] | None = None
-
-
-def tried_again(messages: list[StoredMessage]) -> list[StoredMessage]:
-    """The same messages, with one more try counted. Pure."""
-    return [msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1) for message in messages]
 
 
 class Orderly:
@@ -73,6 +66,7 @@ class Orderly:
     def take(self, owned: OwnedQueue) -> None:
         line = self._lines[owned] = Line(owned)
         line.task = asyncio.create_task(self._consume(line), name=f"{self._group} in order {owned.queue}")
+        line.task.add_done_callback(lambda task: self._ended(owned, task))
 
     def offer(self, owned: OwnedQueue, messages: list[StoredMessage]) -> None:
         line = self._lines.get(owned)
@@ -129,6 +123,11 @@ class Orderly:
                 self._finish(line, len(batch))
             else:
                 await self._failed(line, batch, error)
+
+    def _ended(self, owned: OwnedQueue, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("group %s: consuming %s failed, a fault of ours", self._group, owned.queue, exc_info=error)
+            owned.drop()  # to be taken again, where it was
 
     def _has_lock(self, owned: OwnedQueue) -> bool:
         return not self._needs_lock or owned.lock_is_valid(self._now())

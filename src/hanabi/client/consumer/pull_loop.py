@@ -22,6 +22,7 @@ from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.codes import ResponseCode
 
 HOLD_S: Final = 15.0
+FIRST_ERROR_S: Final = 0.1  # then twice as long each time: a broker that restarts is back soon
 ERROR_S: Final = 3.0
 BROKER_FLOW_CONTROL_S: Final = 0.02
 EMPTY_S: Final = 0.05  # a broker that does not hold the request is not asked more often than that
@@ -125,13 +126,12 @@ class PullLoop:
         self._failures += 1
         logger.log(
             logging.WARNING if self._failures == 1 else logging.DEBUG,  # once an outage
-            "group %s: pulling from %s failed, trying again every %.0f s: %s",
+            "group %s: pulling from %s failed, trying again: %s",
             self._group,
             self._owned.queue,
-            ERROR_S,
             error,
         )
-        return ERROR_S
+        return min(ERROR_S, FIRST_ERROR_S * 2.0 ** min(self._failures - 1, 10))
 
     async def _move(self, offset: int) -> None:
         """The broker has nothing at our offset and says where to go. What we hold is finished first: no offset of

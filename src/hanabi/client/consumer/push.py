@@ -9,7 +9,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
@@ -21,6 +21,7 @@ from hanabi.client.consumer.subscription import ALL, Expression, subscription_da
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks
 from hanabi.client.namespace import RETRY_PREFIX, wrap
+from hanabi.client.trace.tracing import tracing
 from hanabi.client.validation import check_group
 from hanabi.errors import ConfigError, MQError
 from hanabi.message import MessageQueue
@@ -61,6 +62,7 @@ class PushConsumer:
         self._listener: Listener | None = None
         self._ordered = False
         self._core: Core | None = None
+        self._undo = AsyncExitStack()  # what is left to do when the session is closed
         self._session: PushSession | None = None
         self._busy = False  # starting, or shutting down
         self._announcing: set[asyncio.Task[None]] = set()
@@ -127,29 +129,36 @@ class PushConsumer:
         self._busy = True
         try:
             self._subscribe_to_retries()
-            core = await Core.acquire(self.config, consumer_group=self._wire_group)
-            try:
-                session = PushSession(
-                    core,
-                    self._wire_group,
-                    self.settings,
-                    self._listener,
-                    ordered=self._ordered,
-                    subscriptions=self._subscriptions,
-                    hooks=ConsumeHooks(self.settings.hooks),
-                )
-                try:
-                    await session.open()
-                except BaseException:
-                    await session.close(0.0)
-                    raise
-            except BaseException:
-                await core.release()
-                raise
-            self._core, self._session = core, session
+            async with AsyncExitStack() as undo:
+                core = await Core.acquire(self.config, consumer_group=self._wire_group)
+                undo.push_async_callback(core.release)
+                session = await self._open(core, self._listener, undo)
+                self._core, self._session, self._undo = core, session, undo.pop_all()
         finally:
             self._busy = False
         logger.info("consumer %s of group %s is started", core.client_id, self.group)
+
+    async def _open(self, core: Core, listener: Listener, undo: AsyncExitStack) -> PushSession:
+        hooks = list(self.settings.hooks)
+        trace = await tracing(self.settings.trace, self.config, self.group)
+        if trace is not None:
+            undo.push_async_callback(trace.close)
+            hooks.insert(0, trace)
+        session = PushSession(
+            core,
+            self._wire_group,
+            self.settings,
+            listener,
+            ordered=self._ordered,
+            subscriptions=self._subscriptions,
+            hooks=ConsumeHooks(hooks),
+        )
+        try:
+            await session.open()
+        except BaseException:
+            await session.close(0.0)
+            raise
+        return session
 
     def _subscribe_to_retries(self) -> None:
         """What this group failed on comes by a topic of the group's own; a broadcasting group has none."""
@@ -162,8 +171,8 @@ class PushConsumer:
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
         offsets, give the queues to others, and leave."""
-        session, core = self._session, self._core
-        if session is None or core is None or self._busy:
+        session = self._session
+        if session is None or self._busy:
             return
         self._busy = True
         try:
@@ -174,8 +183,8 @@ class PushConsumer:
         finally:
             self._session = self._core = None
             self._busy = False
-            await core.release()
-        logger.info("consumer %s of group %s has left", core.client_id, self.group)
+            await self._undo.aclose()
+        logger.info("a consumer of group %s has left", self.group)
 
     async def run(self) -> None:
         """Start, consume until SIGINT, SIGTERM or cancellation, and shut down."""

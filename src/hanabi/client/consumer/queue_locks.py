@@ -15,6 +15,7 @@ from hanabi.errors import ConnectError, MQError
 from hanabi.message import MessageQueue
 
 RENEW_S: Final = 20.0
+AGAIN_S: Final = 3.0  # after a broker did not answer
 
 logger = logging.getLogger(__name__)
 
@@ -54,23 +55,28 @@ class QueueLocks:
 
     async def renew_forever(self) -> None:
         """Keep what is locked, until cancelled."""
+        pause_s = RENEW_S
         while True:
-            await asyncio.sleep(RENEW_S)
+            await asyncio.sleep(pause_s)
+            pause_s = AGAIN_S
             try:
-                await self.renew()
+                if await self.renew():
+                    pause_s = RENEW_S
             except Exception:
                 logger.exception("the locks of group %s are not renewed", self._group)
 
-    async def renew(self) -> None:
-        """Once for all queues. One that a broker has given to somebody else is dropped, and with it our offset."""
+    async def renew(self) -> bool:
+        """Once for all queues. One that a broker has given to somebody else is dropped, and with it our offset.
+        False if a broker did not answer."""
         owned = {queue.queue: queue for queue in self._owned()}
-        await asyncio.gather(*(self._renew_at(name, part, owned) for name, part in by_broker(owned).items()))
+        parts = by_broker(owned).items()
+        return all(await asyncio.gather(*(self._renew_at(name, part, owned) for name, part in parts)))
 
-    async def _renew_at(self, name: str, queues: list[MessageQueue], owned: dict[MessageQueue, OwnedQueue]) -> None:
+    async def _renew_at(self, name: str, queues: list[MessageQueue], owned: dict[MessageQueue, OwnedQueue]) -> bool:
         asked_at = asyncio.get_running_loop().time()
         locked = await self._lock_at(name, queues)
         if locked is None:
-            return  # nobody knows: they are consumed for as long as the last answer is believed
+            return False  # nobody knows: they are consumed for as long as the last answer is believed
         for queue in queues:
             held = owned[queue]
             if queue in locked and not held.lock_may_be_lost(asked_at):
@@ -80,6 +86,7 @@ class QueueLocks:
                 logger.warning("group %s: the lock of %s is lost, giving the queue up", self._group, queue)
                 held.drop(forfeit=True)
                 self._lost()
+        return True
 
     async def _lock_at(self, name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
         try:

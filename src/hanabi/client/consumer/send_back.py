@@ -79,6 +79,7 @@ class SendBack:
             origin_topic=topic,
             unit_mode=self._unit_mode,
             max_reconsume_times=self._max,
+            target_broker=broker_name,
         )
         await self._core.api.send_back(address, header, TIMEOUT_S)
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from hanabi.client.consumer.offset_store import OffsetStore, ReadFrom
-from hanabi.client.consumer.queue_broker import master_address
+from hanabi.client.consumer.queue_offsets import QueueOffsets
 from hanabi.client.core import Core
 from hanabi.client.namespace import RETRY_PREFIX
 from hanabi.message import MessageQueue
@@ -30,26 +30,23 @@ async def first_offset(
     consume_from: ConsumeFrom,
     *,
     max_offset: Callable[[], Awaitable[int]],
-    offset_at: Callable[[int], Awaitable[int]],
+    offset_at: Callable[[datetime], Awaitable[int]],
 ) -> int:
-    """Where a group begins in a queue of *topic* for which it has no offset. *offset_at* takes milliseconds.
-
-    A datetime without a time zone is local time.
-    """
+    """Where a group begins in a queue of *topic* for which it has no offset."""
     is_retry = topic.startswith(RETRY_PREFIX)
     if consume_from == "first":
         return FIRST_OFFSET
     if consume_from == "last":
         # What failed is never skipped: its topic may have been made after the first of it was sent back.
         return FIRST_OFFSET if is_retry else await max_offset()
-    return await max_offset() if is_retry else await offset_at(round(consume_from.timestamp() * 1_000))
+    return await max_offset() if is_retry else await offset_at(consume_from)
 
 
 class StartPoint:
     """For one group. Asks the brokers where it must; what they cannot say is raised."""
 
     def __init__(self, core: Core, offsets: OffsetStore, consume_from: ConsumeFrom) -> None:
-        self._core, self._offsets, self._consume_from = core, offsets, consume_from
+        self._ask, self._offsets, self._consume_from = QueueOffsets(core), offsets, consume_from
 
     async def offset(self, queue: MessageQueue) -> int:
         """Where to begin in *queue*."""
@@ -57,12 +54,9 @@ class StartPoint:
         if saved is not None:
             return saved
 
-        async def max_offset() -> int:
-            address = await master_address(self._core, queue)
-            return await self._core.api.get_max_offset(address, queue, self._core.config.request_timeout_s)
-
-        async def offset_at(moment_ms: int) -> int:
-            address = await master_address(self._core, queue)
-            return await self._core.api.search_offset(address, queue, moment_ms, self._core.config.request_timeout_s)
-
-        return await first_offset(queue.topic, self._consume_from, max_offset=max_offset, offset_at=offset_at)
+        return await first_offset(
+            queue.topic,
+            self._consume_from,
+            max_offset=lambda: self._ask.last(queue),
+            offset_at=lambda moment: self._ask.at(queue, moment),
+        )

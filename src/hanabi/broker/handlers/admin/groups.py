@@ -8,11 +8,13 @@ Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). A name that no cli
 
 import logging
 
+from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.groups import GROUP_CHARACTERS_MAX, Groups
 from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, ONE_BYTES_MAX
 from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.handlers.admin.slave import refuse_on_slave
+from hanabi.broker.queue_locks import QueueLocks
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.topics import is_legal_name
@@ -30,10 +32,15 @@ logger = logging.getLogger(__name__)
 
 
 def group_handlers(
-    groups: Groups, settings: Settings, offsets: ConsumerOffsets, stats: BrokerStats
+    groups: Groups,
+    settings: Settings,
+    offsets: ConsumerOffsets,
+    stats: BrokerStats,
+    consumers: Consumers,
+    locks: QueueLocks,
 ) -> dict[int, Handler]:
     """What changes and shows groups."""
-    handlers = GroupHandlers(groups, settings, offsets, stats)
+    handlers = GroupHandlers(groups, settings, offsets, stats, consumers, locks)
     return {
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(NoHeader, handlers.update, ONE_BYTES_MAX),
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Handler(NoHeader, handlers.update_many, LIST_BYTES_MAX),
@@ -50,8 +57,17 @@ def group_handlers(
 class GroupHandlers:
     """The settings of groups, as an administrator sees them."""
 
-    def __init__(self, groups: Groups, settings: Settings, offsets: ConsumerOffsets, stats: BrokerStats) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        settings: Settings,
+        offsets: ConsumerOffsets,
+        stats: BrokerStats,
+        consumers: Consumers,
+        locks: QueueLocks,
+    ) -> None:
         self._groups, self._settings, self._offsets, self._stats = groups, settings, offsets, stats
+        self._consumers, self._locks = consumers, locks
 
     def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         refuse_on_slave(self._settings)
@@ -79,6 +95,8 @@ class GroupHandlers:
         if header.forget_offsets:
             self._offsets.remove_group(header.group_name)
         self._stats.remove_group(header.group_name)
+        if self._consumers.find_group(header.group_name) is None:  # else members still rely on the locks they have
+            self._locks.remove_group(header.group_name)
         logger.info(
             "%s: group %s is deleted, its offsets %s",
             connection.peer,

@@ -85,6 +85,7 @@ from hanabi.broker.handlers.admin.runtime import runtime_handlers
 from hanabi.broker.handlers.admin.stats import stats_handlers
 from hanabi.broker.handlers.admin.topics import Registered, topic_change_handlers, topic_view_handlers
 from hanabi.broker.handlers.joining import join_handlers
+from hanabi.broker.queue_locks import QueueLocks
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.topics import Topics
@@ -102,6 +103,7 @@ def admin_handlers(
     stats: BrokerStats,
     producers: Producers,
     consumers: Consumers,
+    locks: QueueLocks,
     filters: ConsumerFilters,
     transactions: ResumesCheck,
     delay_offsets: Callable[[], Mapping[int, int]],
@@ -120,7 +122,7 @@ def admin_handlers(
     return join_handlers(
         topic_change_handlers(topics, settings, removal, offsets, stats, registered),
         topic_view_handlers(topics, settings, store, stats, consumers, offsets),
-        group_handlers(groups, settings, offsets, stats),
+        group_handlers(groups, settings, offsets, stats, consumers, locks),
         offset_table_handlers(offsets, delay_offsets),
         group_progress_handlers(offsets, store, topics, consumers, settings, now_ms),
         config_handlers(settings, now_ms),

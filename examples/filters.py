@@ -1,0 +1,34 @@
+"""Filters: by tag, and by SQL92 over properties (Apache's brokers need enablePropertyFilter=true for it).
+
+python filters.py 127.0.0.1:9876
+"""
+
+import queue
+import sys
+
+import hanabi
+
+namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
+
+with hanabi.Producer("shop", namesrv=namesrv) as producer:
+    for tag, amount in (("created", 50), ("paid", 150), ("paid", 20), ("cancelled", 500)):
+        properties = {"amount": str(amount)}
+        producer.send(hanabi.Message("Payments", f"{tag} {amount}".encode(), tags=tag, properties=properties))
+
+
+def seen_by(group: str, expression: "str | hanabi.Sql", count: int) -> list[str]:
+    consumer = hanabi.PushConsumer(group, namesrv=namesrv, consume_from="first")
+    consumer.subscribe("Payments", expression)
+    arrived: queue.Queue[str] = queue.Queue()
+
+    @consumer.listener
+    def keep(messages: list[hanabi.StoredMessage]) -> None:
+        for message in messages:
+            arrived.put(message.body.decode())
+
+    with consumer:
+        return sorted(arrived.get(timeout=30) for _ in range(count))
+
+
+print("created or paid:", seen_by("by-tag", "created || paid", 3))
+print("more than 100:  ", seen_by("by-sql", hanabi.sql("amount > 100"), 2))

@@ -1,0 +1,70 @@
+"""The columns of a message: what both sources give, under these names and in this order."""
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from hanabi.errors import ConfigError
+from hanabi.spark.decode.batches import RECORD
+from hanabi.spark.suggestions import did_you_mean
+
+MESSAGE: Final[dict[str, DataType]] = {
+    "topic": StringType(),
+    "brokerName": StringType(),
+    "queueId": IntegerType(),
+    "queueOffset": LongType(),
+    "messageId": StringType(),
+    "offsetMessageId": StringType(),
+    "tags": StringType(),
+    "keys": ArrayType(StringType()),
+    "body": BinaryType(),
+    "properties": MapType(StringType(), StringType()),
+    "bornTimestamp": TimestampType(),
+    "storeTimestamp": TimestampType(),
+    "bornHost": StringType(),
+    "storeHost": StringType(),
+    "reconsumeTimes": IntegerType(),
+    "sysFlag": IntegerType(),
+    "commitLogOffset": LongType(),
+}
+RAW: Final[dict[str, DataType]] = {RECORD: BinaryType()}  # the bytes as they are stored: only when asked for
+DAMAGE: Final[dict[str, DataType]] = {
+    "topic": StringType(),
+    "queueId": IntegerType(),
+    "queueOffset": LongType(),
+    "commitLogOffset": LongType(),
+    "reason": StringType(),
+}
+
+
+def struct_of(columns: dict[str, DataType]) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def arrow_schema(asked: StructType, columns: dict[str, DataType]) -> pa.Schema:
+    """What Spark wants batches to look like, after a check that *columns* can give it.
+
+    Spark tells a source of no columns that a query does not use, but whoever reads may say `.schema("tags string")`.
+    """
+    for field in asked.fields:
+        known = columns.get(field.name)
+        if known is None:
+            raise ConfigError(f"there is no column {field.name!r}{did_you_mean(field.name, columns)}")
+        if field.dataType.simpleString() != known.simpleString():
+            raise ConfigError(
+                f"column {field.name!r} is of type {known.simpleString()}, not {field.dataType.simpleString()}"
+            )
+    return to_arrow_schema(asked, timezone="UTC")

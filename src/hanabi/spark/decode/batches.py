@@ -1,0 +1,143 @@
+"""Record batches: the columns that somebody asked for, of records whose layout is known. Only these are computed."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+from hanabi.spark.decode.bodies import read_bodies
+from hanabi.spark.decode.checksums import bodies_match
+from hanabi.spark.decode.fields import Positions, field_at
+from hanabi.spark.decode.hosts import born_hosts, offset_message_ids, store_hosts
+from hanabi.spark.decode.keys import split_keys
+from hanabi.spark.decode.layout import Layout
+from hanabi.spark.decode.properties import Properties
+from hanabi.spark.decode.slices import slices_of
+from hanabi.wire import property_names as names
+
+RECORD: Final = "record"  # the column with whole records, as they are stored
+
+_QUEUE_ID_AT: Final = 12
+_QUEUE_OFFSET_AT: Final = 20
+_LOG_OFFSET_AT: Final = 28
+_SYS_FLAG_AT: Final = 36
+_BORN_TIMESTAMP_AT: Final = 40
+_MS_MAX: Final = (2**63 - 1) // 1000
+
+OnDamaged = Callable[[Positions], None]
+
+
+class Rows:
+    """Records that become the rows of one batch; what several columns need is computed once, when it is needed."""
+
+    def __init__(self, layout: Layout, broker_name: str | None = None, bodies: pa.Array | None = None) -> None:
+        self.layout, self.broker_name, self.bodies = layout, broker_name, bodies
+
+    @cached_property
+    def properties(self) -> Properties:
+        return Properties(self.layout)
+
+    @cached_property
+    def tags(self) -> pa.Array:
+        return self.properties.find(names.TAGS)
+
+    @cached_property
+    def offset_message_ids(self) -> pa.Array:
+        return offset_message_ids(self.layout)
+
+    @cached_property
+    def store_times_ms(self) -> Positions:
+        return field_at(self.layout.data, self.layout.store_timestamp_at, ">i8")
+
+    def message_ids(self) -> pa.Array:
+        """The producer's ids; the broker's where the producer made none."""
+        unique = self.properties.find(names.UNIQUE_KEY)
+        return pc.coalesce(unique, self.offset_message_ids) if unique.null_count else unique
+
+    def column(self, name: str, kind: pa.DataType) -> pa.Array:
+        return _COLUMNS[name](self, kind)
+
+
+def decode_batches(
+    layout: Layout,
+    schema: pa.Schema,
+    *,
+    broker_name: str | None = None,
+    check_crc: bool = True,
+    on_damaged: OnDamaged = lambda _: None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of *layout* as rows of *schema*, whose names are those of `columns`.
+
+    Usually one batch; more if bodies unpack to very much. Bodies are looked at where *schema* has them, or the whole
+    record: those with a wrong checksum and those that do not unpack are told to *on_damaged* by their row, and left out.
+    """
+    if check_crc and (RECORD in schema.names or "body" in schema.names):
+        matches = bodies_match(layout)
+        if not matches.all():
+            on_damaged(layout.rows[~matches])
+            layout = layout.only(matches)
+    while len(layout):
+        taken = len(layout)
+        rows = Rows(layout, broker_name)
+        if "body" in schema.names:
+            bodies, taken, damaged = read_bodies(layout)
+            rows = Rows(layout.only(slice(0, taken)) if taken < len(layout) else layout, broker_name, bodies)
+            if damaged:
+                on_damaged(layout.rows[damaged])
+                good = np.ones(taken, np.bool_)
+                good[damaged] = False
+                rows = Rows(rows.layout.only(good), broker_name, bodies.filter(pa.array(good)))
+        if len(rows.layout):
+            arrays = [rows.column(field.name, field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        layout = layout.only(slice(taken, None))
+
+
+def _number(at: int, kind: str) -> "_Column":
+    return lambda rows, _: pa.array(rows.layout.field(at, kind))
+
+
+def _times(times_ms: Positions, kind: pa.DataType) -> pa.Array:
+    """Milliseconds as a timestamp; null for a time that microseconds cannot tell."""
+    is_far = (times_ms > _MS_MAX) | (times_ms < -_MS_MAX)
+    mask = is_far if is_far.any() else None
+    return pa.array(times_ms * 1000 if mask is None else np.where(is_far, 0, times_ms) * 1000, mask=mask).view(kind)
+
+
+def _raw(rows: Rows, kind: pa.DataType) -> pa.Array:
+    return slices_of(rows.layout.buffer, rows.layout.starts, rows.layout.sizes, kind)
+
+
+def _reconsume_times(rows: Rows, _: pa.DataType) -> pa.Array:
+    return pa.array(field_at(rows.layout.data, rows.layout.reconsume_times_at, ">i4"))
+
+
+def _broker_name(rows: Rows, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(rows.broker_name, kind), len(rows.layout))
+
+
+_Column = Callable[[Rows, pa.DataType], pa.Array]
+_COLUMNS: Final[dict[str, _Column]] = {
+    "topic": lambda rows, _: rows.layout.topics,
+    "brokerName": _broker_name,
+    "queueId": _number(_QUEUE_ID_AT, ">i4"),
+    "queueOffset": _number(_QUEUE_OFFSET_AT, ">i8"),
+    "messageId": lambda rows, _: rows.message_ids(),
+    "offsetMessageId": lambda rows, _: rows.offset_message_ids,
+    "tags": lambda rows, _: rows.tags,
+    "keys": lambda rows, kind: split_keys(rows.properties.find(names.KEYS), kind),
+    "body": lambda rows, _: rows.bodies,
+    "properties": lambda rows, kind: rows.properties.as_maps(kind),
+    "bornTimestamp": lambda rows, kind: _times(rows.layout.field(_BORN_TIMESTAMP_AT, ">i8"), kind),
+    "storeTimestamp": lambda rows, kind: _times(rows.store_times_ms, kind),
+    "bornHost": lambda rows, _: born_hosts(rows.layout),
+    "storeHost": lambda rows, _: store_hosts(rows.layout),
+    "reconsumeTimes": _reconsume_times,
+    "sysFlag": _number(_SYS_FLAG_AT, ">i4"),
+    "commitLogOffset": _number(_LOG_OFFSET_AT, ">i8"),
+    RECORD: _raw,
+}

@@ -1,0 +1,60 @@
+"""Bodies, ready to use. Only those that were compressed are handled one by one."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from hanabi.errors import RemoteProtocolError
+from hanabi.spark.decode.fields import Mask, field_at
+from hanabi.spark.decode.layout import Layout
+from hanabi.spark.decode.slices import slices_of
+from hanabi.wire import sysflag
+from hanabi.wire.compression import decompress
+
+UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024  # in one batch: a few bytes can unpack to very many
+
+_SYS_FLAG_AT: Final = 36
+
+
+class Bodies(NamedTuple):
+    """The bodies of the first `taken` records: as many as may be in memory at once.
+
+    `damaged` are the rows of those that do not unpack; their bodies are empty.
+    """
+
+    bodies: pa.Array
+    taken: int
+    damaged: list[int]
+
+
+def read_bodies(layout: Layout, bytes_max: int = UNPACKED_BYTES_MAX) -> Bodies:
+    """The bodies of *layout*, unpacked."""
+    flags = layout.field(_SYS_FLAG_AT, ">i4")
+    compressed = np.flatnonzero(flags & sysflag.COMPRESSED)
+    if not len(compressed):
+        return Bodies(_as_stored(layout), len(layout), [])
+    view = memoryview(layout.buffer)
+    unpacked: list[bytes] = []
+    damaged: list[int] = []
+    total, taken = 0, len(layout)
+    for row in compressed.tolist():
+        if total > bytes_max:
+            taken = row
+            break
+        start = int(layout.body_at[row])
+        try:
+            body = decompress(bytes(view[start : start + int(layout.body_bytes[row])]), int(flags[row]))
+        except RemoteProtocolError:
+            body = b""
+            damaged.append(row)
+        unpacked.append(body)
+        total += len(body)
+    both = pa.concat_arrays([_as_stored(layout.only(slice(0, taken))), pa.array(unpacked, pa.binary())])
+    places = np.arange(taken)
+    places[compressed[: len(unpacked)]] = taken + np.arange(len(unpacked))
+    return Bodies(both.take(pa.array(places)), taken, damaged)
+
+
+def _as_stored(layout: Layout) -> pa.Array:
+    return slices_of(layout.buffer, layout.body_at, layout.body_bytes, pa.binary())

@@ -1,0 +1,28 @@
+"""Which bodies are still what their records say they were.
+
+The one loop over rows in this package: no library computes many CRCs in one call. It costs about 0.6 us a KiB, half
+of that where `zlib-ng` is installed.
+"""
+
+import zlib
+from contextlib import suppress
+
+import numpy as np
+
+from hanabi.spark.decode.fields import Mask
+from hanabi.spark.decode.layout import Layout
+
+crc32 = zlib.crc32
+with suppress(ImportError):
+    from zlib_ng.zlib_ng import crc32
+
+_CRC_AT = 8
+
+
+def bodies_match(layout: Layout) -> Mask:
+    """Whether each body has its record's CRC. As in Java, an empty one has none."""
+    view, checksum = memoryview(layout.buffer), crc32
+    starts, ends = layout.body_at.tolist(), (layout.body_at + layout.body_bytes).tolist()
+    found = np.array([checksum(view[start:end]) for start, end in zip(starts, ends, strict=True)], np.int64)
+    matches: Mask = (found & 0x7FFF_FFFF == layout.field(_CRC_AT, ">i4")) | (layout.body_bytes == 0)
+    return matches

@@ -1,0 +1,70 @@
+"""Hosts and the ids made from them, as text.
+
+A batch has many messages and few hosts, so each host is written out once. Those of IPv6 are longer than their
+neighbours and go a slower way.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from hanabi.spark.decode.fields import Mask, Positions, field_at
+from hanabi.spark.decode.layout import Layout
+from hanabi.wire.hosts import V4_BYTES, V6_BYTES, decode_host
+
+_BORN_HOST_AT: Final = 48
+_LOG_OFFSET_AT: Final = 28
+_DIGITS: Final = np.array([int.from_bytes(b"%02X" % byte, "little") for byte in range(256)], "<u2")
+
+
+def born_hosts(layout: Layout) -> pa.Array:
+    """`127.0.0.1:4711`, or `[::1]:4711`, of each record."""
+    return _addresses(layout, layout.starts + _BORN_HOST_AT, layout.family & 1 != 0)
+
+
+def store_hosts(layout: Layout) -> pa.Array:
+    return _addresses(layout, layout.store_timestamp_at + 8, layout.family & 2 != 0)
+
+
+def offset_message_ids(layout: Layout) -> pa.Array:
+    """The broker's own id of each message: its host and its log offset in hexadecimal digits."""
+    hosts_at = layout.store_timestamp_at + 8
+    return _by_length(layout.family & 2 != 0, lambda rows, size: _offset_ids(layout, hosts_at, rows, size))
+
+
+def _offset_ids(layout: Layout, hosts_at: Positions, rows: Mask, host_bytes: int) -> pa.Array:
+    parts = [*range(0, host_bytes, 4)]
+    raw = np.empty((int(rows.sum()), len(parts) + 2), "<u4")
+    for column, at in enumerate(parts):
+        raw[:, column] = field_at(layout.data, hosts_at[rows] + at, "<u4")
+    for column in (0, 1):
+        raw[:, len(parts) + column] = field_at(layout.data, layout.starts[rows] + _LOG_OFFSET_AT + 4 * column, "<u4")
+    text = _DIGITS[raw.view(np.uint8)]
+    offsets = np.arange(0, text.nbytes + 1, text.strides[0] if text.size else 1, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+
+
+def _addresses(layout: Layout, hosts_at: Positions, is_v6: Mask) -> pa.Array:
+    def texts(rows: Mask, host_bytes: int) -> pa.Array:
+        if host_bytes == V4_BYTES:
+            coded = pa.array(field_at(layout.data, hosts_at[rows], "<u8")).dictionary_encode()
+            raw = [int(host).to_bytes(V4_BYTES, "little") for host in coded.dictionary.to_pylist()]
+            return pa.array([str(decode_host(each)) for each in raw], pa.string()).take(coded.indices)
+        view = memoryview(layout.buffer)
+        raw = [bytes(view[at : at + host_bytes]) for at in hosts_at[rows].tolist()]
+        return pa.array([str(decode_host(each)) for each in raw], pa.string())
+
+    return _by_length(is_v6, texts)
+
+
+def _by_length(is_v6: Mask, make: Callable[[Mask, int], pa.Array]) -> pa.Array:
+    """What *make* makes of the rows with a host of IPv4 and of the others, in the order of the rows."""
+    if not is_v6.any():
+        return make(~is_v6, V4_BYTES)
+    if is_v6.all():
+        return make(is_v6, V6_BYTES)
+    both = pa.concat_arrays([make(~is_v6, V4_BYTES), make(is_v6, V6_BYTES)])
+    place = np.where(is_v6, (~is_v6).sum() + np.cumsum(is_v6), np.cumsum(~is_v6)) - 1
+    return both.take(pa.array(place))

@@ -1,0 +1,45 @@
+"""The KEYS property of many messages, cut at white space as `str.split` cuts it."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from hanabi.spark.decode.slices import content_of, slices_of
+
+_IS_SPACE: Final = np.isin(np.arange(256), [*range(9, 14), *range(28, 33)])
+# The first byte of every other character that `str.split` cuts at. Others that begin so are cut one by one as well.
+_MAY_BE_SPACE: Final = np.isin(np.arange(256), [0xC2, 0xE1, 0xE2, 0xE3])
+
+
+def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
+    """A list of keys for each of *values*, strings or null; an empty list for null."""
+    content, offsets = content_of(values)
+    content = content[offsets[0] : offsets[-1]]
+    ends = offsets.astype(np.int64) - offsets[0]
+    if _MAY_BE_SPACE[content].any():
+        split = [(value or "").split() for value in values.to_pylist()]
+        return pa.array(split, kind)
+    is_space = _IS_SPACE[content]
+    if not is_space.any():  # one key, or none
+        counts = np.concatenate([[0], np.cumsum(np.diff(ends) > 0)])
+        return pa.ListArray.from_arrays(_int32(counts), values.filter(pa.array(np.diff(ends) > 0)), type=kind)
+    begins, stops = ~is_space, ~is_space
+    begins = begins.copy()
+    begins[1:] &= is_space[:-1] | _is_edge(ends, len(content))[1:]
+    stops = stops.copy()
+    stops[:-1] &= is_space[1:] | _is_edge(ends, len(content))[1:]
+    starts = np.flatnonzero(begins)
+    keys = slices_of(pa.py_buffer(content), starts, np.flatnonzero(stops) + 1 - starts, pa.string())
+    return pa.ListArray.from_arrays(_int32(np.searchsorted(starts, ends)), keys, type=kind)
+
+
+def _is_edge(ends: "np.ndarray[tuple[int], np.dtype[np.int64]]", length: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Whether a value begins at each byte."""
+    edges = np.zeros(length + 1, np.bool_)
+    edges[ends] = True
+    return edges[:-1]
+
+
+def _int32(numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Array:
+    return pa.array(numbers.astype(np.int32))

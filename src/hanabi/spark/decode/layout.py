@@ -1,0 +1,113 @@
+"""Where everything lies in many records at once, and which of them are no records: `record._boundaries` for an array.
+
+All lengths are checked before anything is cut out. Hosts of IPv6 shift what follows them by 12 bytes each; the second
+magic has a topic length of two bytes.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hanabi.spark.decode.fields import Bytes, Mask, Positions, field_at
+from hanabi.spark.decode.slices import repaired_text, slices_of
+from hanabi.wire.record import MAGIC, MAGIC_LONG_TOPIC, TOPIC_BYTES_MAX
+
+RECORD_BYTES_MIN: Final = 88 + 1 + 2  # the head, and the lengths of a topic and of properties that are empty
+_BODY_LENGTH_AT: Final = 84
+_SYS_FLAG_LOW_BYTE: Final = 39
+_LONGER_V6: Final = 12
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Records that are whole. All arrays have one element a record; positions count from the start of `buffer`.
+
+    `rows` says which of the records it was that `lay_out` was asked about.
+    """
+
+    buffer: pa.Buffer
+    rows: Positions
+    starts: Positions
+    sizes: Positions
+    family: NDArray[np.uint8]  # 1: the born host is IPv6, 2: the store host
+    body_at: Positions
+    body_bytes: Positions
+    topic_at: Positions
+    topic_bytes: Positions
+    properties_at: Positions
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def only(self, chosen: "Mask | slice") -> "Layout":
+        """Some of the records."""
+        if isinstance(chosen, np.ndarray) and chosen.all():
+            return self
+        arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return Layout(**{name: value if name == "buffer" else value[chosen] for name, value in arrays.items()})
+
+    @cached_property
+    def data(self) -> Bytes:
+        return np.frombuffer(self.buffer, np.uint8)
+
+    def field(self, at: int, kind: str) -> NDArray[Any]:
+        """The number *at* bytes into each record, which must come before the hosts."""
+        return field_at(self.data, self.starts + at, kind)
+
+    @cached_property
+    def store_timestamp_at(self) -> Positions:
+        return self.starts + 56 + (self.family & 1).astype(np.int64) * _LONGER_V6
+
+    @cached_property
+    def reconsume_times_at(self) -> Positions:
+        return self.body_at - 16
+
+    @cached_property
+    def properties_bytes(self) -> Positions:
+        return self.starts + self.sizes - self.properties_at
+
+    @cached_property
+    def topics(self) -> pa.Array:
+        return repaired_text(slices_of(self.buffer, self.topic_at, self.topic_bytes, pa.string()))
+
+
+def lay_out(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> tuple[Layout, Positions]:
+    """The records that begin at *starts* and have *sizes*, and the rows of those that are not whole.
+
+    Records that the caller found in ascending order are the quick case.
+    """
+    data = np.frombuffer(buffer, np.uint8)
+    rows = np.arange(len(starts), dtype=np.int64)
+    if len(data) < RECORD_BYTES_MIN:
+        empty = np.empty(0, np.int64)
+        return Layout(buffer, empty, empty, empty, empty.astype(np.uint8), empty, empty, empty, empty, empty), rows
+    ends = starts + sizes
+    good = (starts >= 0) & (sizes >= RECORD_BYTES_MIN) & (ends <= len(data)) & (field_at(data, starts, ">i4") == sizes)
+    magics = field_at(data, starts + 4, ">u4")
+    is_long_topic = magics == MAGIC_LONG_TOPIC
+    good &= is_long_topic | (magics == MAGIC)
+
+    family = field_at(data, starts + _SYS_FLAG_LOW_BYTE, "u1") >> 4 & 3
+    body_at = starts + _BODY_LENGTH_AT + 4 + ((family & 1) + (family >> 1)).astype(np.int64) * _LONGER_V6
+    topic_length_bytes = 1 + is_long_topic.astype(np.int64)
+    good &= body_at + topic_length_bytes + 2 <= ends
+    body_bytes = field_at(data, body_at - 4, ">i4").astype(np.int64)
+    body_end = body_at + body_bytes
+    topic_at = body_end + topic_length_bytes
+    good &= (body_bytes >= 0) & (topic_at + 2 <= ends)
+
+    topic_bytes = field_at(data, body_end, "u1").astype(np.int64)
+    good &= is_long_topic | (topic_bytes <= TOPIC_BYTES_MAX)
+    if is_long_topic.any():
+        topic_bytes = np.where(is_long_topic, field_at(data, body_end, ">i2"), topic_bytes)
+    topic_end = topic_at + topic_bytes
+    good &= (topic_bytes >= 0) & (topic_end + 2 <= ends)
+    good &= topic_end + 2 + field_at(data, topic_end, ">i2") == ends
+
+    layout = Layout(buffer, rows, starts, sizes, family, body_at, body_bytes, topic_at, topic_bytes, topic_end + 2)
+    return layout.only(good), rows[~good]

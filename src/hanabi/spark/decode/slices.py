@@ -1,0 +1,62 @@
+"""Many slices of one buffer as an Arrow array: one copy in C++, or none where the slices follow each other."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hanabi.spark.decode.fields import Positions
+
+OFFSET_MAX = 2**31 - 1  # Arrow's strings and binaries count their bytes with 32 bits
+
+
+def slices_of(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: pa.DataType) -> pa.Array:
+    """The bytes [start, start + length) of *buffer* for each pair, as an array of *kind* (binary or string).
+
+    They must lie inside. They should ascend and not overlap, as slices of records do; others cost a Python loop.
+    """
+    count = len(starts)
+    if buffer.size > OFFSET_MAX:
+        raise ValueError(f"a buffer of {buffer.size} bytes, Arrow can address {OFFSET_MAX}")
+    if not count:
+        return pa.array([], kind)
+    # Value, gap, value, gap ...: an array of which every second element is wanted.
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[0:-1:2] = starts
+    offsets[1::2] = starts + lengths
+    offsets[-1] = offsets[-2]
+    gaps = offsets[2::2] - offsets[1::2]
+    if (gaps[:-1] < 0).any() or (lengths < 0).any():
+        return _one_by_one(buffer, starts, lengths, kind)
+    if not gaps.any():
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets[0::2].copy()), buffer])
+    spread = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(offsets), buffer])
+    return spread.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def _one_by_one(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: pa.DataType) -> pa.Array:
+    view = memoryview(buffer)
+    ends = (starts + lengths).tolist()
+    return pa.array([bytes(view[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)], kind)
+
+
+def content_of(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int32]]]:
+    """The bytes of a string or binary array that nobody sliced, and the offsets into them (one more than elements)."""
+    _, offsets, data = array.buffers()
+    if not len(array):
+        return np.empty(0, np.uint8), np.zeros(1, np.int32)
+    content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return content, np.frombuffer(offsets, np.int32, len(array) + 1)
+
+
+def repaired_text(array: pa.Array) -> pa.Array:
+    """*array* of strings, with what is not UTF-8 replaced as Python and Java replace it. Usually there is none."""
+    content, _ = content_of(array)
+    if not len(content) or content.max() < 0x80:
+        return array
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = array.view(pa.binary()).to_pylist()
+        return pa.array([each.decode("utf-8", "replace") for each in raw], pa.string())
+    return array

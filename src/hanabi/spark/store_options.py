@@ -1,0 +1,126 @@
+"""The options of `spark.read.format("rocketmq-store")`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from hanabi.errors import ConfigError, StoreError
+from hanabi.spark.option_values import OptionValues
+from hanabi.spark.selection import Selection
+from hanabi.store.inspection.home import StoreHome
+
+NAME: Final = "rocketmq-store"
+KNOWN: Final = (
+    "path",  # the store: RocketMQ's storePathRootDir; `load(dir)` sets it
+    "commitLog",  # storePathCommitLog, where it is not in there
+    "brokerName",  # for the column of that name: the files do not know it
+    "subscribe",  # topics, with commas between them; all of them when none of these three is given
+    "subscribePattern",  # topics, as a regular expression
+    "assign",  # topics and queues: {"Orders": [0, 1]}
+    "startingTimestamp",  # stored then or later
+    "endingTimestamp",  # stored before
+    "tags",  # such as: created || paid
+    "scan",  # queues: what the consume queues know; log: every record of the commit log
+    "onDamage",  # fail; skip: leave out what is damaged; end: each task ends there
+    "checkCrc",  # of bodies, where they are read
+    "rows",  # messages; damage: a row for everything that onDamage=skip would leave out
+    "rawRecord",  # add the column `record`: the bytes as they are stored
+    "pushdown",  # use the query's filters; needs spark.sql.python.filterPushdown.enabled
+    "maxBytesPerPartition",
+    "minPartitions",
+    "maxRowsPerBatch",
+)
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """What to read of which store, and how."""
+
+    home: StoreHome
+    selection: Selection
+    broker_name: str | None
+    is_log_scan: bool
+    on_damage: str
+    check_crc: bool
+    is_damage_report: bool
+    has_raw_record: bool
+    pushdown: bool
+    partition_bytes: int
+    partitions_min: int
+    batch_rows: int
+
+
+def parse_store_options(given: Mapping[str, str]) -> StoreOptions:
+    """Raises ConfigError, or StoreError where the directory is none of a store."""
+    values = OptionValues(given, KNOWN, NAME)
+    commit_log = values.text("commitLog")
+    return StoreOptions(
+        home=_open(values.text("path"), Path(commit_log) if commit_log else None),
+        selection=_selection(values),
+        broker_name=values.text("brokerName"),
+        is_log_scan=values.choice("scan", "queues", "log") == "log",
+        on_damage=values.choice("onDamage", "fail", "skip", "end"),
+        check_crc=values.truth("checkCrc", default=True),
+        is_damage_report=values.choice("rows", "messages", "damage") == "damage",
+        has_raw_record=values.truth("rawRecord", default=False),
+        pushdown=values.truth("pushdown", default=False),
+        partition_bytes=values.number("maxBytesPerPartition", 128 << 20),
+        partitions_min=values.number("minPartitions", 1),
+        batch_rows=values.number("maxRowsPerBatch", 10_000),
+    )
+
+
+def _open(path: str | None, commit_log: Path | None) -> StoreHome:
+    if path is None:
+        raise ConfigError(f"{NAME} needs the directory of a store: load(dir)")
+    url = urlsplit(path)
+    if url.scheme not in ("", "file"):
+        raise ConfigError(f"{path}: {NAME} reads local or mounted directories, not {url.scheme}:")
+    home = StoreHome.open(Path(unquote(url.path) if url.scheme else path), commit_log)
+    if not home.log_files():
+        raise StoreError(f"{home.root} is not a store: there is no file of a commit log in {home.commit_log}")
+    return home
+
+
+def _selection(values: OptionValues) -> Selection:
+    names = ("subscribe", "subscribePattern", "assign")
+    given = [name for name in names if values.text(name) is not None]
+    if len(given) > 1:
+        raise ConfigError(f"options {' and '.join(given)} exclude each other: give one of them")
+    from_ms, to_ms = values.time_ms("startingTimestamp"), values.time_ms("endingTimestamp")
+    if from_ms is not None and to_ms is not None and from_ms > to_ms:
+        raise ConfigError(f"option startingTimestamp={from_ms} lies behind endingTimestamp={to_ms}")
+    pattern = values.text("subscribePattern")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"option subscribePattern={pattern!r} is no regular expression: {error}") from None
+    tags = values.words("tags", "||")
+    return Selection(
+        topics=values.words("subscribe"),
+        topic_pattern=pattern,
+        queues=_assigned(values),
+        tags=None if tags == {"*"} else tags,
+        from_ms=from_ms,
+        to_ms=to_ms,
+    )
+
+
+def _assigned(values: OptionValues) -> frozenset[tuple[str, int]] | None:
+    told = values.json_object("assign")
+    if told is None:
+        return None
+    queues = frozenset(
+        (topic, queue_id)
+        for topic, queue_ids in told.items()
+        if isinstance(queue_ids, list) and queue_ids
+        for queue_id in queue_ids
+        if isinstance(queue_id, int)
+    )
+    if not queues or len(queues) < sum(len(ids) if isinstance(ids, list) and ids else 1 for ids in told.values()):
+        raise ConfigError('option assign must name queues by topic, such as {"Orders": [0, 1]}')
+    return queues

@@ -1,0 +1,158 @@
+"""What clients bring into being is in the file soon, and before it is answered; a thousand at once hold up nobody."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.later_saves import LaterSaves
+from hanabi.broker.settings import Settings
+from hanabi.broker.topics import Topics
+from hanabi.errors import StoreFull
+from hanabi.store.config import StoreConfig
+from hanabi.testing.cluster import running_broker
+from hanabi.wire.bodies.topics import TopicConfig
+from hanabi.wire.codes import RequestCode, ResponseCode
+from tests.broker.talk import Clock, connected
+from tests.broker.test_broker_lifecycle import send_header
+
+
+def topics(path: Path) -> Topics:
+    return Topics(path, Settings(BrokerConfig(broker_name="broker-a"), StoreConfig()), Clock())
+
+
+def names_in(path: Path) -> set[str]:
+    return set(json.loads(path.read_bytes())["topicConfigTable"])
+
+
+@asynccontextmanager
+async def saving(table: Topics) -> AsyncIterator[None]:
+    task = asyncio.create_task(table.keep_saving())
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def make(table: Topics, *names: str) -> None:
+    for name in names:
+        assert table.create_on_send(name, "TBW102", 4) is not None
+
+
+def test_a_new_topic_is_unsaved_until_it_is_in_the_file(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "topics.json"
+        table = topics(path)
+        async with saving(table):
+            make(table, "Orders")
+            assert not path.exists()
+            await table.unsaved["Orders"]
+            assert "Orders" in names_in(path)
+            assert not table.unsaved
+
+    asyncio.run(main())
+
+
+def test_all_that_is_new_during_a_write_is_written_with_the_next_one() -> None:
+    async def main() -> None:
+        writes, disk = 0, threading.Event()
+
+        def write() -> None:
+            nonlocal writes
+            writes += 1
+            assert disk.wait(10)
+
+        later = LaterSaves(lambda: write)
+        task = asyncio.create_task(later.run())
+        later.changed("first")
+        while not writes:  # noqa: ASYNC110 - it is counted in a thread
+            await asyncio.sleep(0.001)
+        for number in range(1_000):
+            later.changed(f"name{number}")
+        disk.set()
+        await later.unsaved["name999"]
+        assert writes == 2
+        assert not later.unsaved
+        task.cancel()
+        await asyncio.wait((task,))
+
+    asyncio.run(main())
+
+
+def test_a_write_that_fails_keeps_nobody_waiting_and_is_tried_again() -> None:
+    async def main() -> None:
+        outcomes = [StoreFull("no room"), None]
+        again = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def write() -> None:
+            outcome = outcomes.pop(0)
+            if outcome is not None:
+                raise outcome
+            loop.call_soon_threadsafe(again.set)
+
+        later = LaterSaves(lambda: write, retry_seconds=0.01)
+        task = asyncio.create_task(later.run())
+        later.changed("Orders")
+        await later.unsaved["Orders"]
+        await asyncio.wait_for(again.wait(), 10)
+        task.cancel()
+        await asyncio.wait((task,))
+
+    asyncio.run(main())
+
+
+def test_what_an_administrator_changes_meanwhile_is_not_written_over_by_what_is_older(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "topics.json"
+        table = topics(path)
+        async with saving(table):
+            for number in range(50):
+                make(table, f"Topic{number}")
+                await asyncio.sleep(0)  # so that its write is on the way
+                table.update(TopicConfig(topic_name="Orders", read_queue_nums=number, write_queue_nums=4))
+                assert json.loads(path.read_bytes())["topicConfigTable"]["Orders"]["readQueueNums"] == number
+                table.delete(f"Topic{number}")
+            saved = list(table.unsaved.values())
+            if saved:
+                await asyncio.wait(saved)
+        assert names_in(path) == set(table.names())
+
+    asyncio.run(main())
+
+
+def test_without_anybody_who_saves_later_it_is_in_the_file_at_once(tmp_path: Path) -> None:
+    table = topics(tmp_path / "topics.json")
+    make(table, "Orders")
+    assert "Orders" in names_in(tmp_path / "topics.json")
+
+
+def test_a_send_to_a_new_topic_is_answered_when_the_topic_is_in_the_file(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "config" / "topics.json"
+        async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
+            for number in range(20):
+                topic = f"Topic{number}"
+                reply = await peer.ask(RequestCode.SEND_MESSAGE_V2, send_header(topic), b"x")
+                assert reply.code == ResponseCode.SUCCESS
+                assert topic in names_in(path)
+
+    asyncio.run(main())
+
+
+def test_what_is_new_at_the_stop_is_in_the_files(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_broker(tmp_path) as broker:
+            await asyncio.sleep(0)
+            make(broker.tables.topics, "Orders")
+            broker.tables.groups.find("billing")
+
+    asyncio.run(main())
+    assert "Orders" in names_in(tmp_path / "config" / "topics.json")
+    groups = json.loads((tmp_path / "config" / "subscriptionGroup.json").read_bytes())
+    assert "billing" in groups["subscriptionGroupTable"]
