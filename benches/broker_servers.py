@@ -32,36 +32,38 @@ FULL_SIZE: dict[str, object] = {
 
 @dataclass(frozen=True)
 class RunningBroker:
-    """A broker that accepts connections."""
+    """A broker that accepts connections. The floor has no name server."""
 
     name: str
     host: str
     port: int
     pid: int
+    namesrv: str = ""
 
 
 @contextmanager
 def broker(name: str, home: Path) -> Iterator[RunningBroker]:
     """The broker of this name, in a process of its own until the end of the block."""
     start = {FLOOR: _floor, OURS: _ours}.get(name, _apache)
-    with start(home) as (address, pid):
+    with start(home) as (address, pid, namesrv):
         host, _, port = address.rpartition(":")
-        yield RunningBroker(name, host, int(port), pid)
+        yield RunningBroker(name, host, int(port), pid, namesrv)
 
 
 @contextmanager
-def _ours(home: Path) -> Iterator[tuple[str, int]]:
+def _ours(home: Path) -> Iterator[tuple[str, int, str]]:
     home.mkdir(parents=True)
     config = home / "broker.conf"
     config.write_text("".join(f"{key}={value}\n" for key, value in FULL_SIZE.items()))
     command = [sys.executable, "-m", "hanabi", "serve", "--home", str(home / "data"), "-c", str(config)]
     ports = ["--namesrv-port", "0", "--broker-port", "0"]
     with _ended(ServerProcess("our broker", [*command, *ports], home / "log")) as process:
-        yield process.wait_for_line("ready broker ").split()[-1], process.pid
+        namesrv = process.wait_for_line("ready namesrv ").split()[-1]
+        yield process.wait_for_line("ready broker ").split()[-1], process.pid, namesrv
 
 
 @contextmanager
-def _apache(home: Path) -> Iterator[tuple[str, int]]:
+def _apache(home: Path) -> Iterator[tuple[str, int, str]]:
     name_server = ApacheNameServer(home / "namesrv")
     with _ended(name_server.process):
         name_server.wait_ready()
@@ -76,18 +78,18 @@ def _apache(home: Path) -> Iterator[tuple[str, int]]:
         )
         with _ended(server.process):
             server.wait_ready()
-            yield server.address, server.process.pid
+            yield server.address, server.process.pid, name_server.address
 
 
 @contextmanager
-def _floor(home: Path) -> Iterator[tuple[str, int]]:
+def _floor(home: Path) -> Iterator[tuple[str, int, str]]:
     home.mkdir(parents=True)
     port = free_port()
     with _ended(
         ServerProcess("floor", [str(compiled("floor")), str(port), str(home / "log")], home / "out")
     ) as process:
         process.wait_until(_listens(port), "listen")
-        yield f"127.0.0.1:{port}", process.pid
+        yield f"127.0.0.1:{port}", process.pid, ""
 
 
 @contextmanager

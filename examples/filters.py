@@ -16,9 +16,7 @@ with hanabi.Producer("shop", namesrv=namesrv) as producer:
         producer.send(hanabi.Message("Payments", f"{tag} {amount}".encode(), tags=tag, properties=properties))
 
 
-def seen_by(group: str, expression: "str | hanabi.Sql", count: int) -> list[str]:
-    consumer = hanabi.PushConsumer(group, namesrv=namesrv, consume_from="first")
-    consumer.subscribe("Payments", expression)
+def seen_by(consumer: hanabi.PushConsumer, count: int) -> list[str]:
     arrived: queue.Queue[str] = queue.Queue()
 
     @consumer.listener
@@ -30,5 +28,10 @@ def seen_by(group: str, expression: "str | hanabi.Sql", count: int) -> list[str]
         return sorted(arrived.get(timeout=30) for _ in range(count))
 
 
-print("created or paid:", seen_by("by-tag", "created || paid", 3))
-print("more than 100:  ", seen_by("by-sql", hanabi.sql("amount > 100"), 2))
+by_tag = hanabi.PushConsumer("by-tag", namesrv=namesrv, consume_from="first")
+by_tag.subscribe("Payments", "created || paid")
+print("created or paid:", seen_by(by_tag, 3))
+
+by_sql = hanabi.PushConsumer("by-sql", namesrv=namesrv, consume_from="first")
+by_sql.subscribe("Payments", hanabi.sql("amount > 100"))
+print("more than 100:", seen_by(by_sql, 2))

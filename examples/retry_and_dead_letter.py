@@ -42,8 +42,6 @@ with hanabi.PullConsumer("undertaker", namesrv=namesrv) as undertaker:
             time.sleep(0.2)
             continue
         if dead := undertaker.pull(queue, 0).messages:
-            print(
-                f"dead letter: {dead[0].body.decode()!r} with keys {dead[0].keys}, of topic {dead[0].properties['RETRY_TOPIC']}"
-            )
+            print(f"dead letter: {dead[0].body.decode()!r}, keys {dead[0].keys}")
             break
         time.sleep(0.2)

@@ -1,18 +1,84 @@
-"""Every example runs as it stands."""
+"""Every example runs as it stands, against `hanabi serve` in a process of its own."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.serving import Serving, serving
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
+SECONDS = 60
+
+# What each example prints, as far as it is the same each time.
+SEEN = {
+    "send_and_consume.py": ["sent order 2: SEND_OK to broker-a", "billed order 0, keys ('0',), tags created"],
+    "send_and_consume_asyncio.py": ["sent 500 messages", "consumed 500 messages"],
+    "ordered.py": [f"order {number}: created -> paid -> packed -> sent" for number in (1001, 1002, 1003)],
+    "delayed_and_timed.py": ["at once: after ", "delayed: after ", "timed: after "],
+    "batch.py": ["sent 5000 messages to ", "stored: GET /page/0, GET /page/1, GET /page/2"],
+    "transaction.py": [
+        "order of 10: COMMIT",
+        "order of -20: ROLLBACK",
+        "order of 30: UNKNOWN",
+        "the broker asks about the order of 30: written",
+        "shipped: ['10', '30']",
+    ],
+    "filters.py": [
+        "created or paid: ['created 50', 'paid 150', 'paid 20']",
+        "more than 100: ['cancelled 500', 'paid 150']",
+    ],
+    "broadcasting.py": [f"{name} got change {number}" for name in ("left", "right") for number in range(3)],
+    "request_reply.py": ["1 + 2 = 3", "20 + 22 = 42"],
+    "lite_pull.py": ["polled 100 rows", "again from offset 0", "the last one of its queue: True"],
+    "retry_and_dead_letter.py": [
+        "try 1 of 'to nowhere'",
+        "try 3 of 'to nowhere'",
+        "dead letter: 'to nowhere', keys ('P-1',)",
+    ],
+    "deduplicate.py": ["charged 1 of 2 arrivals of payment P-7", "charged 1 of 1 arrivals of payment P-8"],
+}
 
 
-def test_the_demo_shows_a_route_coming_changing_and_going() -> None:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("examples")) as running:
+        yield running
+
+
+def run(name: str, home: Path, *arguments: str) -> str:
+    """What the example printed; it must end well and complain of nothing."""
     done = subprocess.run(
-        [sys.executable, EXAMPLES / "name_server_demo.py"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-X", "dev", EXAMPLES / name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={**os.environ, "HOME": str(home), "ROCKETMQ_OFFSETS_DIR": str(home / "offsets"), "TMPDIR": str(home)},
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    seen = done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_an_example_does_what_it_says(cluster: Serving, tmp_path: Path, name: str) -> None:
+    seen = run(name, tmp_path, cluster.namesrv)
+    position = 0
+    for line in SEEN[name]:
+        assert line in seen
+        if name != "send_and_consume.py":  # there, threads print
+            assert (position := seen.find(line, position)) >= 0, f"{line!r} comes too early:\n{seen}"
+
+
+def test_no_example_is_left_out() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SEEN, "name_server_demo.py"}
+
+
+def test_the_demo_shows_a_route_coming_changing_and_going(tmp_path: Path) -> None:
+    seen = run("name_server_demo.py", tmp_path)
     assert seen.startswith("ready namesrv 127.0.0.1:")
     assert "haServerAddr=127.0.0.1:10912, masterAddr=127.0.0.1:10911" in seen
     assert seen.index("rw ") < seen.index("r- ")

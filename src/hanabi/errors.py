@@ -11,6 +11,7 @@
     ├── BrokerError               a server said no; one class a response code that programs tell apart
     ├── InvalidMessage            no broker would take this message: found out before it was sent
     ├── SendFailed                a message was not sent, or nobody knows: says where it was tried, and how that ended
+    ├── KeyStoreFailed            the store that tells duplicates apart cannot be used: nothing was consumed
     ├── BlockingCallError         a blocking call where it cannot wait: in an event loop, after a fork, at the very end
     └── StoreError                the message store cannot do what was asked
         ├── StoreFull             the disk or the quota has no room: nothing of the message was stored
@@ -170,6 +171,12 @@ class SendFailed(MQError):
     def maybe_stored(self) -> bool:
         unknown = (ConnectionLostError, RequestTimeoutError)
         return any(isinstance(attempt.error, unknown) for attempt in self.attempts)
+
+
+class KeyStoreFailed(MQError):
+    """The store that `deduplicate` asks cannot be used. Nothing was consumed: the messages come again."""
+
+    retriable = True
 
 
 class BlockingCallError(MQError):

@@ -521,6 +521,7 @@ def test_a_callback_on_the_loop_may_assign_queues(cluster_thread: WorldThread) -
 
     consumer.on_queues_changed("T", assign)
     with consumer:
+        assert len(consumer.queues_of("T")) == 1  # what comes now is a change
         cluster_thread.make_topic("T", queues=2)
         assert changed.wait(SECONDS)
         assert len(consumer.queues) == 2

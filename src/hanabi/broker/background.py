@@ -9,6 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
+from hanabi.errors import MQError
+
 RESTART_SECONDS: Final = 1.0
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,8 @@ class Background:
                 result = work()
                 if isinstance(result, Awaitable):
                     await result
+            except MQError as error:  # a full disk, say
+                logger.error("%s failed, the next time may be better: %s", name, error)
             except Exception:
                 logger.exception("%s failed, the next time may be better", name)
 

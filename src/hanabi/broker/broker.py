@@ -244,8 +244,8 @@ class Broker:
         ):
             try:
                 save()
-            except (MQError, OSError):
-                logger.exception("a table could not be saved at the stop")
+            except (MQError, OSError) as error:
+                logger.error("a table could not be saved at the stop: %s", error)
 
 
 class PermissionWatch:

@@ -8,6 +8,7 @@ write the whole table. Whoever must not answer before a name is in the file awai
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from hanabi.errors import MQError
@@ -36,17 +37,27 @@ class LaterSaves:
 
     async def run(self) -> None:
         """Write whenever something is new, until cancelled."""
+        failed = False
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._wait(self._retry_seconds if failed else None)
             written, self._next = self._next, None
             try:
                 await asyncio.to_thread(self._write())
             except MQError as error:  # the disk is full, say; what is in memory stands, as the messages are stored
-                logger.error("tried again in %g s: %s", self._retry_seconds, error)
-                asyncio.get_running_loop().call_later(self._retry_seconds, self._wake.set)
+                if not failed:  # once an outage
+                    logger.error("tried again every %g s: %s", self._retry_seconds, error)
+                failed = True
+            else:
+                failed = False
             finally:
                 self._settle(written)
+
+    async def _wait(self, seconds: float | None) -> None:
+        """Until something is new, or for so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
 
     def _settle(self, written: asyncio.Future[None] | None) -> None:
         """Nobody waits longer than one write, though it may have failed."""

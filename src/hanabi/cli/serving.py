@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ANY_TO_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a listener on all of them is reached
+_REGISTRATION_SECONDS = 1.0
 
 
 class Namesrv(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +85,10 @@ async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack) -> None:
 
     broker = await servers.enter_async_context(Broker(wanted.config, wanted.store, tls=wanted.tls))
     address = await broker.start(wanted.host, wanted.port)
+    # Whoever reads the line may ask for a route at once. A name server that does not answer is no reason to wait long.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REGISTRATION_SECONDS):
+            await broker.registration.until_registered()
     _announce(f"ready broker {wanted.config.broker_name} {format_address(address)}")
 
 

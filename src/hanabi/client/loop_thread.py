@@ -40,35 +40,42 @@ class _Call(Generic[T]):
     __slots__ = ("_coroutine", "_done", "_error", "_result", "_task")
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._coroutine = coroutine
+        self._coroutine: Coroutine[Any, Any, T] | None = coroutine  # until it is begun
         self._done = threading.Lock()
         self._done.acquire()
         self._error: BaseException | None = None
         self._result: T | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    def start(self, under_way: set["_Call[Any]"]) -> None:
         """In the loop's thread."""
-        self._task = asyncio.get_running_loop().create_task(self._drive())
-        self._task.add_done_callback(self._ended)
+        self._task = asyncio.get_running_loop().create_task(self._drive(under_way))
 
-    async def _drive(self) -> None:
+    async def _drive(self, under_way: set["_Call[Any]"]) -> None:
+        coroutine, self._coroutine = cast(Coroutine[Any, Any, T], self._coroutine), None
         try:
-            self._result = await self._coroutine
+            self._result = await coroutine
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
             self._error = error
-        self._done.release()  # here and not in `_ended`, which has its turn only when the loop comes around again
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if task.cancelled():  # before it began
-            self._coroutine.close()
-            self._error = asyncio.CancelledError()
-            self._done.release()
+        # No callback of the task says that it is done: it would have its turn only when the loop comes around again.
+        under_way.discard(self)
+        self._done.release()
 
     def cancel(self) -> None:
-        """In the loop's thread."""
+        """In the loop's thread; nobody waits any more."""
         if self._task is not None:
             self._task.cancel()
+            self._drop()
+
+    def abandon(self) -> None:
+        """The loop has ended, and nobody will do it."""
+        self._drop()
+        self._error = asyncio.CancelledError()
+        self._done.release()
+
+    def _drop(self) -> None:
+        if self._coroutine is not None:
+            self._coroutine.close()
 
     def wait(self) -> T:
         """In the thread that called: until it is done. A signal's exception comes through."""
@@ -97,6 +104,7 @@ class LoopThread:
         self._process_id = os.getpid()
         self._loop = loop_factory()()
         self._open: dict[int, Shutdown] = {}
+        self._calls: set[_Call[Any]] = set()  # whose threads wait
         self._thread = threading.Thread(target=self._run, name="hanabi", daemon=True)
         self._thread.start()
 
@@ -147,9 +155,11 @@ class LoopThread:
             coroutine.close()
             raise BlockingCallError(self._why_not())
         call = _Call(coroutine)
+        self._calls.add(call)
         try:
-            self._loop.call_soon_threadsafe(call.start)
+            self._loop.call_soon_threadsafe(call.start, self._calls)
         except RuntimeError:  # another thread stopped it just now
+            self._calls.discard(call)
             coroutine.close()
             raise BlockingCallError(self._why_not()) from None
         try:
@@ -227,6 +237,8 @@ class LoopThread:
         finally:
             asyncio.set_event_loop(None)
             self._loop.close()
+            while self._calls:
+                self._calls.pop().abandon()
 
 
 async def _shut_down(shutdowns: list[Shutdown], seconds: float) -> None:

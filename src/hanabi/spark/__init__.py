@@ -1,0 +1,10 @@
+"""RocketMQ in Spark: sources, sink and pipelines. Needs the extra `hanabi-mq[spark]`.
+
+    df = spark.read.format("rocketmq-store").load("/var/lib/rocketmq/store")
+
+The formats are found by themselves in most sessions; `register(spark)` is for the others.
+"""
+
+from hanabi.spark.registration import register
+
+__all__ = ["register"]

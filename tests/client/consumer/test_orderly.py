@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
+from hanabi.client.consumer.consume_stats import ConsumeStats
+from hanabi.client.consumer.consumption import Calls
 from hanabi.client.consumer.listener import ConsumeLater, suspend_seconds
+from hanabi.client.consumer.listener_runs import listener_runs
+from hanabi.client.consumer.orderly import Orderly
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.consumer.push import PushConsumer
+from hanabi.client.consumer.push_config import PushConfig
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue, StoredMessage
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
+from tests.client.consumer.stored import stored
 from tests.client.world import World, eventually, within, world
 
 
@@ -186,6 +192,57 @@ def test_shutdown_unlocks_and_the_next_member_need_not_wait(tmp_path: Path) -> N
                 await eventually(lambda: len(_topic_queues(first.consumer)) == 4)
             async with Inbox(cluster, "g", ordered=True) as second:
                 await eventually(lambda: len(_topic_queues(second.consumer)) == 4, seconds=2)
+
+    asyncio.run(main())
+
+
+def test_locks_are_given_back_before_the_member_leaves(tmp_path: Path) -> None:
+    """A broker of Apache's does not free them for somebody who has left."""
+
+    async def main() -> None:
+        async with world(tmp_path) as cluster:
+            await cluster.make_topic("T", queues=2)
+            async with Inbox(cluster, "g", ordered=True) as inbox:
+                await eventually(lambda: len(_topic_queues(inbox.consumer)) == 2)
+                session = inbox.consumer._session
+                assert session is not None
+                locks = cluster.broker.tables.locks
+                assert len(locks.of_group("g")) >= 2
+                session._tasks[0].cancel()  # the rebalance: nobody takes them again
+                await session._holdings.close(1)
+                assert cluster.broker.tables.consumers.client_ids("g")
+                assert not locks.of_group("g")
+
+    asyncio.run(main())
+
+
+def test_nothing_is_consumed_while_the_lock_is_not_ours() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        done: list[int] = []
+
+        async def listen(messages: list[StoredMessage]) -> None:
+            done.append(messages[0].queue_offset)
+
+        calls = Calls(listener_runs(listen, 1, "test"), ConsumeStats(), now=loop.time)
+        orderly = Orderly(
+            "g",
+            PushConfig(suspend_s=0.01),
+            calls,
+            needs_lock=True,
+            give_up=None,
+            progressed=lambda _: None,
+            now=loop.time,
+        )
+        owned = OwnedQueue(MessageQueue("T", "a", 0), 0, now_ms=0)
+        orderly.take(owned)
+        orderly.offer(owned, owned.progress.add([stored(0), stored(1)], 2))
+        await asyncio.sleep(0.05)
+        assert done == []
+        owned.locked_at = loop.time()
+        owned.changed()
+        await eventually(lambda: done == [0, 1])
+        assert await orderly.close(1)
 
     asyncio.run(main())
 

@@ -293,6 +293,7 @@ def test_a_paused_consumer_keeps_its_queues_and_consumes_nothing_until_it_is_res
                 await send(cluster, numbered(20))
                 await asyncio.sleep(0.2)
                 assert inbox.messages == []
+                assert _held(inbox.consumer) < 20  # what was asked for before, and no more
                 assert len(inbox.consumer.queues) >= 4
                 inbox.consumer.resume()
                 await eventually(lambda: len(inbox.messages) == 20)
@@ -355,7 +356,7 @@ def test_shutdown_does_not_wait_for_ever_and_what_was_unfinished_comes_again(tmp
             await within(consumer.shutdown(timeout=0.3), 5)
             assert time.monotonic() - before < 3
             async with Inbox(cluster, "g") as inbox:
-                await eventually(lambda: inbox.bodies == [b"stuck"])
+                await eventually(lambda: inbox.bodies == [b"stuck"], seconds=5)  # at once, and not as a retry
 
     try:
         asyncio.run(main())

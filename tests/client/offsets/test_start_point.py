@@ -61,7 +61,7 @@ def test_at_a_broker_the_saved_offset_counts_and_then_the_start_point(tmp_path: 
                 await offsets.persist([QUEUE], confirmed=True)
                 for consume_from in ("last", "first", MOMENT):
                     fresh = RemoteOffsets(core, "billing")
-                    assert await StartPoint(core, fresh, consume_from).offset(QUEUE) == 3  # type: ignore[arg-type]
+                    assert await StartPoint(core, fresh, consume_from).offset(QUEUE) == 3
                     assert fresh.memory(QUEUE) == 3
             finally:
                 await core.release()

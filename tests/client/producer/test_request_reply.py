@@ -12,13 +12,21 @@ import pytest
 from hanabi.client.api import Api
 from hanabi.client.producer import Producer
 from hanabi.client.request_reply import PendingRequests, is_request, reply_properties
-from hanabi.errors import ConnectionLostError, InvalidMessage, RemoteProtocolError, RequestTimeoutError, SendFailed
-from hanabi.message import Message, StoredMessage
+from hanabi.errors import (
+    ConnectionLostError,
+    InvalidMessage,
+    MQError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+    SendFailed,
+)
+from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.remoting.connector import Connector
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import ReplyMessageHeader
 from hanabi.wire.record import decode_records
 from hanabi.wire.stored import to_message
+from tests.client.producer.scripted import until_it_has
 from tests.client.world import World, eventually, within, world
 
 TOPIC = "Questions"
@@ -159,17 +167,35 @@ def test_who_asked_is_gone_and_the_replier_learns_it(tmp_path: Path) -> None:
 def test_shutdown_ends_the_waiting(tmp_path: Path) -> None:
     async def main() -> None:
         async with world(tmp_path) as cluster:
-            await cluster.make_topic(TOPIC, queues=2)
+            await cluster.make_topic(TOPIC, queues=1)
             producer = Producer("asking", namesrv=cluster.namesrv)
             await producer.start()
-            asking = asyncio.create_task(producer.request(Message(TOPIC, b"?"), timeout=60))
-            await eventually(lambda: len(producer._requests))
             running = producer._running
             assert running is not None
-            await eventually(lambda: running.publishings.known(TOPIC) and not running.gate.sends)
+            asking = asyncio.create_task(producer.request(Message(TOPIC, b"?"), timeout=60))
+            await until_it_has(cluster.broker.address, MessageQueue(TOPIC, "broker-a", 0), 1)
+            await eventually(lambda: not running.gate.sends)
             await within(producer.shutdown())
             with pytest.raises(ConnectionLostError, match="asking is shut down"):
                 await within(asking)
+
+    asyncio.run(main())
+
+
+def test_a_request_that_meets_the_shutdown_half_way_fails_and_does_not_hang(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as cluster:
+            await cluster.make_topic(TOPIC, queues=1)
+            for turns in range(12):
+                producer = Producer("asking", namesrv=cluster.namesrv)
+                await producer.start()
+                asking = asyncio.create_task(producer.request(Message(TOPIC, b"?"), timeout=2))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await within(producer.shutdown())
+                with pytest.raises(MQError):
+                    await within(asking)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
 

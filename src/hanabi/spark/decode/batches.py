@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-
 from hanabi.spark.decode.bodies import read_bodies
 from hanabi.spark.decode.checksums import bodies_match
 from hanabi.spark.decode.fields import Positions, field_at
@@ -73,7 +72,7 @@ def decode_batches(
     """The records of *layout* as rows of *schema*, whose names are those of `columns`.
 
     Usually one batch; more if bodies unpack to very much. Bodies are looked at where *schema* has them, or the whole
-    record: those with a wrong checksum and those that do not unpack are told to *on_damaged* by their row, and left out.
+    record: those with a wrong checksum and those that do not unpack are left out, and *on_damaged* gets their rows.
     """
     if check_crc and (RECORD in schema.names or "body" in schema.names):
         matches = bodies_match(layout)

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from hanabi.errors import RemoteProtocolError
-from hanabi.spark.decode.fields import Mask, field_at
 from hanabi.spark.decode.layout import Layout
 from hanabi.spark.decode.slices import slices_of
 from hanabi.wire import sysflag

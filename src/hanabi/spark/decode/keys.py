@@ -34,7 +34,9 @@ def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
     return pa.ListArray.from_arrays(_int32(np.searchsorted(starts, ends)), keys, type=kind)
 
 
-def _is_edge(ends: "np.ndarray[tuple[int], np.dtype[np.int64]]", length: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def _is_edge(
+    ends: "np.ndarray[tuple[int], np.dtype[np.int64]]", length: int
+) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """Whether a value begins at each byte."""
     edges = np.zeros(length + 1, np.bool_)
     edges[ends] = True

@@ -1,0 +1,105 @@
+"""Our own client, as programs use it: `python hanabi_client.py NAMESRV`."""
+
+import asyncio
+import sys
+import time
+
+from commands import Arrivals, Measured, repeat, serve
+
+import hanabi
+from hanabi import aio
+from hanabi.remoting.loop import run
+
+CHUNK = 2_000  # messages a call of send_many
+
+
+class Client:
+    def __init__(self, namesrv: str) -> None:
+        self._namesrv = namesrv
+        self._producer = hanabi.Producer("BenchProducers", namesrv=namesrv)
+        self._producer.start()
+
+    def send(self, seconds: str, topic: str, body_bytes: str) -> Measured:
+        producer, body = self._producer, bytes(int(body_bytes))
+
+        def once() -> int:
+            producer.send(hanabi.Message(topic, body))
+            return 1
+
+        return repeat(float(seconds), once)
+
+    def concurrent(self, seconds: str, topic: str, body_bytes: str, depth: str) -> Measured:
+        return run(self._concurrent(float(seconds), topic, bytes(int(body_bytes)), int(depth)))
+
+    async def _concurrent(self, seconds: float, topic: str, body: bytes, depth: int) -> Measured:
+        async with aio.Producer("BenchAsyncProducers", namesrv=self._namesrv) as producer:
+            await producer.send(hanabi.Message(topic, body))
+            sent = 0
+            began = time.perf_counter()
+            ends = began + seconds
+
+            async def sender() -> None:
+                nonlocal sent
+                while time.perf_counter() < ends:
+                    await producer.send(hanabi.Message(topic, body))
+                    sent += 1
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(depth):
+                    group.create_task(sender())
+            return sent, time.perf_counter() - began
+
+    def many(self, seconds: str, topic: str, body_bytes: str, depth: str) -> Measured:
+        body = bytes(int(body_bytes))
+
+        def once() -> int:
+            return len(self._producer.send_many(hanabi.Message(topic, body) for _ in range(CHUNK)))
+
+        return repeat(float(seconds), once)
+
+    def batch(self, seconds: str, topic: str, body_bytes: str, size: str) -> Measured:
+        body, count = bytes(int(body_bytes)), int(size)
+
+        def once() -> int:
+            return len(self._producer.send_batch([hanabi.Message(topic, body) for _ in range(count)]))
+
+        return repeat(float(seconds), once)
+
+    def push(self, topic: str, group: str, count: str) -> Measured:
+        arrivals = Arrivals(int(count))
+        consumer = hanabi.PushConsumer(group, namesrv=self._namesrv, consume_from="first", consume_batch=32)
+        consumer.subscribe(topic)
+        consumer.listener(lambda messages: arrivals.add(len(messages)))
+        with consumer:
+            return arrivals.wait()
+
+    def pull(self, topic: str, group: str, count: str) -> Measured:
+        arrivals = Arrivals(int(count))
+        consumer = hanabi.LitePullConsumer(group, namesrv=self._namesrv, consume_from="first")
+        consumer.subscribe(topic)
+        missing = int(count)
+        with consumer:
+            while missing > 0:
+                messages = consumer.poll(timeout=30, count=256)
+                if not messages:
+                    raise TimeoutError(f"{missing} messages did not come")
+                arrivals.add(len(messages))
+                missing -= len(messages)
+            return arrivals.wait()
+
+
+def main() -> None:
+    client = Client(sys.argv[1])
+    serve(
+        {
+            "send": client.send,
+            "concurrent": client.concurrent,
+            "many": client.many,
+            "batch": client.batch,
+            "push": client.push,
+            "pull": client.pull,
+        }
+    )
+
+
+main()

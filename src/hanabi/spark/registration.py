@@ -1,0 +1,18 @@
+"""Making the sources known to a session that did not find them by itself."""
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from hanabi.spark.versions import check_version
+
+
+def register(spark: SparkSession) -> None:
+    """Make `rocketmq-store` a format of *spark*.
+
+    A session finds the format by itself where the package is installed for the driver's Python; this is for the rest.
+    The workers need the package as well.
+    """
+    check_version(pyspark.__version__)
+    from hanabi.spark.store_source import StoreSource
+
+    spark.dataSource.register(StoreSource)

@@ -1,0 +1,89 @@
+"""Plans the tasks of a read and runs them. Made on the driver, and sent to the workers as it is."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from hanabi.spark.columns import DAMAGE, MESSAGE, RAW, arrow_schema
+from hanabi.spark.plain_errors import plain_errors
+from hanabi.spark.pushdown import narrow
+from hanabi.spark.store_chunks import Chunk, entry_chunks
+from hanabi.spark.store_damage import Damaged, LeftOut, refuse
+from hanabi.spark.store_entries import Span, task_entries
+from hanabi.spark.store_log import LogReader
+from hanabi.spark.store_options import StoreOptions
+from hanabi.spark.store_plan import QueueTask, plan_queue_tasks
+from hanabi.spark.store_rows import RowMaker
+
+_BODIES = pa.schema([("body", pa.binary())])
+
+
+class StoreReader(DataSourceReader):
+    """Reads messages of a store, or says what of it is damaged."""
+
+    def __init__(self, options: StoreOptions, schema: StructType) -> None:
+        with plain_errors():
+            columns = DAMAGE if options.is_damage_report else MESSAGE | RAW
+            self._schema = arrow_schema(schema, columns)
+        self._options, self._selection = options, options.selection
+
+    def partitions(self) -> list[InputPartition]:
+        with plain_errors():
+            return [*plan_queue_tasks(self._options, self._selection)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, QueueTask):  # Spark makes up one when there is nothing to read
+            return iter(())
+        return self._read(partition)
+
+    def _read(self, task: QueueTask) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        with plain_errors(), LogReader(options.home) as log:
+            entries = task_entries(options.home, task.spans, self._selection.tags_codes())
+            chunks = entry_chunks(entries, log, options.batch_rows)
+            if options.is_damage_report:
+                yield from self._damage(chunks, task.spans)
+            else:
+                yield from self._messages(chunks, task.spans)
+
+    def _messages(self, chunks: Iterable[Chunk], spans: tuple[Span, ...]) -> Iterator[pa.RecordBatch]:
+        on_damage, root = self._options.on_damage, str(self._options.home.root)
+        maker = self._row_maker(self._schema, spans, ends_at_damage=on_damage == "end")
+        left_out = LeftOut(root)
+        for chunk in chunks:
+            batches, damaged = maker.rows(chunk)
+            if damaged and on_damage == "fail":
+                raise refuse(root, damaged)
+            yield from batches
+            left_out.add(damaged)
+            if damaged and on_damage == "end":
+                break
+        left_out.report()
+
+    def _damage(self, chunks: Iterable[Chunk], spans: tuple[Span, ...]) -> Iterator[pa.RecordBatch]:
+        maker = self._row_maker(_BODIES, spans)
+        for chunk in chunks:
+            _, damaged = maker.rows(chunk)
+            if damaged:
+                yield self._damage_rows(damaged)
+
+    def _row_maker(self, schema: pa.Schema, spans: tuple[Span, ...], *, ends_at_damage: bool = False) -> RowMaker:
+        options = self._options
+        return RowMaker(schema, self._selection, spans, options.broker_name, options.check_crc, ends_at_damage)
+
+    def _damage_rows(self, damaged: list[Damaged]) -> pa.RecordBatch:
+        columns = dict(zip(DAMAGE, zip(*damaged, strict=True), strict=True))
+        return pa.RecordBatch.from_arrays(
+            [pa.array(columns[field.name], field.type) for field in self._schema], schema=self._schema
+        )
+
+
+class FilteringStoreReader(StoreReader):
+    """Also uses the filters of the query. A class of its own, because Spark refuses every reader that can do this
+    unless `spark.sql.python.filterPushdown.enabled` is set."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        self._selection = narrow(self._selection, filters)
+        return filters
