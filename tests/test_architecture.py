@@ -24,7 +24,7 @@ MAY_IMPORT = {
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
     "cli": "_version errors message wire remoting store namesrv broker client admin",
     "dashboard": "errors message admin",
-    "spark": "errors message wire client",
+    "spark": "errors message wire store client",  # the store: its reader looks into the files
     "aio": "client",
     "__init__": "_version errors message client aio",
     "__main__": "cli",

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from hanabi.client.consumer.pulling import PullResult, PullStatus
     from hanabi.client.consumer.push_config import PushConfig
     from hanabi.client.consumer.subscription import sql
+    from hanabi.client.deduplicate.deduplicate import deduplicate
+    from hanabi.client.deduplicate.memory_keys import MemoryKeys
+    from hanabi.client.deduplicate.redis_keys import RedisKeys
+    from hanabi.client.deduplicate.sqlite_keys import SqliteKeys
     from hanabi.client.producer_config import ProducerConfig
     from hanabi.client.selectors import by_hash, by_random, round_robin
     from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
@@ -60,6 +64,10 @@ _WHERE = {
     "PullStatus": "client.consumer.pulling",
     "PushConfig": "client.consumer.push_config",
     "sql": "client.consumer.subscription",
+    "deduplicate": "client.deduplicate.deduplicate",
+    "MemoryKeys": "client.deduplicate.memory_keys",
+    "RedisKeys": "client.deduplicate.redis_keys",
+    "SqliteKeys": "client.deduplicate.sqlite_keys",
     "ProducerConfig": "client.producer_config",
     "by_hash": "client.selectors",
     "by_random": "client.selectors",
@@ -90,6 +98,7 @@ __all__ = [
     "LitePullConsumer",
     "MQError",
     "MachineRoomNearby",
+    "MemoryKeys",
     "Message",
     "MessageQueue",
     "Producer",
@@ -100,9 +109,11 @@ __all__ = [
     "PullStatus",
     "PushConfig",
     "PushConsumer",
+    "RedisKeys",
     "SendFailed",
     "SendResult",
     "SendStatus",
+    "SqliteKeys",
     "StoredMessage",
     "TlsConfig",
     "TransactionProducer",
@@ -114,6 +125,7 @@ __all__ = [
     "by_circle",
     "by_hash",
     "by_random",
+    "deduplicate",
     "round_robin",
     "sql",
 ]

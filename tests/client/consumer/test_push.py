@@ -302,6 +302,8 @@ def test_a_paused_consumer_keeps_its_queues_and_consumes_nothing_until_it_is_res
 
 
 def test_shutdown_lets_the_listener_finish_and_saves_what_it_did(tmp_path: Path) -> None:
+    release = threading.Event()
+
     async def main() -> None:
         async with world(tmp_path) as cluster:
             await cluster.make_topic("T", queues=1)
@@ -313,13 +315,17 @@ def test_shutdown_lets_the_listener_finish_and_saves_what_it_did(tmp_path: Path)
             @consumer.listener
             def listen(messages: list[StoredMessage]) -> None:
                 began.append(messages[0].body)
-                time.sleep(0.2)
+                release.wait(10)
                 finished.append(messages[0].body)
 
             await consumer.start()
             await eventually(lambda: len(began) == 2)
-            await consumer.shutdown()
-            assert finished == began == numbered(2)
+            leaving = asyncio.create_task(consumer.shutdown())
+            await asyncio.sleep(0.05)
+            assert not leaving.done()
+            release.set()
+            await within(leaving)
+            assert sorted(finished) == sorted(began) == numbered(2)
             assert committed(cluster, "g") == {0: 2}
             assert not cluster.broker.tables.consumers.client_ids("g")
 

@@ -71,14 +71,25 @@ class Holdings:
     # Taking
 
     async def _take(self, wanted: list[MessageQueue]) -> bool:
+        if self._locks is None:
+            return await self._begin_all(wanted, None)
         asked_at = asyncio.get_running_loop().time()
-        free = set(wanted) if self._locks is None else await self._locks.lock(wanted)
-        begun = await asyncio.gather(*(self._begin(queue, asked_at) for queue in wanted if queue in free))
-        if taken := sum(begun):
-            logger.info("group %s has %d more queues of %s", self._group, taken, wanted[0].topic)
-        return taken == len(wanted)
+        locked = set(wanted)  # an answer that we do not hear, because we are cancelled, may be a yes
+        try:
+            locked = await self._locks.lock(wanted)
+            begun = await self._begin_all([queue for queue in wanted if queue in locked], asked_at)
+        finally:
+            if useless := sorted(queue for queue in locked if queue not in self.owned):
+                await self._locks.unlock(useless)
+        return begun and len(locked) == len(wanted)
 
-    async def _begin(self, queue: MessageQueue, locked_at: float) -> bool:
+    async def _begin_all(self, queues: list[MessageQueue], locked_at: float | None) -> bool:
+        begun = await asyncio.gather(*(self._begin(queue, locked_at) for queue in queues))
+        if taken := sum(begun):
+            logger.info("group %s has %d more queues of %s", self._group, taken, queues[0].topic)
+        return all(begun)
+
+    async def _begin(self, queue: MessageQueue, locked_at: float | None) -> bool:
         self._offsets.remove(queue)  # what was true when we last had it
         try:
             offset = await self._start_offset(queue)
@@ -86,8 +97,7 @@ class Holdings:
             logger.warning("group %s: nobody says where to begin in %s, trying again: %s", self._group, queue, error)
             return False
         owned = OwnedQueue(queue, offset, now_ms=self._now_ms())
-        if self._locks is not None:
-            owned.locked_at = locked_at
+        owned.locked_at = locked_at
         self.owned[queue] = owned
         self.consumption.take(owned)
         pulls = asyncio.create_task(self._pull_loop(owned).run(), name=f"{self._group} pulls from {queue}")
