@@ -12,7 +12,7 @@ PURE_TESTS := tests/test_speedups.py tests/wire tests/store/test_golden_stores.p
               tests/store/test_model.py tests/store/test_reads.py tests/store/test_key_index.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench interop fuzz clean
+.PHONY: help setup demo run test check format bench interop fuzz clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +25,11 @@ $(READY): pyproject.toml constraints.txt build_hook.py $(wildcard src/hanabi/*/_
 
 setup: $(READY) ## make .venv with everything that development needs
 
-demo: $(READY) ## start a name server, register a broker with it, ask for the route
-	$(BIN)/python examples/name_server_demo.py
+demo: $(READY) ## start a cluster, send and consume every kind of message, show what was seen
+	$(BIN)/python examples/demo.py
+
+run: $(READY) ## serve: a name server and a broker on 127.0.0.1, data in ./hanabi-data
+	$(BIN)/hanabi serve
 
 test: $(READY) ## run every test that this machine can run
 	$(PYTEST) --cov=hanabi --cov-report=term

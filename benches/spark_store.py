@@ -81,7 +81,7 @@ def main(*, quick: bool = False, directory: str | None = None) -> None:
         "spark_store",
         "Spark on a store's files",
         f"{messages:,} messages of 1 KiB in {QUEUES} queues, pyspark {pyspark.__version__}, local[2], files in the page"
-        f" cache, written to `noop`; medians of {rounds} alternating rounds after one to warm up (row by row: fewer). CPU is"
+        f" cache, written to `noop`; medians of {rounds} alternating rounds after a warm-up (row by row: fewer). CPU is"
         " that of the JVM and its Python workers.",
         table(
             ("way", "seconds", "best", "rows/s", "CPU seconds", "of Parquet, wall", "of Parquet, CPU"),

@@ -1,6 +1,6 @@
 """A message may come twice, and a sender may send it twice; the work is done once.
 
-    python deduplicate.py 127.0.0.1:9876
+python deduplicate.py 127.0.0.1:9876
 """
 
 import sys

@@ -74,13 +74,11 @@ def test_an_example_does_what_it_says(cluster: Serving, tmp_path: Path, name: st
 
 
 def test_no_example_is_left_out() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SEEN, "name_server_demo.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SEEN, "demo.py"}
 
 
-def test_the_demo_shows_a_route_coming_changing_and_going(tmp_path: Path) -> None:
-    seen = run("name_server_demo.py", tmp_path)
-    assert seen.startswith("ready namesrv 127.0.0.1:")
-    assert "haServerAddr=127.0.0.1:10912, masterAddr=127.0.0.1:10911" in seen
-    assert seen.index("rw ") < seen.index("r- ")
-    assert "No topic route info in name server for the topic: Orders" in seen
-    assert seen.endswith("the name server stopped with exit code 0\n")
+def test_the_demo_sees_everything_it_sent(tmp_path: Path) -> None:
+    seen = run("demo.py", tmp_path)
+    assert "the steps of order A in order: created -> paid -> sent" in seen
+    assert "'order 7' was tried 2 times and is now a dead letter: ['order 7']" in seen
+    assert seen.endswith("4. all seen: 18 messages consumed, 1 rolled back, 1 dead letter. The server has stopped.\n")

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -27,6 +27,8 @@ from hanabi.client.routes import Route, Routes
 from hanabi.errors import ConfigError, MQError
 from hanabi.remoting.connector import Connector
 from hanabi.remoting.protocol import Connection
+
+LEAVING_ID: Final = "leaving"  # no client has it: see `remove_producer`
 
 logger = logging.getLogger(__name__)
 
@@ -152,25 +154,30 @@ class Core:
     async def remove_producer(self, group: str, member: ProducerMember) -> None:
         """*member* has left; if it was the last of its group here, the brokers are told."""
         if self._members.remove_producer(group, member):
-            await self._unregister(producer_group=group)
+            # Apache's brokers part with the connection that we come by, and forget how to reach the client id that we
+            # say. As long as other producers of this client wait for answers, that must not be ours.
+            leaving = LEAVING_ID if self._members.has_producers else self.client_id
+            await self._unregister(leaving, producer_group=group)
 
     async def remove_consumer(self, group: str) -> None:
         """The consumer of *group* has left: the others can have its queues."""
         self._claims.discard(group)
         if self._members.remove_consumer(group):
-            await self._unregister(consumer_group=group)
+            await self._unregister(self.client_id, consumer_group=group)
 
     async def heartbeat_now(self) -> None:
         """Tell the brokers again, because what a consumer subscribes to has changed. As when a member joins."""
         await self._heartbeats.everybody_now()
 
-    async def _unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+    async def _unregister(
+        self, client_id: str, *, producer_group: str | None = None, consumer_group: str | None = None
+    ) -> None:
         addresses = [address for broker in self.routes.brokers.values() for address in broker.values()]
         answers = await asyncio.gather(
             *(
                 self.api.unregister(
                     address,
-                    self.client_id,
+                    client_id,
                     producer_group=producer_group,
                     consumer_group=consumer_group,
                     timeout=self.config.request_timeout_s,

@@ -74,6 +74,10 @@ class Members:
     def __bool__(self) -> bool:
         return bool(self.consumers or self._producers)
 
+    @property
+    def has_producers(self) -> bool:
+        return bool(self._producers)
+
     def producers_of(self, group: str) -> tuple[ProducerMember, ...]:
         return tuple(self._producers.get(group, ()))
 

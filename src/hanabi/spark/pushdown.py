@@ -35,10 +35,10 @@ def narrow(selection: Selection, filters: Sequence[Filter]) -> Selection:
 
 
 def _conditions(each: Filter) -> dict[str, Any]:
-    path = getattr(each, "attribute", ())
+    path: tuple[str, ...] = getattr(each, "attribute", ())
     if len(path) != 1:
         return {}
-    column = path[0]
+    (column,) = path
     if isinstance(each, EqualTo | EqualNullSafe | In):
         values = each.value if isinstance(each, In) else (each.value,)
         if column in _SETS:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from hanabi.spark.decode.fields import Positions
+from hanabi.spark.decode.fields import Mask, Positions
 from hanabi.spark.decode.layout import RECORD_BYTES_MIN
 from hanabi.spark.store_entries import Entries
 from hanabi.spark.store_log import LogReader
@@ -43,7 +43,7 @@ def entry_chunks(entries: Entries, log: LogReader, rows_max: int, bytes_max: int
     ends = entries.log_offsets + sizes
     fits = (numbers >= 0) & (sizes > 0)
     fits[fits] = ends[fits] <= log.ends[numbers[fits]]
-    # What each record adds to what must be read: itself, and what lies before it. Only about, where entries are damaged.
+    # What each record adds to what must be read: itself, and what lies before it. A guess where entries are damaged.
     gaps = np.clip(entries.log_offsets - np.concatenate([[0], ends[:-1]]), 0, _GAP_BYTES_MAX)
     cost = np.cumsum(np.where(fits, sizes + gaps, 0))
     first = 0
@@ -58,7 +58,7 @@ def _read(
     entries: Entries,
     part: slice,
     numbers: Positions,
-    fits: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
+    fits: Mask,
     log: LogReader,
 ) -> Chunk:
     mine = Entries(entries.log_offsets[part], entries.sizes[part], entries.queue_offsets[part], entries.spans[part])

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hanabi.spark.decode.fields import Mask, Positions
 from hanabi.store.consume_queue import ENTRY_BYTES
@@ -40,9 +41,7 @@ class Entries:
         return len(self.log_offsets)
 
 
-def raw_entries(
-    queue: QueueOnDisk, reader: FileReader, first: int, end: int
-) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
+def raw_entries(queue: QueueOnDisk, reader: FileReader, first: int, end: int) -> NDArray[np.void]:
     """The entries [first, end) as they are stored; zeros for what is not there."""
     found = np.zeros(end - first, _ENTRY)
     at = first

@@ -104,7 +104,7 @@ def _selection(values: OptionValues) -> Selection:
         topics=values.words("subscribe"),
         topic_pattern=pattern,
         queues=_assigned(values),
-        tags=None if tags == {"*"} else tags,
+        tags=None if tags == frozenset({"*"}) else tags,
         from_ms=from_ms,
         to_ms=to_ms,
     )

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql.datasource import InputPartition
 
 from hanabi.errors import ConfigError
@@ -106,7 +107,7 @@ class Sample:
     """Some entries by log offset, and how many wanted bytes each stands for."""
 
     log_offsets: Positions
-    weights: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+    weights: NDArray[np.float64]
     messages: int
 
     @property

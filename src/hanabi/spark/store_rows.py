@@ -13,7 +13,7 @@ from hanabi.spark.decode.layout import Layout, lay_out
 from hanabi.spark.selection import Selection
 from hanabi.spark.store_chunks import Chunk
 from hanabi.spark.store_damage import Damaged, reason_of
-from hanabi.spark.store_entries import Span
+from hanabi.spark.store_entries import Entries, Span
 from hanabi.store.inspection.expected import expected_entries
 from hanabi.wire.record import decode_dispatch
 
@@ -33,27 +33,37 @@ class RowMaker:
         """The batches of *chunk*, and everything in it that is damaged."""
         layout, torn = lay_out(chunk.buffer, chunk.starts, chunk.sizes)
         right, wrong = self._told_apart(layout, chunk)
-        damaged_rows = [*torn.tolist(), *wrong]
+        damaged = [*torn.tolist(), *wrong]
         layout = layout.only(right)
         layout = layout.only(self._wanted(layout, is_from_queue=chunk.entries is not None))
+        if self.ends_at_damage:
+            batches, damaged = self._decode_up_to_damage(layout, damaged)
+        else:
+            batches, spoilt = self._decode(layout)
+            damaged += spoilt
+        return batches, [self._describe(chunk, row) for row in sorted(damaged)]
+
+    def _decode(self, layout: Layout) -> tuple[list[pa.RecordBatch], list[int]]:
+        """The batches, and the rows of those whose bodies are spoilt."""
+        spoilt: list[int] = []
+        batches = decode_batches(
+            layout,
+            self.schema,
+            broker_name=self.broker_name,
+            check_crc=self.check_crc,
+            on_damaged=lambda rows: spoilt.extend(rows.tolist()),
+        )
+        return list(batches), spoilt
+
+    def _decode_up_to_damage(self, layout: Layout, damaged: list[int]) -> tuple[list[pa.RecordBatch], list[int]]:
         while True:
-            before = len(damaged_rows)
-            if self.ends_at_damage and damaged_rows:
-                damaged_rows = [min(damaged_rows)]
-                layout = layout.only(layout.rows < damaged_rows[0])
-                before = 1
-            batches = list(
-                decode_batches(
-                    layout,
-                    self.schema,
-                    broker_name=self.broker_name,
-                    check_crc=self.check_crc,
-                    on_damaged=lambda rows: damaged_rows.extend(rows.tolist()),
-                )
-            )
-            if not self.ends_at_damage or len(damaged_rows) == before:
-                break
-        return batches, [self._describe(chunk, row) for row in sorted(damaged_rows)]
+            if damaged:
+                damaged = [min(damaged)]
+                layout = layout.only(layout.rows < damaged[0])
+            batches, spoilt = self._decode(layout)
+            if not spoilt:
+                return batches, damaged
+            damaged += spoilt
 
     def _told_apart(self, layout: Layout, chunk: Chunk) -> tuple[Mask, list[int]]:
         """Which records are those that they should be, and the rows of those that should not be there at all."""
@@ -67,17 +77,17 @@ class RowMaker:
         asked = topics[0] if len(set(topics.to_pylist())) == 1 else topics.take(pa.array(spans))
         right &= pc.equal(layout.topics, asked).to_numpy(zero_copy_only=False)
         others = layout.rows[~right].tolist()
-        return right, [row for row in others if not self._is_reference(chunk, row)]
+        return right, [row for row in others if not self._is_reference(chunk, chunk.entries, row)]
 
-    def _is_reference(self, chunk: Chunk, row: int) -> bool:
+    def _is_reference(self, chunk: Chunk, entries: Entries, row: int) -> bool:
         """Whether the message belongs to another queue and may be in this one too: it is a row of the other's."""
         try:
             record = decode_dispatch(_raw(chunk, row))
         except RemoteProtocolError:
             return False
-        topic, queue_id, queue_offset = self._place(chunk, row)
+        place = self._place(entries, row)
         return record.log_offset == chunk.log_offsets[row] and any(
-            entry[:3] == (topic, queue_id, queue_offset) for entry in expected_entries(record, (0,))
+            entry[:3] == place for entry in expected_entries(record, (0,))
         )
 
     def _wanted(self, layout: Layout, *, is_from_queue: bool) -> Mask:
@@ -108,16 +118,15 @@ class RowMaker:
             wanted |= mine & np.isin(queue_ids, ids)
         return wanted
 
-    def _place(self, chunk: Chunk, row: int) -> tuple[str, int, int]:
-        assert chunk.entries is not None
-        span = self.spans[int(chunk.entries.spans[row])]
-        return span.topic, span.queue_id, int(chunk.entries.queue_offsets[row])
+    def _place(self, entries: Entries, row: int) -> tuple[str, int, int]:
+        span = self.spans[int(entries.spans[row])]
+        return span.topic, span.queue_id, int(entries.queue_offsets[row])
 
     def _describe(self, chunk: Chunk, row: int) -> Damaged:
         log_offset, size = int(chunk.log_offsets[row]), int(chunk.sizes[row])
         if chunk.entries is None:
             return Damaged(None, None, None, log_offset, reason_of(_raw(chunk, row)))
-        place = self._place(chunk, row)
+        place = self._place(chunk.entries, row)
         if not size:
             return Damaged(*place, log_offset, "its queue has no entry for it")
         if chunk.starts[row] < 0:

@@ -8,12 +8,16 @@ HANABI_PURE_PYTHON=1 leaves them out.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from zlib import crc32
+
+cdef extern from "Python.h":
+    object PyObject_Vectorcall(object callable, PyObject *const *arguments, size_t count, PyObject *names)
 
 cdef enum:
     HEAD_BYTES = 88  # with two IPv4 hosts
@@ -21,6 +25,9 @@ cdef enum:
     TOPIC_BYTES_MAX = 127
     PROPERTIES_BYTES_MAX = 32767
     HOSTS_V6 = 0x30
+    COMPRESSED = 1
+    ID_DIGITS = 32
+    FIELDS = 21
 
 cdef uint32_t MAGIC = 0xDAA320A7
 cdef uint32_t MAGIC_LONG_TOPIC = 0xDAA320AB
@@ -220,3 +227,138 @@ def indexed_properties(bytes raw):
                 unique_key = PyUnicode_DecodeUTF8(name_end + 1, pair_end - name_end - 1, "replace")
         at = pair_end + 1
     return tags, keys, unique_key
+
+
+# The fields of a StoredMessage, in the order in which `message_at` gives them.
+cdef tuple NAMES = (
+    "topic", "body", "tags", "keys", "properties", "flag", "queue_id", "queue_offset", "message_id",
+    "offset_message_id", "born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host", "reconsume_times",
+    "prepared_offset", "sys_flag", "log_offset", "size", "body_crc", "broker_name",
+)
+cdef const char *DIGITS = b"0123456789ABCDEF"
+
+
+cdef dict read_properties(const char *at, const char *end):
+    """As `hanabi.wire.properties.decode_properties`."""
+    cdef const char *pair_end
+    cdef const char *name_end
+    cdef dict properties = {}
+    while at < end:
+        pair_end = <const char *> memchr(at, 2, end - at)
+        if pair_end == NULL:
+            pair_end = end
+        name_end = <const char *> memchr(at, 1, pair_end - at)
+        if name_end != NULL and name_end > at and name_end + 1 < pair_end:
+            properties[PyUnicode_DecodeUTF8(at, name_end - at, "replace")] = PyUnicode_DecodeUTF8(
+                name_end + 1, pair_end - name_end - 1, "replace"
+            )
+        at = pair_end + 1
+    return properties
+
+
+cdef class Reader:
+    """Makes messages of the records in one buffer. What the last record had too is not made again."""
+
+    cdef object make, decode_host, broker_name, topic, born_host, store_host
+    cdef int64_t offset_delta
+    cdef const unsigned char *topic_at
+    cdef Py_ssize_t topic_bytes
+    cdef const unsigned char *born_at
+    cdef const unsigned char *store_at
+
+    cdef object host(self, const unsigned char *at):
+        return self.decode_host(PyBytes_FromStringAndSize(<const char *> at, HOST_BYTES))
+
+    cdef object message_at(self, const unsigned char *at, Py_ssize_t left):
+        """The message of the record at *at*; None if it is unusual or broken."""
+        if left < HEAD_BYTES:
+            return None
+        cdef Py_ssize_t size = <int32_t> get_32(at), body_bytes = <int32_t> get_32(at + 84)
+        cdef int32_t system = <int32_t> get_32(at + 36)
+        if get_32(at + 4) != MAGIC or system & (HOSTS_V6 | COMPRESSED) or size > left or body_bytes < 0:
+            return None
+        cdef const unsigned char *topic_at = at + HEAD_BYTES + body_bytes + 1
+        if HEAD_BYTES + body_bytes + 1 + 2 > size:
+            return None
+        cdef Py_ssize_t topic_bytes = topic_at[-1]
+        if topic_bytes > TOPIC_BYTES_MAX or HEAD_BYTES + body_bytes + 1 + topic_bytes + 2 > size:
+            return None
+        cdef const unsigned char *properties_at = topic_at + topic_bytes + 2
+        cdef Py_ssize_t properties_bytes = properties_at[-2] << 8 | properties_at[-1]
+        if properties_bytes > PROPERTIES_BYTES_MAX or properties_at + properties_bytes != at + size:
+            return None
+        cdef uint32_t checksum = get_32(at + 8)
+        body = PyBytes_FromStringAndSize(<const char *> at + HEAD_BYTES, body_bytes)
+        if body_bytes and <uint32_t> (crc32(body) & 0x7FFFFFFF) != checksum:
+            return None
+        if self.topic_at == NULL or topic_bytes != self.topic_bytes or memcmp(topic_at, self.topic_at, topic_bytes):
+            self.topic = PyUnicode_DecodeUTF8(<const char *> topic_at, topic_bytes, "replace")
+            self.topic_at, self.topic_bytes = topic_at, topic_bytes
+        if self.born_at == NULL or memcmp(at + 48, self.born_at, HOST_BYTES):
+            self.born_host = self.host(at + 48)
+            self.born_at = at + 48
+        if self.store_at == NULL or memcmp(at + 64, self.store_at, HOST_BYTES):
+            self.store_host = self.host(at + 64)
+            self.store_at = at + 64
+        cdef char digits[ID_DIGITS]
+        cdef int index
+        for index in range(HOST_BYTES):
+            digits[2 * index] = DIGITS[at[64 + index] >> 4]
+            digits[2 * index + 1] = DIGITS[at[64 + index] & 15]
+            digits[16 + 2 * index] = DIGITS[at[28 + index] >> 4]
+            digits[17 + 2 * index] = DIGITS[at[28 + index] & 15]
+        offset_id = PyUnicode_DecodeASCII(digits, ID_DIGITS, NULL)
+        properties = read_properties(<const char *> properties_at, <const char *> properties_at + properties_bytes)
+        tags = properties.get("TAGS")
+        keys_text = properties.get("KEYS")
+        keys = () if keys_text is None else tuple((<str> keys_text).split())
+        message_id = properties.get("UNIQ_KEY", offset_id)
+        cdef object flag = <int32_t> get_32(at + 16)  # objects, as `values` has pointers to them
+        cdef object queue_id = <int32_t> get_32(at + 12)
+        cdef object queue_offset = <int64_t> get_64(at + 20)
+        if self.offset_delta:
+            queue_offset = queue_offset + self.offset_delta
+        cdef object born_ms = <int64_t> get_64(at + 40)
+        cdef object store_ms = <int64_t> get_64(at + 56)
+        cdef object reconsumed = <int32_t> get_32(at + 72)
+        cdef object prepared = <int64_t> get_64(at + 76)
+        cdef object sys_flag = system
+        cdef object log_offset = <int64_t> get_64(at + 28)
+        cdef object record_bytes = size
+        cdef object crc = <int32_t> checksum
+        cdef PyObject *values[FIELDS]
+        values[:] = [
+            <PyObject *> self.topic, <PyObject *> body, <PyObject *> tags, <PyObject *> keys, <PyObject *> properties,
+            <PyObject *> flag, <PyObject *> queue_id, <PyObject *> queue_offset, <PyObject *> message_id,
+            <PyObject *> offset_id, <PyObject *> born_ms, <PyObject *> self.born_host, <PyObject *> store_ms,
+            <PyObject *> self.store_host, <PyObject *> reconsumed, <PyObject *> prepared, <PyObject *> sys_flag,
+            <PyObject *> log_offset, <PyObject *> record_bytes, <PyObject *> crc, <PyObject *> self.broker_name,
+        ]
+        return PyObject_Vectorcall(self.make, values, 0, <PyObject *> NAMES)
+
+
+def to_messages(bytes records, broker_name="", int64_t offset_delta=0):
+    """The messages in *records*; see `hanabi.wire.stored.to_messages`."""
+    from hanabi.errors import MQError
+    from hanabi.message import StoredMessage
+    from hanabi.wire.hosts import decode_host
+    from hanabi.wire.stored import message_at
+
+    cdef Reader reader = Reader()
+    reader.make, reader.decode_host, reader.broker_name = StoredMessage, decode_host, broker_name
+    reader.offset_delta = offset_delta
+    cdef const unsigned char *start = <const unsigned char *> PyBytes_AS_STRING(records)
+    cdef Py_ssize_t position = 0, end = PyBytes_GET_SIZE(records)
+    cdef list messages = []
+    while position < end:
+        message = reader.message_at(start + position, end - position)
+        if message is None:
+            try:
+                message, size = message_at(records, position, broker_name, offset_delta)
+            except MQError as error:
+                return messages, error
+            position += size
+        else:
+            position += <int32_t> get_32(start + position)
+        messages.append(message)
+    return messages, None

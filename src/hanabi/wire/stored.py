@@ -1,12 +1,18 @@
 """A record as a message that a program reads: unpacked, with its properties and ids."""
 
+import contextlib
+import os
+
+import msgspec
+
+from hanabi.errors import MQError
 from hanabi.message import StoredMessage
 from hanabi.wire import property_names as names
 from hanabi.wire.compression import BODY_BYTES_MAX, decompress
 from hanabi.wire.hosts import decode_host
 from hanabi.wire.message_id import encode_offset_id
 from hanabi.wire.properties import decode_properties
-from hanabi.wire.record import Record
+from hanabi.wire.record import Record, decode_record
 
 
 def to_message(record: Record, *, broker_name: str = "", body_bytes_max: int = BODY_BYTES_MAX) -> StoredMessage:
@@ -36,3 +42,40 @@ def to_message(record: Record, *, broker_name: str = "", body_bytes_max: int = B
         body_crc=record.crc,
         broker_name=broker_name,
     )
+
+
+def message_at(
+    records: bytes, position: int, broker_name: str = "", offset_delta: int = 0
+) -> tuple[StoredMessage, int]:
+    """The message at *position*, and the size of its record; a record that cannot be read raises."""
+    record = decode_record(records, position)
+    message = to_message(record, broker_name=broker_name)
+    if offset_delta:
+        message = msgspec.structs.replace(message, queue_offset=message.queue_offset + offset_delta)
+    return message, record.size
+
+
+def to_messages(
+    records: bytes, broker_name: str = "", offset_delta: int = 0
+) -> tuple[list[StoredMessage], MQError | None]:
+    """The messages in *records*, which lie one behind the other as in the body of a pull reply.
+
+    If one cannot be read, those before it and the reason why. *offset_delta* is added to each queue offset.
+    """
+    messages: list[StoredMessage] = []
+    position, end = 0, len(records)
+    try:
+        while position < end:
+            message, size = message_at(records, position, broker_name, offset_delta)
+            messages.append(message)
+            position += size
+    except MQError as error:
+        return messages, error
+    return messages, None
+
+
+# The compiled twin of what every consumed message needs (see `_speedups`); what is above is its specification.
+python_to_messages = to_messages
+if not os.environ.get("HANABI_PURE_PYTHON"):
+    with contextlib.suppress(ImportError):
+        from hanabi.wire._speedups import to_messages  # type: ignore[no-redef]

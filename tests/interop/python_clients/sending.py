@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from hanabi.client.producer import Producer
 from hanabi.client.selectors import by_hash
 from hanabi.errors import InvalidMessage, MQError, SendFailed, UnknownReplyError
 from hanabi.message import Message, MessageQueue, StoredMessage
@@ -182,6 +183,8 @@ async def request_reply(stage: Stage) -> None:
 
     await stage.started(consumer)
     requester = await stage.producer("PQ")
+    async with Producer(stage.unique("PL"), config=stage.config):
+        pass  # a producer of the same client that leaves: brokers must not forget how to reach the others
     for body in numbered("request ", 3):
         reply = await requester.request(Message(topic, body.encode()), timeout=30)
         assert reply.body.decode() == f"reply to {body}"

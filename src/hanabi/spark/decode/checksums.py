@@ -4,17 +4,15 @@ The one loop over rows in this package: no library computes many CRCs in one cal
 of that where `zlib-ng` is installed.
 """
 
-import zlib
-from contextlib import suppress
-
 import numpy as np
 
 from hanabi.spark.decode.fields import Mask
 from hanabi.spark.decode.layout import Layout
 
-crc32 = zlib.crc32
-with suppress(ImportError):
+try:
     from zlib_ng.zlib_ng import crc32
+except ImportError:
+    from zlib import crc32
 
 _CRC_AT = 8
 

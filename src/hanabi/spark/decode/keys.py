@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from hanabi.spark.decode.fields import Mask, Positions
 from hanabi.spark.decode.slices import content_of, slices_of
 
 _IS_SPACE: Final = np.isin(np.arange(256), [*range(9, 14), *range(28, 33)])
@@ -34,14 +35,12 @@ def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
     return pa.ListArray.from_arrays(_int32(np.searchsorted(starts, ends)), keys, type=kind)
 
 
-def _is_edge(
-    ends: "np.ndarray[tuple[int], np.dtype[np.int64]]", length: int
-) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def _is_edge(ends: Positions, length: int) -> Mask:
     """Whether a value begins at each byte."""
     edges = np.zeros(length + 1, np.bool_)
     edges[ends] = True
     return edges[:-1]
 
 
-def _int32(numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Array:
+def _int32(numbers: Positions) -> pa.Array:
     return pa.array(numbers.astype(np.int32))

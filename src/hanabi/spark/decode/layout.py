@@ -92,7 +92,7 @@ def lay_out(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> tuple[Lay
     is_long_topic = magics == MAGIC_LONG_TOPIC
     good &= is_long_topic | (magics == MAGIC)
 
-    family = field_at(data, starts + _SYS_FLAG_LOW_BYTE, "u1") >> 4 & 3
+    family: NDArray[np.uint8] = field_at(data, starts + _SYS_FLAG_LOW_BYTE, "u1") >> np.uint8(4) & np.uint8(3)
     body_at = starts + _BODY_LENGTH_AT + 4 + ((family & 1) + (family >> 1)).astype(np.int64) * _LONGER_V6
     topic_length_bytes = 1 + is_long_topic.astype(np.int64)
     good &= body_at + topic_length_bytes + 2 <= ends

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hanabi.spark.decode.fields import Mask, Positions, field_at
 from hanabi.spark.decode.layout import Layout
@@ -71,13 +72,14 @@ class Properties:
         return np.repeat(np.arange(self._records), np.diff(self._record_pairs))
 
     @cached_property
-    def _name_starts(self) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    def _name_starts(self) -> NDArray[np.uint64]:
         """The first eight bytes of each name, zeros behind a shorter one."""
         found = field_at(self._text, self._names_at, "<u8")
         missing = np.clip(8 - (self._middles - self._names_at), 0, 8).astype(np.uint64) * np.uint64(8)
         everything = np.uint64(2**64 - 1)
         # A shift by 64 is not defined, but no name is empty.
-        return found & (everything >> missing)
+        starts: NDArray[np.uint64] = found & (everything >> missing)
+        return starts
 
     def find(self, name: str) -> pa.Array:
         """The value of one property in each record, null where it has none. The last one counts, as in a dictionary."""
@@ -126,7 +128,7 @@ class Properties:
             return self._names_at, self._middles, values_at, values_end, self._record_pairs
         values_end = values_end.copy()
         keep = np.ones(len(values_at), np.bool_)
-        view = memoryview(self._text)
+        view = memoryview(self._buffer)
         for record in suspects:
             first_of: dict[bytes, int] = {}
             for pair in range(int(self._record_pairs[record]), int(self._record_pairs[record + 1])):

@@ -1,11 +1,10 @@
 """Many slices of one buffer as an Arrow array: one copy in C++, or none where the slices follow each other."""
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from hanabi.spark.decode.fields import Positions
+from hanabi.spark.decode.fields import Bytes, Positions
 
 OFFSET_MAX = 2**31 - 1  # Arrow's strings and binaries count their bytes with 32 bits
 
@@ -40,7 +39,7 @@ def _one_by_one(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: 
     return pa.array([bytes(view[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)], kind)
 
 
-def content_of(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int32]]]:
+def content_of(array: pa.Array) -> tuple[Bytes, NDArray[np.int32]]:
     """The bytes of a string or binary array that nobody sliced, and the offsets into them (one more than elements)."""
     _, offsets, data = array.buffers()
     if not len(array):
