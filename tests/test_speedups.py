@@ -1,5 +1,6 @@
 """The compiled functions do what the readable ones do, for any input; both are judged by the same examples."""
 
+import contextlib
 import mmap
 import os
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from hanabi.errors import MQError
 from hanabi.store import index_file, key_hash, plain_run
-from hanabi.wire import properties, record
+from hanabi.message import StoredMessage
+from hanabi.wire import properties, record, stored
 from hanabi.wire.record import topic_field
 
 i32 = st.integers(-(2**31), 2**31 - 1)
@@ -46,6 +48,7 @@ def test_the_compiled_functions_are_there_where_they_must_be() -> None:
     assert compiled
     assert record.is_record is not record.python_is_record
     assert properties.indexed_properties is not properties.python_indexed_properties
+    assert stored.to_messages is not stored.python_to_messages
     assert key_hash.key_hash_after is not key_hash.python_key_hash_after
     assert index_file.link_entries is not index_file.python_link_entries
     assert plain_run.plain_run is not plain_run.python_plain_run
@@ -112,6 +115,48 @@ def test_the_same_properties_are_found(parts: list[bytes]) -> None:
     expected = tuple(properties.find_property(raw, name) for name in (b"TAGS", b"KEYS", b"UNIQ_KEY"))
     assert properties.python_indexed_properties(raw) == expected
     assert properties.indexed_properties(raw) == expected
+
+
+several = st.lists(
+    st.tuples(arguments, pieces, st.sampled_from([None, record.MAGIC, record.MAGIC_LONG_TOPIC])), min_size=1, max_size=4
+)
+
+
+@given(several, st.data())
+def test_the_same_messages_are_read(
+    rows: list[tuple[dict[str, object], list[bytes], int | None]], data: st.DataObject
+) -> None:
+    encoded: list[bytes] = []
+    for fields, parts, magic in rows:
+        wanted = fields | {"properties": b"".join(parts), "magic": magic}
+        with contextlib.suppress(MQError):  # a topic too long for this magic
+            encoded.append(bytes(record.python_encode_record(**wanted)))  # type: ignore[arg-type]
+    raw = bytearray(b"".join(encoded))
+    if raw and data.draw(st.booleans()):
+        raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    if raw and data.draw(st.booleans()):
+        del raw[data.draw(st.integers(0, len(raw) - 1)) :]
+    asked = bytes(raw), "broker-a", data.draw(st.sampled_from([0, 7, -7]))
+    assert _read(stored.to_messages, asked) == _read(stored.python_to_messages, asked)
+
+
+def _read(
+    read: Callable[..., tuple[list[StoredMessage], MQError | None]], asked: tuple[bytes, str, int]
+) -> tuple[list[StoredMessage], str]:
+    messages, error = read(*asked)
+    return messages, str(error)
+
+
+def test_what_is_read_in_one_go_is_what_is_read_one_by_one() -> None:
+    fields = dict(queue_id=3, born_timestamp_ms=1, born_host=bytes(8), store_host=bytes(8), body=b"hello")
+    text = b"TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01ID\x02colour\x01red"
+    raw = [
+        bytes(record.encode_record(topic=b"T", properties=text, queue_offset=offset, **fields))  # type: ignore[arg-type]
+        for offset in range(3)
+    ]
+    expected = [stored.to_message(record.decode_record(one), broker_name="b") for one in raw]
+    assert stored.to_messages(b"".join(raw), "b") == (expected, None)
+    assert [message.keys for message in expected] == [("k1", "k2")] * 3
 
 
 @given(st.integers(0, 2**32 - 1), st.text(max_size=100) | st.text(st.characters(max_codepoint=255), max_size=100))

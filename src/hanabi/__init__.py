@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hanabi.client.deduplicate.memory_keys import MemoryKeys
     from hanabi.client.deduplicate.redis_keys import RedisKeys
     from hanabi.client.deduplicate.sqlite_keys import SqliteKeys
+    from hanabi.client.otel import OpenTelemetry
     from hanabi.client.producer_config import ProducerConfig
     from hanabi.client.selectors import by_hash, by_random, round_robin
     from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
@@ -68,6 +69,7 @@ _WHERE = {
     "MemoryKeys": "client.deduplicate.memory_keys",
     "RedisKeys": "client.deduplicate.redis_keys",
     "SqliteKeys": "client.deduplicate.sqlite_keys",
+    "OpenTelemetry": "client.otel",
     "ProducerConfig": "client.producer_config",
     "by_hash": "client.selectors",
     "by_random": "client.selectors",
@@ -101,6 +103,7 @@ __all__ = [
     "MemoryKeys",
     "Message",
     "MessageQueue",
+    "OpenTelemetry",
     "Producer",
     "ProducerConfig",
     "PullConfig",

@@ -18,14 +18,13 @@ from hanabi.client.consumer.subscription import SQL92
 from hanabi.client.core import Core
 from hanabi.client.namespace import RETRY_PREFIX, unwrap
 from hanabi.client.routes import MASTER_ID, Route
-from hanabi.errors import ConnectError, MQError, RemoteProtocolError, TransportError
+from hanabi.errors import ConnectError, RemoteProtocolError, TransportError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire import property_names as names
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.pull import PullMessageHeader
-from hanabi.wire.record import decode_record
-from hanabi.wire.stored import to_message
+from hanabi.wire.stored import to_messages
 
 COUNT: Final = 32
 HOLD_S: Final = 15.0
@@ -94,24 +93,15 @@ def decode_pulled(
     """The messages in *body*, and where to go on. If one cannot be read, those before it, and its own offset; if it is
     the first, an error. *offset_delta* is 5.x's: a queue that has moved between brokers counts on from the last one.
     """
-    messages: list[StoredMessage] = []
-    position, end, broker_name = 0, len(body), queue.broker_name
-    try:
-        while position < end:
-            record = decode_record(body, position, end)
-            message = to_message(record, broker_name=broker_name)
-            if offset_delta:
-                message = msgspec.structs.replace(message, queue_offset=message.queue_offset + offset_delta)
-            messages.append(message)
-            position += record.size
-    except MQError as error:
-        if messages:
-            return messages, messages[-1].queue_offset + 1
-        raise RemoteProtocolError(
-            f"topic {queue.topic}, queue {queue.queue_id} of {broker_name}: the first of the messages before offset"
-            f" {next_offset} cannot be read, so none behind it is consumed: {error}"
-        ) from error
-    return messages, next_offset
+    messages, error = to_messages(body, queue.broker_name, offset_delta)
+    if error is None:
+        return messages, next_offset
+    if messages:
+        return messages, messages[-1].queue_offset + 1
+    raise RemoteProtocolError(
+        f"topic {queue.topic}, queue {queue.queue_id} of {queue.broker_name}: the first of the messages before offset"
+        f" {next_offset} cannot be read, so none behind it is consumed: {error}"
+    ) from error
 
 
 def other_broker(route: Route, queue: MessageQueue, failed: str) -> int:
