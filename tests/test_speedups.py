@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanabi.errors import MQError
-from hanabi.store import index_file, key_hash, plain_run
 from hanabi.message import StoredMessage
+from hanabi.store import index_file, key_hash, plain_run
 from hanabi.wire import properties, record, stored
 from hanabi.wire.record import topic_field
 
@@ -148,7 +148,7 @@ def _read(
 
 
 def test_what_is_read_in_one_go_is_what_is_read_one_by_one() -> None:
-    fields = dict(queue_id=3, born_timestamp_ms=1, born_host=bytes(8), store_host=bytes(8), body=b"hello")
+    fields = {"queue_id": 3, "born_timestamp_ms": 1, "born_host": bytes(8), "store_host": bytes(8), "body": b"hello"}
     text = b"TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01ID\x02colour\x01red"
     raw = [
         bytes(record.encode_record(topic=b"T", properties=text, queue_offset=offset, **fields))  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def _pair(item: pytest.Item) -> tuple[str, str] | None:
     return callspec.params["broker"], callspec.params["scenario"]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, "command_line"])
 @pytest.mark.parametrize("broker", [OURS, *APACHE])
 def test_our_client_does(endings: dict[tuple[str, str], Ending], broker: str, scenario: str) -> None:
     if reason := IMPOSSIBLE.get(broker, {}).get(scenario):

@@ -156,7 +156,7 @@ class Core:
         if self._members.remove_producer(group, member):
             # Apache's brokers part with the connection that we come by, and forget how to reach the client id that we
             # say. As long as other producers of this client wait for answers, that must not be ours.
-            leaving = self.client_id
+            leaving = LEAVING_ID if self._members.has_producers else self.client_id
             await self._unregister(leaving, producer_group=group)
 
     async def remove_consumer(self, group: str) -> None:

@@ -24,7 +24,7 @@ from hanabi.store.inspection.log_lookup import LogLookup
 from hanabi.store.inspection.queues import QueueOnDisk, find_queues
 
 _LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
-_SAMPLES: Final = 4_096
+SAMPLES: Final = 4_096
 _SAMPLES_PER_TASK: Final = 64
 _READ_WHOLE_MAX: Final = 4_096  # entries: a shorter queue is read at once
 
@@ -52,9 +52,9 @@ def plan_queue_tasks(options: StoreOptions, selection: Selection) -> list[QueueT
     """The tasks for the messages of *selection*, in the order of the log."""
     with FileReader() as reader:
         queues = wanted_queues(options.home, selection, reader)
-        sample = take_sample(queues, reader, _SAMPLES)
+        sample = take_sample(queues, reader, SAMPLES)
         count = task_count(sample, options)
-        if count > _SAMPLES // _SAMPLES_PER_TASK:
+        if count > SAMPLES // _SAMPLES_PER_TASK:
             sample = take_sample(queues, reader, count * _SAMPLES_PER_TASK)
         cuts = sample.cuts(count)
         spans: list[list[Span]] = [[] for _ in range(len(cuts) + 1)]

@@ -13,6 +13,7 @@ from hanabi.spark.store_chunks import Chunk, entry_chunks
 from hanabi.spark.store_damage import Damaged, LeftOut, refuse
 from hanabi.spark.store_entries import Span, task_entries
 from hanabi.spark.store_log import LogReader
+from hanabi.spark.store_log_scan import LogTask, log_chunks, plan_log_tasks
 from hanabi.spark.store_options import StoreOptions
 from hanabi.spark.store_plan import QueueTask, plan_queue_tasks
 from hanabi.spark.store_rows import RowMaker
@@ -31,22 +32,21 @@ class StoreReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with plain_errors():
+            if self._options.is_log_scan:
+                return [*plan_log_tasks(self._options)]
             return [*plan_queue_tasks(self._options, self._selection)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, QueueTask):  # Spark makes up one when there is nothing to read
-            return iter(())
-        return self._read(partition)
+        with plain_errors(), LogReader(self._options.home) as log:
+            if isinstance(partition, QueueTask):
+                entries = task_entries(self._options.home, partition.spans, self._selection.tags_codes())
+                yield from self._read(entry_chunks(entries, log, self._options.batch_rows), partition.spans)
+            elif isinstance(partition, LogTask):
+                yield from self._read(log_chunks(partition, log, self._options.batch_rows), ())
+            # Spark makes up a partition of no kind when there is nothing to read.
 
-    def _read(self, task: QueueTask) -> Iterator[pa.RecordBatch]:
-        options = self._options
-        with plain_errors(), LogReader(options.home) as log:
-            entries = task_entries(options.home, task.spans, self._selection.tags_codes())
-            chunks = entry_chunks(entries, log, options.batch_rows)
-            if options.is_damage_report:
-                yield from self._damage(chunks, task.spans)
-            else:
-                yield from self._messages(chunks, task.spans)
+    def _read(self, chunks: Iterable[Chunk], spans: tuple[Span, ...]) -> Iterator[pa.RecordBatch]:
+        return self._damage(chunks, spans) if self._options.is_damage_report else self._messages(chunks, spans)
 
     def _messages(self, chunks: Iterable[Chunk], spans: tuple[Span, ...]) -> Iterator[pa.RecordBatch]:
         on_damage, root = self._options.on_damage, str(self._options.home.root)

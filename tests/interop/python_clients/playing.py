@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from tests.interop.python_clients import grouping, later, pulling, pushing, sending, transactions
+from tests.interop.python_clients import commands, grouping, later, pulling, pushing, sending, transactions
 from tests.interop.python_clients.stage import Stage
 
 AT_ONCE = 15
 
-_MODULES = (grouping, later, pulling, pushing, sending, transactions)
+_MODULES = (commands, grouping, later, pulling, pushing, sending, transactions)
 
 
 def scenario(name: str) -> Callable[[Stage], Awaitable[None]]:

@@ -36,7 +36,8 @@ def slices_of(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: pa
 def _one_by_one(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: pa.DataType) -> pa.Array:
     view = memoryview(buffer)
     ends = (starts + lengths).tolist()
-    return pa.array([bytes(view[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)], kind)
+    raw = [bytes(view[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)]
+    return pa.array(raw, pa.binary()).view(kind)  # text is not checked here, as above
 
 
 def content_of(array: pa.Array) -> tuple[Bytes, NDArray[np.int32]]:
