@@ -158,6 +158,7 @@ def session() -> SparkSession:
         SparkSession.builder.master("local[2]")
         .appName("benches.spark_store")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()

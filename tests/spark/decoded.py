@@ -44,7 +44,7 @@ def decoded(
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
     """Rows with times in microseconds and maps as dictionaries, in the order of the properties."""
     plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
-    rows = pa.RecordBatch.from_arrays(plain, names=batch.schema.names).to_pylist()
+    rows: list[Row] = pa.RecordBatch.from_arrays(plain, names=batch.schema.names).to_pylist()
     for row in rows:
         if "properties" in row:
             assert len(dict(row["properties"])) == len(row["properties"]), "no name twice"

@@ -1,0 +1,39 @@
+"""Reads stores with the parts of the source itself, without a Spark session: the same code, in this process."""
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import Filter
+from pyspark.sql.types import StructType
+
+from hanabi.spark.store_reader import StoreReader
+from hanabi.spark.store_source import StoreSource
+from tests.spark.decoded import Row, rows_of
+
+
+def reader(root: Path, schema: StructType | None = None, **options: Any) -> StoreReader:
+    """A reader with *options*, as Spark makes one."""
+    source = StoreSource({"path": str(root)} | {name.lower(): str(value) for name, value in options.items()})
+    return source.reader(schema or source.schema())
+
+
+def tasks(root: Path, schema: StructType | None = None, **options: Any) -> list[list[Row]]:
+    """The rows of every task."""
+    made = reader(root, schema, **options)
+    return [[row for batch in made.read(task) for row in rows_of(batch)] for task in made.partitions()]
+
+
+def rows(root: Path, schema: StructType | None = None, **options: Any) -> list[Row]:
+    return [row for task in tasks(root, schema, **options) for row in task]
+
+
+def rows_with(root: Path, filters: list[Filter], **options: Any) -> tuple[list[Row], list[Filter]]:
+    """The rows after *filters* were pushed down, and the filters that Spark must check again."""
+    made = reader(root, pushdown=True, **options)
+    rest = list(made.pushFilters(filters))
+    return [row for task in made.partitions() for batch in made.read(task) for row in rows_of(batch)], rest
+
+
+def numbers(found: list[Row]) -> list[int]:
+    """Which of the messages of `sample_stores.make_store` these are."""
+    return [int(row["body"]) for row in found]
