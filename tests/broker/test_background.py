@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from hanabi.broker.background import Background
+from hanabi.errors import StoreFull
 
 
 def test_work_at_an_interval_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
@@ -29,6 +30,24 @@ def test_work_at_an_interval_goes_on_after_a_failure(caplog: pytest.LogCaptureFi
 
     asyncio.run(main())
     assert "counting failed, the next time may be better" in caplog.text
+
+
+def test_a_failure_that_has_a_name_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        background = Background()
+        failed = asyncio.Event()
+
+        def work() -> None:
+            failed.set()
+            raise StoreFull("no room on the disk")
+
+        background.every("saving", lambda: 0.0, work)
+        await failed.wait()
+        await background.stop()
+
+    asyncio.run(main())
+    assert caplog.records[0].getMessage() == "saving failed, the next time may be better: no room on the disk"
+    assert caplog.records[0].exc_info is None
 
 
 def test_work_may_be_something_to_wait_for() -> None:

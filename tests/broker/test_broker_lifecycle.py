@@ -14,6 +14,7 @@ from hanabi.broker.config import BrokerConfig
 from hanabi.broker.handlers.joining import join_handlers
 from hanabi.broker.own_address import advertised_host, in_figures, pick_address
 from hanabi.errors import ConfigError, MQError, StoreLocked
+from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.store.config import FlushMode
 from hanabi.testing.cluster import cluster, running_broker, small_store
@@ -24,7 +25,7 @@ from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import SendMessageV2Header
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_records
-from tests.broker.talk import Peer, connected
+from tests.broker.talk import Clock, Peer, connected
 
 PLAIN = BrokerConfig(broker_name="broker-a")
 SUSPEND_AND_SUBSCRIPTION = 2 | 4
@@ -396,3 +397,15 @@ def test_what_was_saved_is_what_apache_would_read(tmp_path: Path) -> None:
         "topicSysFlag": 0,
         "writeQueueNums": 4,
     }
+
+
+def test_a_clock_that_is_set_forward_takes_no_queue_from_its_owner(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = Clock()
+        async with running_broker(tmp_path, now_ms=clock) as broker:
+            queue = MessageQueue("Orders", "broker-a", 0)
+            assert broker.tables.locks.lock("billing", "first", [queue]) == [queue]
+            clock.ms += 3_600_000
+            assert broker.tables.locks.lock("billing", "second", [queue]) == []
+
+    asyncio.run(main())

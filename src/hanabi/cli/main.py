@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hanabi._version import __version__
-from hanabi.cli import send, serve, store, tail
+from hanabi.cli import send, serve, store, tail, topic
 from hanabi.errors import MQError
 
 USAGE_ERROR = 2  # the exit code for anything the user can mend: a taken port, a bad key, a locked home
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(serve.app, name="serve")
 app.add_typer(store.app, name="store")
+app.add_typer(topic.app, name="topic")
 app.command()(send.send)
 app.command()(tail.tail)
 

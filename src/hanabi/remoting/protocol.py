@@ -17,9 +17,10 @@ from itertools import count
 from time import monotonic
 from typing import Any, cast
 
-from hanabi.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError, TooManyRequestsError
+from hanabi.errors import ConnectionLostError, RemoteProtocolError, TooManyRequestsError
 from hanabi.remoting.dispatch import Reply, dispatch, error_reply, settled
 from hanabi.remoting.endpoint import Endpoint
+from hanabi.remoting.pending import PendingRequests
 from hanabi.wire.codes import Flag, ResponseCode, request_name
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
 from hanabi.wire.frame import FrameDecoder
@@ -100,7 +101,6 @@ class Connection(asyncio.Protocol):
         self._turn_ends = 0.0
         self._garbage = ""  # why nothing that follows the backlog can be understood
         self._answering: set[asyncio.Future[Any]] = set()
-        self._pending: dict[int, asyncio.Future[Command]] = {}
         self._opaques = count(1)
         self._outbox: list[Piece] = []
         self._outbox_bytes = 0
@@ -120,6 +120,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
+        self._pending = PendingRequests(self._loop, self.peer)
         self._last_active = self._now()
         self._transport.set_write_buffer_limits(high=self._unsent_max)
         self._endpoint.joined(self)
@@ -316,7 +317,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _take_response(self, command: Command) -> None:
-        future = self._pending.pop(command.opaque, None)
+        future = self._pending.end(command.opaque)
         if future is None:
             logger.debug("%s: answer %d comes too late or was not asked for", self.peer, command.opaque)
         elif not future.done():
@@ -362,9 +363,7 @@ class Connection(asyncio.Protocol):
             raise TooManyRequestsError(f"{self.peer}: {self._pending_max} requests wait for an answer already")
         self._must_be_open()
         opaque = next(self._opaques) & OPAQUE_MASK
-        future: asyncio.Future[Command] = self._loop.create_future()
-        self._pending[opaque] = future
-        timer = self._loop.call_later(timeout, self._expire, future, code, timeout)
+        future = self._pending.begin(opaque, code, timeout)
         try:
             while self._resumed is not None and not future.done():
                 await asyncio.wait((self._resumed, future), return_when=asyncio.FIRST_COMPLETED)
@@ -373,8 +372,7 @@ class Connection(asyncio.Protocol):
                 self._write_soon([frame], len(frame))
             return await future
         finally:
-            timer.cancel()
-            self._pending.pop(opaque, None)
+            self._pending.end(opaque)
 
     def send_oneway(self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"") -> None:
         """Tell the peer something; nobody will know whether it heard."""
@@ -387,12 +385,6 @@ class Connection(asyncio.Protocol):
     def _must_be_open(self) -> None:
         if self.closed:
             raise ConnectionLostError(f"{self.peer}: {self._reason}")
-
-    def _expire(self, future: asyncio.Future[Command], code: int, timeout: float) -> None:
-        if not future.done():
-            future.set_exception(
-                RequestTimeoutError(f"{self.peer}: no answer to {request_name(code)} within {timeout:.3g} s")
-            )
 
     # Writing
 
@@ -519,10 +511,7 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder()  # what it held is free from here on
         self._endpoint.held_bytes -= self.held_bytes
         self.held_bytes = 0
-        for future in self._pending.values():
-            if not future.done():
-                future.set_exception(ConnectionLostError(f"{self.peer}: {self._reason}"))
-        self._pending.clear()
+        self._pending.fail(self._reason)
 
     def excuse(self, seconds: float, now: float) -> None:
         """For so long we did not run: the peer's time begins that much later."""

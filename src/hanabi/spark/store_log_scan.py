@@ -38,20 +38,25 @@ def plan_log_tasks(options: StoreOptions) -> list[LogTask]:
     with FileReader() as reader:
         queues = wanted_queues(options.home, Selection(), reader)
         known = set(take_sample(queues, reader, SAMPLES).log_offsets.tolist())
-        end = _end_of_log(files, reader, max(known, default=None))
+        log = LogLookup(options.home, reader)
+        end = _end_of_log(
+            files, reader, next((at for at in sorted(known, reverse=True) if _begins_record(log, at)), None)
+        )
         start = files[0].base
         count = max(options.partitions_min, -(-(end - start) // options.partition_bytes))
         places = np.array(sorted({*known, *(file.base for file in files)}), np.int64)
         wished = start + (end - start) * np.arange(1, count) // count
         near = np.unique(places[np.minimum(np.searchsorted(places, wished), len(places) - 1)]).tolist()
-        log = LogLookup(options.home, reader)
         cuts = [at for at in near if start < at < end and _begins_record(log, at)]
     borders = [start, *cuts, end]
     return [LogTask(low, high) for low, high in pairwise(borders) if low < high]
 
 
 def _end_of_log(files: list[DataFile], reader: FileReader, known: int | None) -> int:
-    """Behind the last record, and behind what is torn there. A running broker may write more: that is not for us."""
+    """Behind the last record, and behind what is torn there. A running broker may write more: that is not for us.
+
+    *known* is where one of the last records begins; without one, the files are read to their end.
+    """
     if known is None:
         return files[-1].end
     scan = LogScan(files, reader, start=known)

@@ -71,7 +71,9 @@ def wanted_queues(home: StoreHome, selection: Selection, reader: FileReader) -> 
     found = [queue for queue in find_queues(home.queues) if not queue.topic.startswith(_LIGHT_QUEUE_PREFIX)]
     _check_names(home, selection, found)
     log = LogLookup(home, reader)
-    begin, stop = (None if ms is None else TimeBoundary(ms, log) for ms in (selection.from_ms, selection.to_ms))
+    from_ms, to_ms = selection.from_ms, selection.to_ms
+    begin = None if from_ms is None else TimeBoundary(from_ms, log, unknown_is_older=False)
+    stop = None if to_ms is None else TimeBoundary(to_ms, log, unknown_is_older=True)
     wanted: list[WantedQueue] = []
     with FileReader() as queue_reader:
         for queue in found:

@@ -8,10 +8,13 @@ from hanabi.wire.record import decode_dispatch
 
 
 class TimeBoundary:
-    """One moment in the log. What one queue teaches about it spares the next queue most of its reads."""
+    """One moment in the log. What one queue teaches about it spares the next queue most of its reads.
 
-    def __init__(self, time_ms: int, log: LogLookup) -> None:
-        self._time_ms, self._log = time_ms, log
+    What cannot be read counts as older if *unknown_is_older*: the side on which nothing is lost.
+    """
+
+    def __init__(self, time_ms: int, log: LogLookup, *, unknown_is_older: bool) -> None:
+        self._time_ms, self._log, self._unknown_is_older = time_ms, log, unknown_is_older
         self._older_until = -1  # up to this log offset all is older
         self._younger_from = 2**63  # from this one on nothing is
 
@@ -20,14 +23,13 @@ class TimeBoundary:
         while low < high:
             middle = (low + high) // 2
             entry = queue.entry(reader, middle)
-            if entry is not None and self._is_older(entry[0]):
+            if self._unknown_is_older if entry is None else self._is_older(entry[0]):
                 low = middle + 1
             else:
                 high = middle
         return low
 
     def _is_older(self, log_offset: int) -> bool:
-        """What cannot be read counts as younger."""
         if log_offset <= self._older_until:
             return True
         if log_offset >= self._younger_from:
@@ -35,7 +37,7 @@ class TimeBoundary:
         try:
             record = decode_dispatch(self._log.read(log_offset) or b"")
         except RemoteProtocolError:
-            return False
+            return self._unknown_is_older
         if record.store_timestamp_ms < self._time_ms:
             self._older_until = log_offset
             return True

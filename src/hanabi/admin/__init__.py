@@ -1,0 +1,40 @@
+"""Administration of a cluster, ours or Apache's 4.9 and 5.x: what operators do, one coroutine an action.
+
+    async with Admin(namesrv="127.0.0.1:9876") as admin:
+        await admin.topics.create("Orders", write_queues=8)
+        print(await admin.groups.progress("billing"))
+
+Names of topics and groups are those on the wire: with their namespace, if they are in one. Joins the parts; each part
+has one file. Knows nothing of terminals.
+"""
+
+from typing import Any
+
+from hanabi.admin.access import Access, BrokerAt, Where
+from hanabi.admin.topics import TopicChange, Topics
+from hanabi.client.config import ClientConfig, client_config
+from hanabi.client.core import Core
+
+__all__ = ["Admin", "BrokerAt", "TopicChange", "Where"]
+
+
+class Admin:
+    """Everything an operator can ask and order; use it with `async with`."""
+
+    topics: Topics
+
+    def __init__(self, config: ClientConfig | None = None, **options: Any) -> None:
+        """*options* are those of `ClientConfig`, in place of what *config* says."""
+        self._config = client_config(config, options)
+        self._core: Core | None = None
+
+    async def __aenter__(self) -> "Admin":
+        self._core = await Core.acquire(self._config)
+        access = Access(self._core)
+        self.topics = Topics(access)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        core, self._core = self._core, None
+        if core is not None:
+            await core.release()

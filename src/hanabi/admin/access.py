@@ -1,0 +1,186 @@
+"""Asking servers as an administrator does: each name server, and the brokers of all clusters, of one, or just one.
+
+On top of the client's `Core`; decides whom to ask, never what. Agrees with Java's CommandUtil in what "a cluster's
+brokers" are: the masters that the name server has under its name.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from hanabi.admin.answer import Answer
+from hanabi.client.core import Core
+from hanabi.client.routes import MASTER_ID, Route
+from hanabi.errors import ConfigError, ConnectError, MQError, TransportError
+from hanabi.wire.bodies.route import ClusterInfo
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.fastjson import decode_body
+from hanabi.wire.headers.base import Header
+
+AT_ONCE: Final = 8  # questions under way at the same time: an administrator is one of many guests
+SUCCESS: Final = frozenset({int(ResponseCode.SUCCESS)})
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+class BrokerAt(Answer, frozen=True, kw_only=True, order=True):
+    """One broker, and where it is reached. The master has id 0."""
+
+    cluster: str
+    broker: str
+    broker_id: int
+    address: str
+
+
+class Where(Answer, frozen=True, kw_only=True):
+    """Which brokers: those of a cluster, one by its name or its address, or all."""
+
+    cluster: str | None = None
+    broker: str | None = None
+
+    def has(self, found: BrokerAt) -> bool:
+        if self.cluster is not None and found.cluster != self.cluster:
+            return False
+        return self.broker is None or self.broker in (found.broker, found.address)
+
+
+EVERYWHERE: Final = Where()
+
+
+class Access:
+    """Questions and orders to the servers of one `Core`."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.api = core.api
+        self.seconds = core.config.request_timeout_s
+
+    # Name servers
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return self.core.config.namesrv_addresses
+
+    async def ask_name_server(
+        self, code: int, header: Header | None = None, *, accept: frozenset[int] = SUCCESS
+    ) -> Command:
+        """The answer of the first name server that can be reached: they know the same."""
+        reasons: list[str] = []
+        for address in self.name_servers:
+            try:
+                return await self.api.ask(address, code, header, timeout=self.seconds, accept=accept)
+            except TransportError as error:
+                reasons.append(str(error))
+        raise ConnectError(f"no name server can be reached (-n, --namesrv): {'; '.join(reasons)}")
+
+    async def tell_name_servers(
+        self, code: int, header: Header | None = None, body: bytes = b"", *, accept: frozenset[int] = SUCCESS
+    ) -> dict[str, Command]:
+        """Tell every name server the same: none hears it from another."""
+
+        async def tell(address: str) -> tuple[str, Command]:
+            return address, await self.api.ask(address, code, header, body, timeout=self.seconds, accept=accept)
+
+        return dict(await each(self.name_servers, tell))
+
+    # Brokers
+
+    async def brokers(self, where: Where = EVERYWHERE) -> list[BrokerAt]:
+        """All brokers, masters and slaves, that are chosen; a choice that finds none is an error."""
+        reply = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        info = decode_body(reply.body, ClusterInfo)
+        mapped = self.core.config.mapped
+        known = sorted(
+            BrokerAt(cluster=data.cluster, broker=data.broker_name, broker_id=number, address=mapped(address))
+            for data in info.broker_addr_table.values()
+            for number, address in data.broker_addrs.items()
+        )
+        for broker in known:
+            self.api.broker_names[broker.address] = broker.broker
+        found = [broker for broker in known if where.has(broker)]
+        if not found:
+            raise _nothing(where, known, self.name_servers)
+        return found
+
+    async def masters(self, where: Where = EVERYWHERE) -> list[BrokerAt]:
+        """The brokers chosen that take orders."""
+        found = await self.brokers(where)
+        masters = [broker for broker in found if broker.broker_id == MASTER_ID]
+        if not masters:
+            names = ", ".join(sorted({broker.broker for broker in found}))
+            raise ConnectError(f"{names} has no master now, only slaves, which take no orders")
+        return masters
+
+    async def masters_of_one_cluster(self, where: Where) -> list[BrokerAt]:
+        """As `masters`, for what makes something new: nobody wants it in all clusters by chance."""
+        masters = await self.masters(where)
+        clusters = sorted({broker.cluster for broker in masters})
+        if where == EVERYWHERE and len(clusters) > 1:
+            raise ConfigError(
+                f"there are several clusters ({', '.join(clusters)}): say which, with --cluster or --broker"
+            )
+        return masters
+
+    async def route(self, topic: str) -> Route:
+        """Who serves *topic* now."""
+        return await self.core.routes.find(topic, fresh=True)
+
+    async def topic_masters(self, topic: str) -> list[BrokerAt]:
+        """The masters that serve *topic*; TopicNotExist if none does."""
+        route = await self.route(topic)
+        return [
+            BrokerAt(
+                cluster=route.cluster_of(name) or "", broker=name, broker_id=MASTER_ID, address=addresses[MASTER_ID]
+            )
+            for name, addresses in sorted(route.brokers.items())
+            if MASTER_ID in addresses
+        ]
+
+    async def ask(
+        self,
+        broker: BrokerAt,
+        code: int,
+        header: Header | Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        accept: frozenset[int] = SUCCESS,
+        seconds: float | None = None,
+    ) -> Command:
+        """Ask one broker."""
+        return await self.api.ask(broker.address, code, header, body, timeout=seconds or self.seconds, accept=accept)
+
+    async def ask_for(
+        self, broker: BrokerAt, code: int, kind: type[T], header: Header | Mapping[str, str] | None = None
+    ) -> T:
+        """Ask one broker; its answer's body."""
+        return decode_body((await self.ask(broker, code, header)).body, kind)
+
+
+async def each(items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[T]:
+    """*work* with each item, a few at a time; results in order. The first error ends all of it."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: Item) -> T:
+        async with gate:
+            return await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in items]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _nothing(where: Where, known: list[BrokerAt], name_servers: tuple[str, ...]) -> MQError:
+    asked = ", ".join(name_servers)
+    if not known:
+        return ConnectError(f"no broker is registered with {asked}: is one running, with these name servers?")
+    brokers = ", ".join(sorted({broker.broker for broker in known}))
+    clusters = ", ".join(sorted({broker.cluster for broker in known}))
+    wanted = " and ".join(
+        f"{word} {name}" for word, name in (("cluster", where.cluster), ("broker", where.broker)) if name is not None
+    )
+    return ConfigError(f"{asked} knows no {wanted}; brokers are {brokers}, clusters {clusters}")

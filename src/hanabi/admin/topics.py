@@ -1,0 +1,311 @@
+"""Topics: what there is, making, changing and deleting them, where they are and what they hold.
+
+Agrees with mqadmin's updateTopic, updateTopicPerm, deleteTopic, topicList, topicRoute and topicStatus in what brokers
+and name servers are asked, with one difference: to make and to change are two things here.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from hanabi.admin.access import EVERYWHERE, Access, BrokerAt, Where, each
+from hanabi.admin.answer import Answer
+from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+from hanabi.errors import ConfigError, InvalidParameter, TopicNotExist, TransportError
+from hanabi.wire.bodies.route import TopicList
+from hanabi.wire.bodies.stats import TopicStatsTable
+from hanabi.wire.bodies.topics import TopicConfig, TopicConfigTable
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.fastjson import decode_body
+from hanabi.wire.headers.namesrv import DeleteKVConfigHeader, DeleteTopicInNamesrvHeader, PutKVConfigHeader
+from hanabi.wire.headers.topic import CreateTopicHeader, DeleteTopicHeader, GetTopicStatsInfoHeader
+
+ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+DEFAULT_TOPIC: Final = "TBW102"
+CHANGE_SECONDS: Final = 10.0  # a broker answers when its name servers know of the change
+
+
+class TopicOnBroker(Answer, frozen=True, kw_only=True):
+    """The settings of a topic on one broker."""
+
+    cluster: str
+    broker: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool
+    attributes: dict[str, str]
+
+
+class TopicSummary(Answer, frozen=True, kw_only=True):
+    """A topic. Its kind is normal, retry, dead-letter or system."""
+
+    topic: str
+    kind: str
+    brokers: list[TopicOnBroker]
+
+
+class TopicListing(Answer, frozen=True, kw_only=True):
+    """All topics that the name server knows; those on brokers that cannot be reached are without settings."""
+
+    topics: list[TopicSummary]
+    unreachable: list[str]
+
+
+class RouteEntry(Answer, frozen=True, kw_only=True):
+    """What one broker serves of a topic, and under which addresses: by broker id, the master's is 0."""
+
+    cluster: str
+    broker: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    addresses: dict[int, str]
+
+
+class QueueStatus(Answer, frozen=True, kw_only=True):
+    """What a queue holds: messages from `min_offset` up to, but without, `max_offset`."""
+
+    broker: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    messages: int
+    last_stored: int
+
+
+class TopicStatus(Answer, frozen=True, kw_only=True):
+    """What a topic holds."""
+
+    topic: str
+    messages: int
+    queues: list[QueueStatus]
+
+
+class TopicChange(Answer, frozen=True, kw_only=True):
+    """What to change of a topic; None stays as it is. `attributes` is 5.x's: +name=value or -name, with commas."""
+
+    read_queues: int | None = None
+    write_queues: int | None = None
+    perm: int | None = None
+    order: bool | None = None
+    attributes: str | None = None
+
+
+def kind_of(topic: str, system_topics: frozenset[str] = frozenset()) -> str:
+    """What a topic is there for, by its name."""
+    if topic.startswith(RETRY_PREFIX):
+        return "retry"
+    if topic.startswith(DEAD_LETTER_PREFIX):
+        return "dead-letter"
+    return "system" if topic in system_topics or is_system(topic) else "normal"
+
+
+class Topics:
+    """Everything about topics."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def list(self, where: Where = EVERYWHERE) -> TopicListing:
+        """All topics, with their settings on each broker."""
+        access = self._access
+        reply = await access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        names = set(decode_body(reply.body, TopicList).topic_list)
+        masters = await access.masters(where)
+        unreachable: list[str] = []
+
+        async def tables(broker: BrokerAt) -> tuple[BrokerAt, dict[str, TopicConfig], set[str]]:
+            try:
+                configs = await self._configs(broker)
+                system = await access.ask_for(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, TopicList)
+            except TransportError as error:
+                unreachable.append(str(error))
+                return broker, {}, set()
+            return broker, configs, set(system.topic_list)
+
+        found = await each(masters, tables)
+        system_topics = frozenset(
+            {broker.broker for broker in masters}
+            | {broker.cluster for broker in masters}
+            | {name for _, _, system in found for name in system}
+        )
+        on_brokers: dict[str, list[TopicOnBroker]] = {} if where != EVERYWHERE else {name: [] for name in names}
+        for broker, configs, _ in found:
+            for name, config in configs.items():
+                if name in names:  # what a broker keeps to itself cannot be reached by anybody else either
+                    on_brokers.setdefault(name, []).append(_on_broker(broker, config))
+        return TopicListing(
+            topics=[
+                TopicSummary(topic=name, kind=kind_of(name, system_topics), brokers=on_brokers[name])
+                for name in sorted(on_brokers)
+            ],
+            unreachable=sorted(unreachable),
+        )
+
+    async def settings(self, topic: str, where: Where = EVERYWHERE) -> list[TopicOnBroker]:
+        """The settings of *topic* on each broker that has it; TopicNotExist if none has."""
+        found = await self._found(topic, where)
+        return [_on_broker(broker, config) for broker, config in found]
+
+    async def create(
+        self,
+        topic: str,
+        *,
+        read_queues: int = 8,
+        write_queues: int = 8,
+        perm: int = 6,
+        order: bool = False,
+        attributes: str = "",
+        where: Where = EVERYWHERE,
+    ) -> list[TopicOnBroker]:
+        """Make a topic on the masters of a cluster, or on one broker. One that is there already is an error."""
+        masters = await self._access.masters_of_one_cluster(where)
+        have = [broker.broker for broker, config in await self._look(topic, masters) if config is not None]
+        if have:
+            raise InvalidParameter(f"topic {topic} is there already, on {', '.join(have)}: change it with topic update")
+        config = TopicConfig(
+            topic_name=topic, read_queue_nums=read_queues, write_queue_nums=write_queues, perm=perm, order=order
+        )
+        for broker in masters:
+            await self._put(broker, config, attributes)
+        if order:
+            await self._fix_order(topic, masters, write_queues)
+        return [_on_broker(broker, config) for broker in masters]
+
+    async def update(self, topic: str, change: TopicChange, where: Where = EVERYWHERE) -> list[TopicOnBroker]:
+        """Change a topic on the brokers that have it; what is not said stays as it is on each of them."""
+        found = await self._found(topic, where)
+        changed = [(broker, _changed(config, change)) for broker, config in found]
+        for broker, config in changed:
+            await self._put(broker, config, change.attributes or "")
+        if change.order:
+            await self._fix_order(topic, [broker for broker, _ in changed], changed[0][1].write_queue_nums)
+        elif change.order is False:
+            await self._free_order(topic)
+        return await self.settings(topic, where)
+
+    async def delete(self, topic: str, cluster: str | None = None) -> list[str]:
+        """Delete a topic, with its messages and the offsets of its groups, in all clusters or in one.
+
+        Returns the brokers that had it. A topic that only name servers remember is forgotten there.
+        """
+        masters = await self._access.masters(Where(cluster=cluster))
+        have = [broker for broker, config in await self._look(topic, masters) if config is not None]
+        if not have:
+            await self._access.route(topic)  # raises TopicNotExist if nobody knows it
+        for broker in have:
+            await self._access.ask(
+                broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic=topic), seconds=CHANGE_SECONDS
+            )
+        await self._access.tell_name_servers(
+            RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic, cluster_name=cluster)
+        )
+        await self._free_order(topic)
+        return [broker.broker for broker in have]
+
+    async def route(self, topic: str) -> list[RouteEntry]:
+        """Who serves a topic, as the name server tells clients."""
+        source = (await self._access.route(topic)).source
+        addresses = {data.broker_name: data for data in source.broker_datas}
+        return [
+            RouteEntry(
+                cluster=data.cluster if (data := addresses.get(queue.broker_name)) else "",
+                broker=queue.broker_name,
+                read_queues=queue.read_queue_nums,
+                write_queues=queue.write_queue_nums,
+                perm=queue.perm,
+                addresses=dict(sorted(data.broker_addrs.items())) if data else {},
+            )
+            for queue in source.queue_datas
+        ]
+
+    async def status(self, topic: str) -> TopicStatus:
+        """How much each queue of a topic holds, and when something was stored in it last."""
+
+        async def of(broker: BrokerAt) -> TopicStatsTable:
+            header = GetTopicStatsInfoHeader(topic=topic)
+            return await self._access.ask_for(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsTable, header)
+
+        tables = await each(await self._access.topic_masters(topic), of)
+        queues = [
+            QueueStatus(
+                broker=queue.broker_name,
+                queue_id=queue.queue_id,
+                min_offset=max(offset.min_offset, 0),
+                max_offset=offset.max_offset,
+                messages=offset.max_offset - max(offset.min_offset, 0),
+                last_stored=max(offset.last_update_timestamp, 0),
+            )
+            for table in tables
+            for queue, offset in sorted(table.offset_table.items())
+        ]
+        return TopicStatus(topic=topic, messages=sum(queue.messages for queue in queues), queues=queues)
+
+    async def _configs(self, broker: BrokerAt) -> dict[str, TopicConfig]:
+        """All of the broker's topics: to ask for one alone is 5.x's."""
+        table = await self._access.ask_for(broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        return table.topic_config_table
+
+    async def _look(self, topic: str, brokers: Sequence[BrokerAt]) -> list[tuple[BrokerAt, TopicConfig | None]]:
+        tables = await each(brokers, self._configs)
+        return [(broker, table.get(topic)) for broker, table in zip(brokers, tables, strict=True)]
+
+    async def _found(self, topic: str, where: Where) -> list[tuple[BrokerAt, TopicConfig]]:
+        masters = await self._access.masters(where)
+        looked = await self._look(topic, masters)
+        found = [(broker, config) for broker, config in looked if config is not None]
+        if not found:
+            raise TopicNotExist(f"no broker of {', '.join(broker.broker for broker in masters)} has topic {topic}")
+        return found
+
+    async def _put(self, broker: BrokerAt, config: TopicConfig, attributes: str) -> None:
+        header = CreateTopicHeader(
+            topic=config.topic_name,
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+            attributes=attributes or None,
+        )
+        await self._access.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header, seconds=CHANGE_SECONDS)
+
+    async def _fix_order(self, topic: str, brokers: Sequence[BrokerAt], queues: int) -> None:
+        """Let the name servers say the queues even while a broker is down, so that the order of keys stays."""
+        value = ";".join(f"{broker.broker}:{queues}" for broker in brokers)
+        header = PutKVConfigHeader(namespace=ORDER_NAMESPACE, key=topic, value=value)
+        await self._access.tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+
+    async def _free_order(self, topic: str) -> None:
+        header = DeleteKVConfigHeader(namespace=ORDER_NAMESPACE, key=topic)
+        accept = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
+        await self._access.tell_name_servers(RequestCode.DELETE_KV_CONFIG, header, accept=accept)
+
+
+def _changed(config: TopicConfig, change: TopicChange) -> TopicConfig:
+    new = {
+        "read_queue_nums": change.read_queues,
+        "write_queue_nums": change.write_queues,
+        "perm": change.perm,
+        "order": change.order,
+    }
+    given = {name: value for name, value in new.items() if value is not None}
+    if not given and not change.attributes:
+        raise ConfigError(f"nothing to change of topic {config.topic_name}: give a setting")
+    return msgspec.structs.replace(config, **given)
+
+
+def _on_broker(broker: BrokerAt, config: TopicConfig) -> TopicOnBroker:
+    return TopicOnBroker(
+        cluster=broker.cluster,
+        broker=broker.broker,
+        read_queues=config.read_queue_nums,
+        write_queues=config.write_queue_nums,
+        perm=config.perm,
+        order=config.order,
+        attributes=config.attributes or {},
+    )

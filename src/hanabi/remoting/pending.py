@@ -1,0 +1,78 @@
+"""The requests of one connection that wait for an answer, and the one timer that all of them share.
+
+A timer for each would cost more than all else that a request needs. This one is set for the request whose time is
+over first; when it rings it looks at all of them, which with answers that come in time is once in a timeout.
+"""
+
+import asyncio
+from typing import Final, TypeAlias
+
+from hanabi.errors import ConnectionLostError, RequestTimeoutError
+from hanabi.wire.codes import request_name
+from hanabi.wire.command import Command
+
+_NEVER: Final = float("inf")
+_CLOCK_STEP_SECONDS: Final = 0.001  # of uvloop's clock: a timer may ring that much before its time
+
+
+# The answer to come, when its time is over, what was asked, and how long an answer might have taken. No class of its
+# own: one is made for every request.
+_Waiting: TypeAlias = "tuple[asyncio.Future[Command], float, int, float]"
+
+
+class PendingRequests:
+    """By their opaque numbers. *peer* is for errors."""
+
+    __slots__ = ("_loop", "_peer", "_rings_at", "_timer", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
+        self._loop, self._peer = loop, peer
+        self._waiting: dict[int, _Waiting] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = _NEVER
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, opaque: int, code: int, timeout: float) -> "asyncio.Future[Command]":
+        """The answer to come, or a RequestTimeoutError. `end` it in any case."""
+        answer: asyncio.Future[Command] = self._loop.create_future()
+        ends = self._loop.time() + timeout
+        self._waiting[opaque] = (answer, ends, code, timeout)
+        if ends < self._rings_at:
+            self._set_timer(ends)
+        return answer
+
+    def end(self, opaque: int) -> "asyncio.Future[Command] | None":
+        """It waits no more. None: it did not any longer."""
+        waiting = self._waiting.pop(opaque, None)
+        return None if waiting is None else waiting[0]
+
+    def fail(self, reason: str) -> None:
+        """No answer can come any more: the connection is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._rings_at = None, _NEVER
+        for answer, *_ in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLostError(f"{self._peer}: {reason}"))
+        self._waiting.clear()
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._rings_at = self._loop.call_at(at, self._ring), at
+
+    def _ring(self) -> None:
+        self._timer, self._rings_at = None, _NEVER
+        now = self._loop.time() + _CLOCK_STEP_SECONDS
+        first = _NEVER
+        for answer, ends, code, timeout in self._waiting.values():
+            if ends > now:
+                first = min(first, ends)
+            elif not answer.done():
+                answer.set_exception(
+                    RequestTimeoutError(f"{self._peer}: no answer to {request_name(code)} within {timeout:.3g} s")
+                )
+        if first < _NEVER:
+            self._set_timer(first)

@@ -1,0 +1,179 @@
+"""What the driver asks a cluster: which queues there are, where they begin and end, and where they were at a moment."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
+
+from hanabi.client.consumer.pulling import SUBSCRIPTION
+from hanabi.client.consumer.queue_broker import master_address
+from hanabi.client.consumer.queue_offsets import LOWER
+from hanabi.client.consumer.subscription import ALL
+from hanabi.client.core import Core
+from hanabi.client.loop_thread import LoopThread
+from hanabi.errors import ConfigError, ConnectError, MQError, TopicNotExist
+from hanabi.message import MessageQueue
+from hanabi.spark.broker_options import ReadOptions
+from hanabi.spark.broker_patience import patiently
+from hanabi.spark.broker_times import first_not_older
+from hanabi.spark.broker_topics import Wanted
+from hanabi.spark.offsets import Offsets, describe
+from hanabi.spark.offsets_bound import Bound
+from hanabi.wire.codes import ResponseCode
+from hanabi.wire.headers.pull import PullMessageHeader
+from hanabi.wire.record import decode_dispatch
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+AT_ONCE: Final = 64  # questions under way
+
+
+class Cluster:
+    """Questions to one cluster. *patience_s* is how long servers that are away are asked again."""
+
+    def __init__(self, core: Core, options: ReadOptions, patience_s: float) -> None:
+        self._core, self._options, self._patience_s = core, options, patience_s
+        self._seconds = core.config.request_timeout_s
+        self._limit = asyncio.Semaphore(AT_ONCE)
+
+    async def queues(self) -> list[MessageQueue]:
+        """All queues that are wanted and can be read, sorted. A topic that is named must exist."""
+        wanted = self._options.wanted
+        topics = await self._matching(wanted) if wanted.pattern is not None else sorted(wanted.topics)
+        routes = await self._each(topics, self._read_queues)
+        return sorted(queue for queues in routes.values() for queue in queues if wanted.has(queue))
+
+    async def first_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
+        """The oldest offset of each queue that is still kept."""
+        return await self._each(queues, self._first_offset)
+
+    async def end_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
+        """The offset that the next message of each queue will get."""
+        return await self._each(queues, self._end_offset)
+
+    async def resolve(self, bound: Bound, queues: list[MessageQueue], first: Offsets, end: Offsets) -> Offsets:
+        """Where *bound* is in each of *queues*, which have the messages from *first* to *end*."""
+        if unknown := sorted(bound.named - set(queues)):
+            raise ConfigError(f"option {bound.option}: there is no {describe(unknown[0])} among what is read")
+
+        async def find(queue: MessageQueue) -> int:
+            time_ms = bound.time_of(queue)
+            if time_ms is None:
+                return bound.resolve(queue, first[queue], end[queue])
+            found = await self._at(queue, time_ms, first[queue], end[queue])
+            if found == end[queue] and bound.late == "error":
+                raise ConfigError(
+                    f"option {bound.option}: {describe(queue)} has no message of {time_ms} or later; "
+                    "startingOffsetsByTimestampStrategy=latest begins at its end then"
+                )
+            return found
+
+        return await self._each(queues, find)
+
+    async def commit(self, group: str, offsets: Offsets) -> None:
+        """Brokers hear that *group* has consumed everything below *offsets*."""
+
+        async def tell(queue: MessageQueue) -> None:
+            address = await master_address(self._core, queue)
+            await self._core.api.update_consumer_offset(
+                address, group, queue, offsets[queue], self._seconds, oneway=False
+            )
+
+        await self._each(offsets, tell)
+
+    async def _each(self, things: Iterable[A], ask: Callable[[A], Awaitable[T]]) -> dict[A, T]:
+        async def one(thing: A) -> T:
+            async with self._limit:
+                return await patiently(lambda: ask(thing), self._patience_s)
+
+        keys = list(things)
+        tasks = [asyncio.ensure_future(one(thing)) for thing in keys]
+        try:
+            return dict(zip(keys, await asyncio.gather(*tasks), strict=True))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _matching(self, wanted: Wanted) -> list[str]:
+        error: MQError | None = None
+        for address in self._core.config.namesrv_addresses:
+            try:
+                return wanted.matching(await self._core.api.topic_list(address, self._seconds))
+            except MQError as refused:
+                error = refused
+        raise error or ConnectError("there is no name server")
+
+    async def _read_queues(self, topic: str) -> list[MessageQueue]:
+        try:
+            route = await self._core.routes.find(topic, fresh=True)
+        except TopicNotExist:
+            if self._options.wanted.pattern is None:
+                raise
+            return []  # it was there when we asked for all
+        if self._options.wanted.pattern is not None and _is_servers_own(topic, route.brokers, route.source.broker_datas):
+            return []
+        return route.read_queues
+
+    async def _first_offset(self, queue: MessageQueue) -> int:
+        address = await master_address(self._core, queue)
+        return max(0, await self._core.api.get_min_offset(address, queue, self._seconds))
+
+    async def _end_offset(self, queue: MessageQueue) -> int:
+        address = await master_address(self._core, queue)
+        return max(0, await self._core.api.get_max_offset(address, queue, self._seconds))
+
+    async def _at(self, queue: MessageQueue, time_ms: int, first: int, end: int) -> int:
+        if first >= end:
+            return end
+        address = await master_address(self._core, queue)
+        hint = await self._core.api.search_offset(address, queue, time_ms, self._seconds, boundary=LOWER)
+
+        async def is_older(offset: int) -> bool:
+            stored_ms = await self._store_time_ms(address, queue, offset)
+            return stored_ms is None or stored_ms < time_ms
+
+        return await first_not_older(first, end, hint, is_older)
+
+    async def _store_time_ms(self, address: str, queue: MessageQueue, offset: int) -> int | None:
+        """When the message at *offset* was stored; None if it is not there any more."""
+        header = PullMessageHeader(
+            consumer_group=self._options.pulling_group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=1,
+            sys_flag=SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription=ALL,
+            target_broker=queue.broker_name,
+        )
+        reply = await self._core.api.pull_message(address, header, self._seconds)
+        if reply.code != ResponseCode.SUCCESS:
+            return None
+        return decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])]).store_timestamp_ms
+
+
+def _is_servers_own(topic: str, brokers: Iterable[str], datas: Iterable[Any]) -> bool:
+    """Every broker and every cluster has a topic of its own name."""
+    return topic in set(brokers) or topic in {data.cluster for data in datas}
+
+
+def ask_cluster(
+    options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]], patience_s: float = 0.0
+) -> T:
+    """The answer to a question that is asked once, from a program that has no event loop."""
+
+    async def ask() -> T:
+        core = await Core.acquire(options.client)
+        try:
+            return await question(Cluster(core, options, patience_s))
+        finally:
+            await core.release()
+
+    loop = LoopThread.acquire()
+    try:
+        return loop.run(ask())
+    finally:
+        loop.release()

@@ -1,0 +1,21 @@
+"""Messages that should be there and are not: retention deleted them, or a topic was made anew. Error, or warning."""
+
+import logging
+
+from hanabi.errors import StoreError
+from hanabi.message import MessageQueue
+from hanabi.spark.offsets import describe
+
+logger = logging.getLogger(__name__)
+
+
+class DataLost(StoreError):
+    """Messages between two offsets are not there any more."""
+
+
+def lost(queue: MessageQueue, start: int, end: int, why: str, *, fail: bool) -> None:
+    """Raise, or with *fail* off only say so in the log."""
+    text = f"{describe(queue)}: messages {start} to {end - 1} are lost: {why}"
+    if fail:
+        raise DataLost(f"{text}; failOnDataLoss=false goes on without them")
+    logger.warning("%s; going on without them", text)

@@ -1,0 +1,71 @@
+"""The plan of a batch: ask the cluster once, and cut what lies between the two bounds into tasks."""
+
+from collections.abc import Iterable
+
+from hanabi.errors import ConfigError
+from hanabi.message import MessageQueue
+from hanabi.spark.broker_cluster import Cluster
+from hanabi.spark.broker_loss import lost
+from hanabi.spark.broker_options import BatchOptions
+from hanabi.spark.offsets import Offsets, describe
+from hanabi.spark.offsets_bound import Bound
+from hanabi.spark.ranges import QueueRange, plan_ranges
+from hanabi.spark.selection import Selection
+
+
+async def plan_batch(cluster: Cluster, options: BatchOptions, selection: Selection) -> list[QueueRange]:
+    """The tasks of a batch. *selection* is what filters of the query leave of it."""
+    read = options.read
+    queues = await cluster.queues()
+    if missing := read.wanted.missing(queues):
+        raise ConfigError(f"option assign: there is no {missing[0]}")
+    first, end = await cluster.first_offsets(queues), await cluster.end_offsets(queues)
+    start = await cluster.resolve(read.starting, queues, first, end)
+    stop = await cluster.resolve(options.ending, queues, first, end)
+    for queue in queues:
+        check_order(queue, read.starting, start[queue], options.ending, stop[queue])
+        start[queue], stop[queue] = within(
+            queue, start[queue], stop[queue], first[queue], end[queue], fail=read.fail_on_data_loss
+        )
+    start, stop = await _narrowed(cluster, selection, start, stop)
+    return plan_ranges(start, stop, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
+
+
+def check_order(queue: MessageQueue, starting: Bound, start: int, ending: Bound, stop: int) -> None:
+    """Offsets that a user gave for both ends must be in order."""
+    if queue in starting.offsets and queue in ending.offsets and start > stop:
+        raise ConfigError(f"{describe(queue)}: startingOffsets {start} lies behind endingOffsets {stop}")
+
+
+def within(queue: MessageQueue, start: int, stop: int, first: int, end: int, *, fail: bool) -> tuple[int, int]:
+    """What of [start, stop) the queue still has, which has [first, end). The rest is lost, or never was."""
+    if start < first and start < stop:
+        lost(queue, start, min(first, stop), f"the oldest that is kept is {first}", fail=fail)
+    if stop > end and stop > start:
+        lost(queue, max(end, start), stop, f"the queue ends at {end}", fail=fail)
+    if start > end:
+        lost(queue, end, start, f"the queue ends at {end}", fail=fail)
+    start = min(max(start, first), end)
+    return start, max(start, min(stop, end))
+
+
+async def _narrowed(
+    cluster: Cluster, selection: Selection, start: Offsets, stop: Offsets
+) -> tuple[Offsets, Offsets]:
+    queues = [queue for queue in stop if selection.has_queue(queue.topic, queue.queue_id)]
+    start, stop = _only(start, queues), _only(stop, queues)
+    if selection.from_offset is not None:
+        start = {queue: max(offset, selection.from_offset) for queue, offset in start.items()}
+    if selection.to_offset is not None:
+        stop = {queue: min(offset, selection.to_offset) for queue, offset in stop.items()}
+    stop = {queue: max(stop[queue], start[queue]) for queue in queues}
+    for time_ms, is_start in ((selection.from_ms, True), (selection.to_ms, False)):
+        if time_ms is None:
+            continue
+        found = await cluster.resolve(Bound("pushdown", "latest", time_ms=time_ms), queues, start, stop)
+        start, stop = (found, stop) if is_start else (start, found)
+    return start, stop
+
+
+def _only(offsets: Offsets, queues: Iterable[MessageQueue]) -> Offsets:
+    return {queue: offsets[queue] for queue in queues}

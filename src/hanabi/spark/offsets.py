@@ -1,0 +1,53 @@
+"""Offsets of queues, as options and checkpoints write them. Pure.
+
+    {"Orders": {"broker-a": {"0": 1200, "1": 1187}}}
+
+Spark compares offsets by their text, so what is written here is always sorted. What one query's checkpoint says can be
+given to another one as `startingOffsets`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hanabi.errors import ConfigError
+from hanabi.message import MessageQueue
+
+Offsets: TypeAlias = dict[MessageQueue, int]
+JsonOffsets: TypeAlias = dict[str, dict[str, dict[str, int]]]
+
+EARLIEST: Final = -2  # as Kafka's connector
+LATEST: Final = -1
+
+
+def to_json(offsets: Mapping[MessageQueue, int]) -> JsonOffsets:
+    """*offsets* by topic, broker and queue, in their order."""
+    told: JsonOffsets = {}
+    for queue in sorted(offsets):
+        told.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return told
+
+
+def from_json(told: object, where: str, *, least: int = 0) -> Offsets:
+    """The offsets that *told* has; ConfigError says what is wrong *where*, such as "option startingOffsets"."""
+    found: Offsets = {}
+    for topic, brokers in _object(told, where).items():
+        for broker_name, queues in _object(brokers, f"{where}, topic {topic}").items():
+            for queue_id, offset in _object(queues, f"{where}, topic {topic}, broker {broker_name}").items():
+                place = f"{where}, topic {topic}, broker {broker_name}, queue {queue_id}"
+                if not queue_id.isdecimal():
+                    raise ConfigError(f"{place}: a queue is named by its number")
+                if not isinstance(offset, int) or isinstance(offset, bool) or offset < least:
+                    raise ConfigError(f"{place}: {offset!r} must be a whole number, at least {least}")
+                found[MessageQueue(topic, broker_name, int(queue_id))] = offset
+    return found
+
+
+def _object(told: object, where: str) -> dict[str, Any]:
+    if not isinstance(told, dict):
+        raise ConfigError(f'{where}: must be of the form {{"Orders": {{"broker-a": {{"0": 1200}}}}}}, not {told!r}')
+    return told
+
+
+def describe(queue: MessageQueue) -> str:
+    """A queue in an error."""
+    return f"topic {queue.topic}, queue {queue.queue_id} of {queue.broker_name}"

@@ -1,0 +1,179 @@
+"""`spark.read.format("rocketmq-store")` in a real session."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as everybody writes it)
+
+from hanabi.spark import register
+from hanabi.spark.columns import MESSAGE
+from tests.spark.reading import rows
+from tests.store.sample_stores import FIRST_STORED_MS, flip, make_store, unpack_golden
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Messages 0 to 59, one a second, in three queues of topic T."""
+    root = tmp_path_factory.mktemp("format") / "store"
+    make_store(root, 60, queues=3)
+    return root
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+def load(spark: SparkSession, root: Path, schema: str | None = None, **options: Any) -> DataFrame:
+    read = spark.read.format("rocketmq-store").options(**options)
+    return (read.schema(schema) if schema else read).load(str(root))
+
+
+def bodies(frame: DataFrame) -> list[int]:
+    return [int(row["body"]) for row in frame.select("body").collect()]
+
+
+def plain(row: Row) -> dict[str, Any]:
+    """As `reading.rows` gives it."""
+    values = row.asDict()
+    for name in ("bornTimestamp", "storeTimestamp"):
+        values[name] = round(values[name].timestamp() * 1_000_000)
+    values["body"] = bytes(values["body"])
+    return values
+
+
+def test_the_format_is_found_without_registration_and_gives_every_column(spark: SparkSession, tmp_path: Path) -> None:
+    root = unpack_golden("store-clean.tar.gz", tmp_path)
+    frame = load(spark, root)
+    assert frame.columns == list(MESSAGE)
+    found = [plain(row) for row in frame.collect()]
+    assert found == rows(root)
+
+
+def test_rows_of_several_tasks_come_in_the_order_of_the_log(spark: SparkSession, store: Path) -> None:
+    frame = load(spark, store, minPartitions=5, brokerName="b")
+    assert frame.rdd.getNumPartitions() == 5
+    assert bodies(frame) == list(range(60))
+    assert frame.groupBy("queueId", "brokerName", "tags").count().orderBy("queueId").collect() == [
+        Row(queueId=queue_id, brokerName="b", tags="A", count=20) for queue_id in range(3)
+    ]
+
+
+def test_a_schema_prunes_the_columns(spark: SparkSession, store: Path) -> None:
+    frame = load(spark, store, "keys array<string>, properties map<string,string>")
+    assert frame.orderBy("keys").first() == Row(
+        keys=["k0", "both"], properties={"TAGS": "A", "KEYS": "k0 both", "UNIQ_KEY": "U0"}
+    )
+    assert load(spark, store, "tags string").count() == 60
+    assert load(spark, store, "record binary").agg(F.sum(F.length("record"))).first() == Row(
+        **{"sum(length(record))": sum(len(row["record"]) for row in rows(store, rawRecord=True))}
+    )
+
+
+def test_it_is_a_view_in_sql(spark: SparkSession, store: Path) -> None:
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW messages USING `rocketmq-store` OPTIONS (path '{store}', subscribe 'T')"
+    )
+    (row,) = spark.sql("SELECT count(*) AS n, max(queueOffset) AS last FROM messages WHERE queueId = 1").collect()
+    assert row == Row(n=20, last=19)
+
+
+def test_a_read_without_messages_is_an_empty_table(spark: SparkSession, store: Path) -> None:
+    assert load(spark, store, subscribePattern="nothing.*").count() == 0
+
+
+def test_what_was_read_can_be_written_as_parquet_and_read_back(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    frame = load(spark, store)
+    frame.write.parquet(str(tmp_path / "parquet"))
+    back = spark.read.parquet(str(tmp_path / "parquet"))
+    assert sorted(bodies(back)) == list(range(60))
+    assert back.schema == frame.schema
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("queueId = 1", range(1, 60, 3)),
+        ("queueId IN (0, 2) AND queueOffset < 3", [0, 2, 3, 5, 6, 8]),
+        ("queueOffset >= 18", range(54, 60)),
+        ("queueOffset > 18 AND topic = 'T'", range(57, 60)),
+        ("queueOffset <= 0 OR queueOffset = 19", [0, 1, 2, 57, 58, 59]),
+        ("topic = 'Other'", []),
+        ("tags = 'B'", []),
+        ("tags = 'A' AND queueOffset = 7", [21, 22, 23]),
+        ("storeTimestamp >= timestamp_millis({0}) AND storeTimestamp < timestamp_millis({1})", range(10, 20)),
+        ("storeTimestamp > timestamp_millis({0}) AND storeTimestamp <= timestamp_millis({1})", range(11, 21)),
+        ("storeTimestamp = timestamp_millis({0})", [10]),
+    ],
+)
+def test_filters_that_are_pushed_down_change_nothing_but_what_is_read(
+    spark: SparkSession, store: Path, pushdown: None, condition: str, expected: Any
+) -> None:
+    text = condition.format(FIRST_STORED_MS + 10_000, FIRST_STORED_MS + 20_000)
+    assert bodies(load(spark, store, pushdown=True).where(text)) == list(expected)
+    assert bodies(load(spark, store).where(text)) == list(expected)
+
+
+def test_what_a_filter_rules_out_is_not_looked_at(spark: SparkSession, pushdown: None, tmp_path: Path) -> None:
+    places = make_store(tmp_path / "store", 12, queues=3)
+    flip(tmp_path / "store" / "commitlog" / f"{0:020d}", places[4] + 100)  # message 1 of queue 1
+    frame = load(spark, tmp_path / "store", pushdown=True)
+    assert bodies(frame.where("queueId = 2")) == [2, 5, 8, 11]
+    with pytest.raises(PySparkException, match="message 1 of T/1"):
+        frame.where("queueId = 1").collect()
+
+
+def test_damage_is_a_table_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    places = make_store(tmp_path / "store", 12)
+    for number in (4, 7):
+        flip(tmp_path / "store" / "commitlog" / f"{0:020d}", places[number] + 100)
+    assert bodies(load(spark, tmp_path / "store", onDamage="skip")) == [0, 1, 2, 3, 5, 6, 8, 9, 10, 11]
+    damage = load(spark, tmp_path / "store", rows="damage")
+    assert damage.columns == ["topic", "queueId", "queueOffset", "commitLogOffset", "reason"]
+    assert [row.commitLogOffset for row in damage.collect()] == [places[4], places[7]]
+    assert damage.where("reason LIKE '%CRC%'").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "sentence"),
+    [
+        ({"subscirbe": "T"}, None, "rocketmq-store has no option 'subscirbe': did you mean 'subscribe'?"),
+        ({"subscribe": "t"}, None, "has no topic 't': did you mean 'T'?"),
+        ({}, "bodi binary", "there is no column 'bodi': did you mean 'body'?"),
+    ],
+)
+def test_what_the_user_did_wrong_is_told_in_one_sentence(
+    spark: SparkSession, store: Path, options: dict[str, str], schema: str | None, sentence: str
+) -> None:
+    with pytest.raises(AnalysisException) as told:
+        load(spark, store, schema, **options).explain()
+    assert sentence in str(told.value)
+    assert "Traceback" not in str(told.value)
+    assert "File" not in str(told.value)
+
+
+def test_a_wrong_directory_is_told_in_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException) as told:
+        load(spark, tmp_path)
+    assert f"{tmp_path} is not a store: there is no {tmp_path}/commitlog" in str(told.value)
+    assert "Traceback" not in str(told.value)
+
+
+def test_without_sparks_flag_pushdown_is_refused_by_spark(spark: SparkSession, store: Path) -> None:
+    with pytest.raises(PySparkException, match="filterPushdown"):
+        load(spark, store, pushdown=True).where("queueId = 1").collect()
+
+
+def test_a_session_may_be_told_of_the_format(spark: SparkSession, store: Path) -> None:
+    register(spark)
+    assert load(spark, store, "queueId int").count() == 60
