@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 
@@ -17,18 +18,28 @@ PURE_TESTS := tests/test_speedups.py tests/wire tests/store/test_golden_stores.p
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml constraints.txt build_hook.py $(wildcard src/hanabi/*/_speedups.pyx)
+NEEDED := pyproject.toml constraints.txt build_hook.py $(wildcard src/hanabi/*/_speedups.pyx)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+# The package alone, for those who want to see it; the tools and Spark are half a gigabyte more.
+$(INSTALLED): $(NEEDED)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hanabi needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@echo "installing into $(VENV): half a minute"
+	$(INSTALL) .
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@echo "installing what development needs, Spark too: a few minutes when it is not in pip's cache"
+	$(INSTALL) '.[dev]'
 	@touch $@
 
 setup: $(READY) ## make .venv with everything that development needs
 
-demo: $(READY) ## start a cluster, send and consume every kind of message, show what was seen
+demo: $(INSTALLED) ## start a cluster, send and consume every kind of message, show what was seen
 	$(BIN)/python examples/demo.py
 
-run: $(READY) ## serve: a name server and a broker on 127.0.0.1, data in ./hanabi-data
+run: $(INSTALLED) ## serve: a name server and a broker on 127.0.0.1, data in ./hanabi-data
 	$(BIN)/hanabi serve
 
 test: $(READY) ## run every test that this machine can run

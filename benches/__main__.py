@@ -2,7 +2,7 @@
 
 import argparse
 
-from benches import held_pulls, messages, route_queries, route_scale, start_and_memory, store
+from benches import clients, held_pulls, messages, route_queries, route_scale, start_and_memory, store
 
 
 def main() -> None:
@@ -17,6 +17,7 @@ def main() -> None:
     store.main(quick=quick)
     messages.main(quick=quick)
     held_pulls.main(quick=quick)
+    clients.main(quick=quick)
 
 
 main()

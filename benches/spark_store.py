@@ -103,7 +103,7 @@ def ways_to_read(spark: SparkSession, store: str, parquet: str) -> list[Way]:
         Way(f"{RAW}, no CRC", lambda: source().schema("record binary").option("checkCrc", "false").load(store)),
         Way(PARQUET, lambda: spark.read.parquet(parquet)),
         Way("store, only tags", lambda: source().schema("tags string").load(store)),
-        Way(BY_ROW, lambda: spark.read.format("rows-of-a-store").load(store), rounds_max=2),
+        Way(BY_ROW, lambda: spark.read.format("rows-of-a-store").load(store), rounds_max=1),
     ]
 
 

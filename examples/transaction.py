@@ -1,6 +1,8 @@
 """A message that becomes visible together with a local transaction, or not at all.
 
 python transaction.py 127.0.0.1:9876
+
+With the broker's default settings the check comes after about a minute: wait for it.
 """
 
 import queue

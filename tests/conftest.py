@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,3 +20,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
     yield mount
     subprocess.run(["umount", "--lazy", str(mount)], check=True)
+
+
+def pytest_configure() -> None:
+    """Ctrl-C works, here and in every process that tests start: a shell that runs us in the background ignores it, and
+    what is ignored is inherited."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

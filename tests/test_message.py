@@ -1,9 +1,11 @@
 """The values that everybody shares."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from hanabi.errors import MQError
+from hanabi.errors import InvalidMessage
 from hanabi.message import Address, Message, MessageQueue
 
 
@@ -32,8 +34,14 @@ def test_keys_may_be_one_text_with_spaces_or_a_sequence() -> None:
 
 @pytest.mark.parametrize("key", ["", "a b"])
 def test_a_key_that_would_be_read_back_as_another_is_refused(key: str) -> None:
-    with pytest.raises(MQError, match="key"):
+    with pytest.raises(InvalidMessage, match=f"keys: '{key}' is none"):
         Message("T", b"", keys=[key])
+
+
+@pytest.mark.parametrize("keys", [42, [42], None, b"ab", [b"ab"]])
+def test_keys_that_are_no_texts_are_refused(keys: Any) -> None:
+    with pytest.raises(InvalidMessage, match="keys must be texts in a sequence"):
+        Message("T", b"", keys=keys)
 
 
 def test_messages_do_not_share_their_properties() -> None:

@@ -7,7 +7,7 @@
     push TOPIC GROUP COUNT                      a listener gets so many of a backlog; timed from the first on
     pull TOPIC GROUP COUNT                      a program asks for them
 
-Imports nothing but the standard library: the programs run in environments of their own, beside this file.
+Imports nothing but the standard library: the others run in environments of their own, where nothing of ours is.
 """
 
 import sys

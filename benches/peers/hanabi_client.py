@@ -1,12 +1,11 @@
-"""Our own client, as programs use it: `python hanabi_client.py NAMESRV`."""
+"""Our own client, as programs use it: `python -m benches.peers.hanabi_client NAMESRV`."""
 
 import asyncio
 import sys
 import time
 
-from commands import Arrivals, Measured, repeat, serve
-
 import hanabi
+from benches.peers.commands import Arrivals, Measured, repeat, serve
 from hanabi import aio
 from hanabi.remoting.loop import run
 
@@ -102,4 +101,5 @@ def main() -> None:
     )
 
 
-main()
+if __name__ == "__main__":
+    main()

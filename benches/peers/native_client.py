@@ -1,12 +1,13 @@
-"""`rocketmq` of PyPI: Apache's C++ client behind ctypes. `python native_client.py NAMESRV`."""
+"""`rocketmq` of PyPI: Apache's C++ client behind ctypes. `python -m benches.peers.native_client NAMESRV`."""
 
 import sys
 import threading
 import time
 from typing import Any
 
-from commands import Arrivals, Measured, repeat, serve
 from rocketmq.client import Message, Producer, PushConsumer  # type: ignore[import-not-found,unused-ignore]
+
+from benches.peers.commands import Arrivals, Measured, repeat, serve
 
 
 class Client:
@@ -78,4 +79,5 @@ def main() -> None:
     serve({"send": client.send, "concurrent": client.concurrent, "batch": client.batch, "push": client.push})
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hanabi.errors import MQError
+from hanabi.errors import InvalidMessage
 
 __all__ = ["Address", "Message", "MessageQueue", "StoredMessage"]
 
@@ -59,9 +59,14 @@ class Message(msgspec.Struct):
     def __post_init__(self) -> None:
         if isinstance(self.keys, str):
             self.keys = self.keys.split()
-        for key in self.keys:
-            if not key or " " in key:
-                raise MQError(f"message key {key!r}: a key has at least one character and no space")
+        try:
+            for key in self.keys:
+                if not key or " " in key:
+                    raise InvalidMessage(
+                        f"keys: {key!r} is none: a key is text with at least one character and no space"
+                    )
+        except TypeError as error:  # what is no sequence, or a key that is no text
+            raise InvalidMessage(f"keys must be texts in a sequence, or one text, not {self.keys!r}") from error
 
 
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,7 +62,7 @@ def test_a_key_that_nobody_has_is_one_warning(tmp_path: Path, caplog: pytest.Log
         ("brokerName=", "brokerName must be some text, not ''"),
         ("brokerRole=KING", "brokerRole must be ASYNC_MASTER, SYNC_MASTER or SLAVE, not 'KING'"),
         ("maxErrorRateOfBloomFilter=100", "maxErrorRateOfBloomFilter is between 1 and 99, not 100"),
-        ("flushDiskType=NEVER", "flushDiskType must be "),
+        ("flushDiskType=NEVER", "flushDiskType must be ASYNC_FLUSH or SYNC_FLUSH, not 'NEVER'"),
         ("aclEnable=true", "aclEnable = true: this broker has no access control"),
         ("enableDLegerCommitLog=TRUE", "enableDLegerCommitLog = true: "),
         ("mappedFileSizeCommitLog=1", "mappedFileSizeCommitLog must be between"),

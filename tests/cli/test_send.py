@@ -3,11 +3,12 @@
 import json
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import DEADLINE_SECONDS, HANABI, environment, hanabi, refused
-from tests.interop.processes import free_port
+from tests.interop.processes import ServerProcess, free_port
 from tests.serving import Serving
 
 
@@ -105,6 +106,25 @@ def test_a_cluster_that_is_not_there_is_told_in_one_sentence() -> None:
     sentence = refused(hanabi("send", "T", "x", "-n", address), 1)
     assert address in sentence
     assert "T" in sentence
+
+
+def test_a_broker_in_place_of_a_name_server_is_told_apart(cluster: Serving) -> None:
+    for command in (("send", "T", "x"), ("tail", "T")):
+        sentence = refused(hanabi(*command, "-n", cluster.broker), 1)
+        assert sentence.endswith(f"{cluster.broker} is not a name server (a broker, perhaps)")
+
+
+def test_a_name_server_without_brokers_is_told_as_such(tmp_path: Path) -> None:
+    command = [*HANABI, "serve", "namesrv", "--home", str(tmp_path / "home"), "--host", "127.0.0.1", "--port", "0"]
+    namesrv = ServerProcess("hanabi serve namesrv", command, tmp_path / "console.log")
+    try:
+        address = namesrv.wait_for_line("ready namesrv ").split()[-1]
+        for command in (["send", "T", "x"], ["tail", "T"]):
+            assert f"no broker is registered with the name server {address}" in refused(
+                hanabi(*command, "-n", address), 1
+            )
+    finally:
+        namesrv.kill()
 
 
 def test_the_help_names_every_option() -> None:

@@ -26,7 +26,7 @@ DEADLINE_SECONDS = 20.0
 SMALL = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=20000\nmaxHashSlotNum=100\nmaxIndexNum=400\n"
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path | int) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     return subprocess.run(
         [*HANABI, *map(str, arguments)], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
@@ -195,6 +195,21 @@ def test_the_port_of_the_file_is_used_unless_another_is_asked_for(tmp_path: Path
         assert f"cannot listen on 127.0.0.1:{port}: " in refused(result)
 
 
+def test_nobody_is_ready_before_both_are(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("serve", "--home", tmp_path, "--namesrv-port", "0", "--broker-port", port)
+        assert f"cannot listen on 127.0.0.1:{port}: " in refused(result)
+
+
+def test_a_broker_without_a_name_server_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    for options, warnings in (((), 1), (("-n", "127.0.0.1:1"), 0)):
+        with broker(tmp_path, *options) as running:
+            _, _, err = running.stop()
+        assert err.count("no name server is set") == warnings, err
+
+
 def test_clients_are_told_what_is_advertised_and_a_broker_finds_the_name_server_it_was_given(tmp_path: Path) -> None:
     with serving("namesrv", "--home", tmp_path, "--host", "127.0.0.1", "--port", "0") as namesrv:
         (address,) = namesrv.addresses
@@ -273,7 +288,8 @@ def test_a_key_that_we_do_not_have_is_one_warning(tmp_path: Path) -> None:
     ) as running:
         _, _, err = running.stop()
     lines = [json.loads(line) for line in err.splitlines()]
-    assert [line["message"] for line in lines if line["level"] == "WARNING"] == [
+    warnings = [line["message"] for line in lines if line["level"] == "WARNING"]
+    assert [text for text in warnings if "no name server" not in text] == [
         f"{config}: enableControllerMode is not a setting of this broker and has no effect"
     ]
 

@@ -225,6 +225,8 @@ def test_a_store_that_may_not_be_written_is_looked_into(golden: Path, command: s
         (["--queues", "--index"], "choose one"),
         (["--index", "--key", "k"], "give both --topic and --key"),
         (["--topic", "Golden", "--queue", "9"], "has no queue Golden/9"),
+        (["--topic", "NoSuch"], "has no queue of topic NoSuch"),
+        (["--topic", "NoSuch", "--queues"], "has no queue of topic NoSuch"),
     ],
 )
 def test_options_that_make_no_sense_are_one_sentence(tmp_path: Path, options: list[str], complaint: str) -> None:

@@ -132,7 +132,7 @@ def test_whoever_reads_may_have_enough(cluster: Serving) -> None:
     ("arguments", "code", "words"),
     [
         (["NoSuchTopic"], 1, "no broker serves topic NoSuchTopic"),
-        (["TBW102", "--sql", "a >"], 1, "column 4"),
+        (["TBW102", "--sql", "a >"], 2, "column 4"),
         (["TBW102", "--sql", "a > 1", "--tags", "a"], 2, "choose one"),
         (["TBW102", "--tags", "||"], 2, "no tag"),
         (["TBW102", "--from", "yesterday"], 2, "must be a time"),

@@ -11,14 +11,15 @@ import pytest
 
 from hanabi.client.api import Api
 from hanabi.client.name_servers import NameServers
-from hanabi.errors import ConnectError, NoPermission, TopicNotExist, TransportError
+from hanabi.errors import ConnectError, NoPermission, RequestCodeNotSupported, TopicNotExist, TransportError
 from hanabi.remoting.connector import Connector
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
-from hanabi.wire.bodies.route import BrokerData, QueueData, TopicRoute
+from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRoute
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
+from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.namesrv import GetRouteHeader
 from tests.broker.talk import serving
 from tests.client.world import eventually
@@ -27,8 +28,9 @@ from tests.client.world import eventually
 class FakeNameServer:
     """Answers for the topics it knows, in its own time."""
 
-    def __init__(self, *topics: str, silent: bool = False, refuses: bool = False) -> None:
+    def __init__(self, *topics: str, silent: bool = False, refuses: bool = False, brokers: int = 1) -> None:
         self._topics, self._silent, self._refuses = topics, silent, refuses
+        self._brokers = brokers
         self.address = ""
         self.asked = 0
 
@@ -42,13 +44,20 @@ class FakeNameServer:
             return Reply(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info for {header.topic}")
         return Reply(body=encode_body(a_route(self.address)))
 
+    def brokers(self, _: NoHeader, __: Command, ___: Connection) -> Reply:
+        table = {f"b{number}": a_route(self.address).broker_datas[0] for number in range(self._brokers)}
+        return Reply(body=encode_body(ClusterInfo(broker_addr_table=table)))
+
     async def _never(self) -> Reply:
         await asyncio.Event().wait()
         raise AssertionError
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["FakeNameServer"]:
-        handlers: dict[int, Handler] = {RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, self.route)}
+        handlers: dict[int, Handler] = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, self.route),
+            RequestCode.GET_BROKER_CLUSTER_INFO: Handler(NoHeader, self.brokers),
+        }
         async with serving(handlers) as (host, port):
             self.address = f"{host}:{port}"
             yield self
@@ -149,6 +158,33 @@ def test_a_topic_that_none_knows_is_an_error_that_names_all_who_were_asked() -> 
             for address in (one.address, other.address, down):
                 assert address in text
             assert "refused" in text
+
+    asyncio.run(main())
+
+
+def test_one_that_is_no_name_server_is_called_so() -> None:
+    async def main() -> None:
+        async with serving({}) as (host, port), asking(f"{host}:{port}") as servers:
+            with pytest.raises(RequestCodeNotSupported) as caught:
+                await servers.route_of("T", 3.0)
+            assert str(caught.value) == f"{host}:{port} is not a name server (a broker, perhaps)"
+
+    asyncio.run(main())
+
+
+def test_that_there_are_no_brokers_is_known_only_if_all_say_it() -> None:
+    async def main() -> None:
+        other = nobody_there()
+        async with (
+            FakeNameServer(brokers=0).running() as empty,
+            FakeNameServer(brokers=1).running() as full,
+            asking(empty.address) as one,
+            asking(empty.address, full.address) as two,
+            asking(empty.address, other) as half,
+        ):
+            assert await one.have_no_brokers(3.0)
+            assert not await two.have_no_brokers(3.0)
+            assert not await half.have_no_brokers(3.0)
 
     asyncio.run(main())
 

@@ -117,6 +117,22 @@ def test_there_are_no_more_connections_than_descriptors(run: Run, caplog: pytest
     assert "at most 70 connections, not 10000: the system allows no more open files" in caplog.messages
 
 
+def test_a_limit_of_descriptors_that_is_high_enough_alarms_nobody(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS_FOR_FILES + 1_000, hard))
+            async with serving():
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    caplog.set_level("DEBUG")
+    run(main())
+    (line,) = (record for record in caplog.records if "at most 1000 connections" in record.message)
+    assert line.levelname == "DEBUG"
+
+
 def test_the_limit_of_descriptors_is_raised_as_far_as_we_may() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -173,7 +174,7 @@ def test_topics_and_queues_are_chosen_by_name(tmp_path: Path) -> None:
 def test_times_are_cut_to_the_message(tmp_path: Path, scan: str, start: int | None, end: int | None) -> None:
     make_store(tmp_path / "store", 60, queues=3)  # one a second
     times = {"startingTimestamp": start, "endingTimestamp": end}
-    options = {name: FIRST_STORED_MS + at * 1000 for name, at in times.items() if at is not None}
+    options: dict[str, Any] = {name: FIRST_STORED_MS + at * 1000 for name, at in times.items() if at is not None}
     found = rows(tmp_path / "store", scan=scan, **options)
     assert numbers(found) == [*range(min(start or 0, 60), min(60 if end is None else end, 60))]
 
@@ -201,7 +202,7 @@ def test_a_search_by_time_that_meets_damage_loses_nothing_else(tmp_path: Path, t
     assert numbers(found) == [number for number in range(20, 40) if number != torn]
 
 
-def seconds(start: int, end: int) -> dict[str, int]:
+def seconds(start: int, end: int) -> dict[str, Any]:
     """Options for the messages [start, end) of a store with one message a second."""
     return {
         "startingTimestamp": FIRST_STORED_MS + start * 1_000,
@@ -274,7 +275,7 @@ def test_an_entry_for_a_message_that_belongs_to_two_queues_is_neither_a_row_nor_
     ],
 )
 def test_a_wrong_option_is_told_in_a_sentence_before_anything_is_read(
-    tmp_path: Path, options: dict[str, object], sentence: str
+    tmp_path: Path, options: dict[str, Any], sentence: str
 ) -> None:
     make_store(tmp_path / "store", 3)
     with pytest.raises(ConfigError) as told:

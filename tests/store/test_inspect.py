@@ -630,7 +630,6 @@ def test_a_message_may_be_in_light_queues_too(tmp_path: Path) -> None:
         ({"count": 3}, range(3)),
         ({"count": 0}, range(0)),
         ({"topic": "T", "count": 2}, range(2)),
-        ({"topic": "Other"}, range(0)),
         ({"queue_id": 1}, range(1, 60, 2)),
         ({"queue_offset": 28}, range(56, 60)),
         ({"topic": "T", "queue_id": 1, "queue_offset": 28}, range(57, 60, 2)),
@@ -686,6 +685,9 @@ def test_a_queue_that_is_not_there_is_an_error(golden: Path) -> None:
     for read in (queue_entries, lambda home, wanted: find_messages(home, wanted, pytest.fail)):
         with pytest.raises(StoreError, match="has no queue Golden/9"):
             list(read(StoreHome.open(golden), Wanted(topic="Golden", queue_id=9)))
+        with pytest.raises(StoreError, match="has no queue of topic Other"):
+            list(read(StoreHome.open(golden), Wanted(topic="Other")))
+        assert not list(read(StoreHome.open(golden), Wanted(topic="Golden", log_offset=10**9)))  # a topic, no messages
 
 
 def test_entries_are_shown_as_they_are_stored(golden: Path) -> None:

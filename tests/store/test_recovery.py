@@ -239,6 +239,36 @@ def lose_pages(synced: Path, written: Path, dice: random.Random) -> None:
         path.write_bytes(new)
 
 
+def opening_line(directory: Path, caplog: pytest.LogCaptureFixture) -> str:
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "hanabi.store.recovery"):
+        open_store(directory).close()
+    (line,) = (record.message for record in caplog.records if record.name == "hanabi.store.recovery")
+    return line
+
+
+def test_a_start_with_nothing_wrong_is_told_without_alarm(
+    memory_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = opening_line(memory_directory, caplog)
+    assert line == f"empty store: there are no messages in {memory_directory / 'commitlog'} yet"
+    with open_store(memory_directory) as store:
+        fill(store, 3)
+        end = store.max_log_offset
+    assert opening_line(memory_directory, caplog).startswith(
+        f"recovered after a clean stop: log 0..{end}, looked at 1 "
+    )
+    assert "the end" not in opening_line(memory_directory, caplog)
+
+
+def test_what_lies_behind_the_last_message_is_told(memory_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with open_store(memory_directory) as store:
+        fill(store, 3)
+        end = store.max_log_offset
+    edit(memory_directory / "commitlog" / f"{0:020d}", end, b"rubbish!")
+    assert f"; the end: {memory_directory}" in opening_line(memory_directory, caplog)
+
+
 def test_progress_is_told_every_few_seconds(memory_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = open_store(memory_directory, commit_log_segment_bytes=1 << 21)
     fill(store, 9_000, size=4)

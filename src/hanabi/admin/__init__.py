@@ -11,17 +11,29 @@ has one file. Knows nothing of terminals.
 from typing import Any
 
 from hanabi.admin.access import Access, BrokerAt, Where
+from hanabi.admin.brokers import Brokers, Clean
+from hanabi.admin.dead_letters import DeadLetterOffice
+from hanabi.admin.groups import GroupChange, Groups
+from hanabi.admin.messages import Messages, Range
+from hanabi.admin.name_servers import NameServerAdmin
+from hanabi.admin.offsets import Offsets, Target
 from hanabi.admin.topics import TopicChange, Topics
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.core import Core
 
-__all__ = ["Admin", "BrokerAt", "TopicChange", "Where"]
+__all__ = ["Admin", "BrokerAt", "Clean", "GroupChange", "Range", "Target", "TopicChange", "Where"]
 
 
 class Admin:
     """Everything an operator can ask and order; use it with `async with`."""
 
     topics: Topics
+    groups: Groups
+    brokers: Brokers
+    messages: Messages
+    dead_letters: DeadLetterOffice
+    name_servers: NameServerAdmin
+    offsets: Offsets
 
     def __init__(self, config: ClientConfig | None = None, **options: Any) -> None:
         """*options* are those of `ClientConfig`, in place of what *config* says."""
@@ -32,6 +44,12 @@ class Admin:
         self._core = await Core.acquire(self._config)
         access = Access(self._core)
         self.topics = Topics(access)
+        self.groups = Groups(access)
+        self.brokers = Brokers(access)
+        self.offsets = Offsets(access, self.groups)
+        self.messages = Messages(access, self.groups)
+        self.dead_letters = DeadLetterOffice(access, self.topics, self.messages)
+        self.name_servers = NameServerAdmin(access)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from hanabi.admin.access import EVERYWHERE, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
 from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
-from hanabi.errors import ConfigError, InvalidParameter, TopicNotExist, TransportError
+from hanabi.errors import ConfigError, InvalidParameter, MQError, TopicNotExist, TransportError
 from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.bodies.stats import TopicStatsTable
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigTable
@@ -108,7 +108,7 @@ class Topics:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    async def list(self, where: Where = EVERYWHERE) -> TopicListing:
+    async def all(self, where: Where = EVERYWHERE) -> TopicListing:
         """All topics, with their settings on each broker."""
         access = self._access
         reply = await access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
@@ -168,22 +168,27 @@ class Topics:
         config = TopicConfig(
             topic_name=topic, read_queue_nums=read_queues, write_queue_nums=write_queues, perm=perm, order=order
         )
-        for broker in masters:
-            await self._put(broker, config, attributes)
-        if order:
+        if order:  # first, as brokers unlearn that a topic is ordered when the name servers do not say so
             await self._fix_order(topic, masters, write_queues)
+        try:
+            for broker in masters:
+                await self._put(broker, config, attributes)
+        except MQError:
+            if order:
+                await self._free_order(topic)
+            raise
         return [_on_broker(broker, config) for broker in masters]
 
     async def update(self, topic: str, change: TopicChange, where: Where = EVERYWHERE) -> list[TopicOnBroker]:
         """Change a topic on the brokers that have it; what is not said stays as it is on each of them."""
         found = await self._found(topic, where)
         changed = [(broker, _changed(config, change)) for broker, config in found]
-        for broker, config in changed:
-            await self._put(broker, config, change.attributes or "")
         if change.order:
             await self._fix_order(topic, [broker for broker, _ in changed], changed[0][1].write_queue_nums)
         elif change.order is False:
             await self._free_order(topic)
+        for broker, config in changed:
+            await self._put(broker, config, change.attributes or "")
         return await self.settings(topic, where)
 
     async def delete(self, topic: str, cluster: str | None = None) -> list[str]:

@@ -28,7 +28,9 @@ from hanabi.broker.registration import Identity, Registration
 from hanabi.broker.settings import Settings
 from hanabi.errors import ConfigError, MQError
 from hanabi.remoting.address import format_address
+from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.connector import Connector
+from hanabi.remoting.descriptors import connections_within
 from hanabi.remoting.dispatch import Handler
 from hanabi.remoting.server import RemotingServer
 from hanabi.remoting.tls import TlsConfig
@@ -157,12 +159,15 @@ class Broker:
 
     async def _listen(self, handlers: Mapping[int, Handler], host: str, port: int) -> tuple[str, int]:
         self._undo.push_async_callback(self._background.stop)
-        bound = await self._listen_on(handlers, host, port)
+        limits = self.settings.broker.remoting()
+        bound = await self._listen_on(handlers, host, port, limits)
+        # What the system allows was told for the first port, if it is less.
+        limits = msgspec.structs.replace(limits, connections_max=connections_within(limits.connections_max))
         fast = self.settings.broker.fast_port_enabled
         fast_port = bound[1] - FAST_PORT_DISTANCE
         if fast or (fast is None and port > FAST_PORT_DISTANCE):
             try:
-                await self._listen_on(handlers, host, fast_port)
+                await self._listen_on(handlers, host, fast_port, limits)
             except ConfigError as error:
                 if fast:
                     raise ConfigError(f"{error} (the fast port; fastListenPortEnable=false does without)") from error
@@ -170,10 +175,10 @@ class Broker:
         self._undo.callback(self.tables.held_pulls.release)
         return bound
 
-    async def _listen_on(self, handlers: Mapping[int, Handler], host: str, port: int) -> tuple[str, int]:
-        server = RemotingServer(
-            handlers, self.settings.broker.remoting(), tls=self._tls, on_close=self.tables.clients.closed
-        )
+    async def _listen_on(
+        self, handlers: Mapping[int, Handler], host: str, port: int, limits: RemotingConfig
+    ) -> tuple[str, int]:
+        server = RemotingServer(handlers, limits, tls=self._tls, on_close=self.tables.clients.closed)
         where = format_address((host, port))
         try:
             bound = await server.start(host, port)

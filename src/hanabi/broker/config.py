@@ -5,6 +5,7 @@ store's keys are `store.config.StoreConfig`, read from the same file. A bad valu
 key that nobody claims gets one warning line. What Java has and we have no use for is in `unused_keys.py`.
 """
 
+import enum
 import logging
 import re
 import socket
@@ -158,26 +159,26 @@ def with_properties(config: C, properties: Mapping[str, str]) -> C:
     """*config* with the values of *properties*, of which every key must be one of its own."""
     kind = type(config)
     changes: dict[str, Any] = {}
-    names = {item.encode_name: item.name for item in msgspec.structs.fields(kind)}
+    fields = {item.encode_name: item for item in msgspec.structs.fields(kind)}
     for key, value in properties.items():
-        text = value.strip()
+        text, name = value.strip(), fields[key].name
         try:
             # One at a time, so that the error is about this key.
-            parsed = getattr(msgspec.convert({key: text}, kind, strict=False), names[key])
+            parsed = getattr(msgspec.convert({key: text}, kind, strict=False), name)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{key} must be {_expected(error)}, not {shortened(text)!r}") from error
+            raise ConfigError(f"{key} must be {_expected(error, fields[key].type)}, not {shortened(text)!r}") from error
         if type(parsed) is int and not _WHOLE_NUMBER.fullmatch(text):
             raise ConfigError(f"{key} must be a whole number, not {shortened(text)!r}")
-        changes[names[key]] = parsed
+        changes[name] = parsed
     return msgspec.structs.replace(config, **changes)
 
 
-def _expected(error: msgspec.ValidationError) -> str:
+def _expected(error: msgspec.ValidationError, kind: Any) -> str:
     """What msgspec wanted, in words: "Expected `int` <= 65535 - at `$.listenPort`" has it in the middle."""
-    text = str(error)
-    if not text.startswith("Expected "):  # our own ConfigError cannot come here; an enum's complaint can
-        return text.split(" - at ")[0]
-    wanted = text.removeprefix("Expected ").split(" - at ")[0].split(", got ")[0]
+    if isinstance(kind, enum.EnumType):  # msgspec only repeats what it got
+        *others, last = map(str, kind.__members__)  # Java's enums are written by name, and ours too
+        return f"{', '.join(others)} or {last}"
+    wanted = str(error).removeprefix("Expected ").split(" - at ")[0].split(", got ")[0]
     words = {
         "`int`": "a whole number",
         "`bool | null`": "true or false",

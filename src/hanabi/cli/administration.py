@@ -10,7 +10,7 @@ Ctrl-C.
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
@@ -84,6 +84,19 @@ class Site:
         with output() as write:
             for each in found:
                 write(json_line(each) if self.as_json else text(each))
+
+    def stream(self, work: "Callable[[Admin], AsyncGenerator[T, None]]", text: Callable[[T], str]) -> None:
+        """Show what *work* finds as it finds it: one JSON object a line, or one *text* after another."""
+        from contextlib import aclosing
+
+        with output() as write:
+
+            async def all_of_it(admin: "Admin") -> None:
+                async with aclosing(work(admin)) as found:
+                    async for each in found:
+                        write(json_line(each) if self.as_json else text(each))
+
+            self.run(all_of_it)
 
     def done(self, found: Any, sentence: str) -> None:
         """Say that it is done: in JSON, *found*."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hanabi._version import __version__
-from hanabi.cli import send, serve, store, tail, topic
+from hanabi.cli import broker, cluster_list, dlq, group, message, namesrv, offset, send, serve, store, tail, topic
 from hanabi.errors import MQError
 
 USAGE_ERROR = 2  # the exit code for anything the user can mend: a taken port, a bad key, a locked home
@@ -23,6 +23,13 @@ app = typer.Typer(
 app.add_typer(serve.app, name="serve")
 app.add_typer(store.app, name="store")
 app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
+app.add_typer(offset.app, name="offset")
+app.add_typer(broker.app, name="broker")
+app.add_typer(cluster_list.app, name="cluster")
+app.add_typer(message.app, name="message")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(namesrv.app, name="namesrv")
 app.command()(send.send)
 app.command()(tail.tail)
 

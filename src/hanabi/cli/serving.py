@@ -1,7 +1,7 @@
 """What `hanabi serve` does once the command line is understood: servers on one loop, until a signal.
 
-Each server says "ready" on stdout when it accepts connections. The modules of the servers are imported here and not at
-the top, so that every other command stays quick.
+Each server says "ready" on stdout when it and the other one accept connections. The modules of the servers are
+imported here and not at the top, so that every other command stays quick.
 """
 
 import asyncio
@@ -51,17 +51,25 @@ class BrokerToStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None) -> None:
-    """Start what there is, the name server first, and stop in the opposite order when a signal comes."""
+    """Start what there is, the name server first, and stop in the opposite order when a signal comes.
+
+    Nobody is said to be ready before everybody is: whoever reads the first line may take it for a start that succeeded.
+    """
     stopped = _stop_signal()
     if broker is not None:
         _check(broker)
+    ready: list[str] = []
     async with AsyncExitStack() as servers:
         if namesrv is not None:
             address = await _start_namesrv(namesrv, servers)
+            ready.append(f"ready namesrv {format_address(address)}")
             if broker is not None:
                 broker = _registered_with(broker, address)
         if broker is not None:
-            await _start_broker(broker, servers)
+            address = await _start_broker(broker, servers)
+            ready.append(f"ready broker {broker.config.broker_name} {format_address(address)}")
+        for line in ready:
+            _announce(line)
         await stopped.wait()
 
 
@@ -76,20 +84,24 @@ async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack) -> tuple[str,
         raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
     except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
         raise ConfigError(f"cannot listen on {where}: not a host name") from error
-    _announce(f"ready namesrv {format_address(address)}")
     return address
 
 
-async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack) -> None:
+async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack) -> tuple[str, int]:
     from hanabi.broker.broker import Broker
 
     broker = await servers.enter_async_context(Broker(wanted.config, wanted.store, tls=wanted.tls))
     address = await broker.start(wanted.host, wanted.port)
+    if not wanted.config.namesrv_addresses:
+        logger.warning(
+            "no name server is set, so only who knows this broker's address finds it: --namesrv HOST:PORT, namesrvAddr"
+            " in the file or the variable NAMESRV_ADDR sets one"
+        )
     # Whoever reads the line may ask for a route at once. A name server that does not answer is no reason to wait long.
     with suppress(TimeoutError):
         async with asyncio.timeout(_REGISTRATION_SECONDS):
             await broker.registration.until_registered()
-    _announce(f"ready broker {wanted.config.broker_name} {format_address(address)}")
+    return address
 
 
 def _check(wanted: BrokerToStart) -> None:

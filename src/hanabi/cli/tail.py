@@ -9,7 +9,7 @@ from hanabi.cli import cluster
 from hanabi.cli.log_output import LogLevel, configure_logging
 from hanabi.cli.output import json_line, output
 from hanabi.cli.times import parse_time
-from hanabi.errors import ConfigError
+from hanabi.errors import ConfigError, SubscriptionParseFailed
 
 if TYPE_CHECKING:
     from hanabi.cli.tailing import Start
@@ -81,6 +81,8 @@ def tail(
 
         try:
             run(work())
+        except SubscriptionParseFailed as error:
+            raise ConfigError(f"--sql {sql}: {error}") from error
         except KeyboardInterrupt:  # where no handler can be set for it
             return
 

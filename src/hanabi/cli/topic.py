@@ -19,6 +19,7 @@ from hanabi.cli.render import moment, perm_text, table
 from hanabi.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hanabi.admin import Admin
     from hanabi.admin.topics import RouteEntry, TopicListing, TopicOnBroker, TopicStatus
 
 app = typer.Typer(help="Make, change, delete and look at topics.", no_args_is_help=True)
@@ -52,8 +53,8 @@ def list_topics(
     """List the topics, with their queues on all brokers together."""
     import msgspec
 
-    async def work(admin):  # type: ignore[no-untyped-def]
-        found = await admin.topics.list(where(cluster, broker))
+    async def work(admin: "Admin") -> "TopicListing":
+        found = await admin.topics.all(where(cluster, broker))
         if all:
             return found
         return msgspec.structs.replace(found, topics=[topic for topic in found.topics if topic.kind == "normal"])
@@ -181,12 +182,8 @@ def _settings_text(found: "list[TopicOnBroker]") -> str:
 @command(app, "delete")
 def delete(site: Site, topic: Name, cluster: Cluster = None, yes: Yes = False) -> None:
     """Delete a topic: its messages, and how far its groups have come."""
-
-    async def look(admin):  # type: ignore[no-untyped-def]
-        return await admin.topics.status(topic)
-
     if not yes:
-        messages = site.run(look).messages
+        messages = site.run(lambda admin: admin.topics.status(topic)).messages
         site.confirm(f"Delete topic {topic} with {counted(messages, 'message')}?", yes)
     brokers = site.run(lambda admin: admin.topics.delete(topic, cluster))
     site.done({"topic": topic, "brokers": brokers}, f"topic {topic} is deleted on {', '.join(brokers) or 'no broker'}")

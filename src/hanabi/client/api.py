@@ -5,7 +5,7 @@ caller. Agrees with Java's MQClientAPIImpl in codes and fields. Names of topics 
 their namespace.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hanabi.client.config import Credentials
@@ -104,11 +104,32 @@ class Api:
         try:
             reply = await self._connector.request(address, code, header, body, timeout=timeout)
         except TransportError as error:
-            reason = str(error).removeprefix(f"{address}: ")
-            raise type(error)(f"{self._asked(code, address)}: {reason}") from error
+            raise self._not_answered(code, address, error) from error
         if reply.code in accept:
             return reply
         raise self._refused(code, address, reply)
+
+    def ask_at_once(
+        self,
+        address: str,
+        code: int,
+        header: Header | Mapping[str, str] | None,
+        body: bytes,
+        timeout: float,
+        ended: Callable[[Command | TransportError], None],
+    ) -> bool:
+        """As `ask`, without waiting: *ended* is called with what `outcome` makes the same of. False: not now, `ask`."""
+        if self._credentials is not None:
+            header = sign(_fields(header), body, self._credentials)
+        return self._connector.ask_at_once(address, code, header, body, timeout, ended)
+
+    def outcome(self, address: str, code: int, ended: Command | TransportError, accept: frozenset[int]) -> Command:
+        """What *ended* means: the answer if its code is one to *accept*; anything else is raised."""
+        if isinstance(ended, TransportError):
+            raise self._not_answered(code, address, ended) from ended
+        if ended.code in accept:
+            return ended
+        raise self._refused(code, address, ended)
 
     async def tell(
         self,
@@ -125,8 +146,11 @@ class Api:
         try:
             await self._connector.send_oneway(address, code, header, body, timeout=timeout)
         except TransportError as error:
-            reason = str(error).removeprefix(f"{address}: ")
-            raise type(error)(f"{self._asked(code, address)}: {reason}") from error
+            raise self._not_answered(code, address, error) from error
+
+    def _not_answered(self, code: int, address: str, error: TransportError) -> TransportError:
+        reason = str(error).removeprefix(f"{address}: ")
+        return type(error)(f"{self._asked(code, address)}: {reason}")
 
     def _asked(self, code: int, address: str) -> str:
         name = self.broker_names.get(address)

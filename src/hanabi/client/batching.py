@@ -11,7 +11,7 @@ import msgspec
 
 from hanabi.client.outgoing import SEND_BATCH, Outgoing, Packing
 from hanabi.client.send_result import SendResult
-from hanabi.client.validation import check_message
+from hanabi.client.validation import check_kind, check_message
 from hanabi.errors import InvalidMessage
 from hanabi.message import Message
 from hanabi.wire import property_names as names
@@ -34,6 +34,8 @@ def check_batch(messages: Sequence[Message]) -> None:
     """Raise unless *messages* can travel together."""
     if not messages:
         raise InvalidMessage("a batch must have at least one message")
+    for message in messages:
+        check_kind(message)
     first = messages[0]
     if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessage(f"topic {first.topic}: messages of a retry topic cannot be sent as a batch")

@@ -5,6 +5,7 @@ threads at once. `blocking_push`, `blocking_pull` and `blocking_lite_pull` have 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, cast, overload
 
@@ -92,8 +93,8 @@ class Producer:
         It goes to *queue*, or to the one that *selector* picks by *arg*: then only that one is tried. Otherwise the
         queues take turns, and when a broker fails another one is tried.
         """
-        sending = self._aio.send(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
-        return cast(SendResult, self._life.run(sending))
+        begin = partial(self._aio.begin_send, message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+        return cast(SendResult, self._life.run_short(begin))
 
     def send_oneway(
         self,

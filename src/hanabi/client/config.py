@@ -6,6 +6,7 @@ only a consumer needs is in their own arguments.
 
 import os
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
@@ -113,12 +114,20 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(values.values())
 
 
-def client_config(config: ClientConfig | None, options: Mapping[str, Any]) -> ClientConfig:
-    """*config* with *options* in place of its values, or a new one of *options*. What nobody knows is a ConfigError."""
+def client_config(
+    config: ClientConfig | None, options: Mapping[str, Any], others_known: Sequence[str] = ()
+) -> ClientConfig:
+    """*config* with *options* in place of its values, or a new one of *options*. What nobody knows is a ConfigError.
+
+    *others_known* are options that whoever asks has beside these, and has taken already: only the error is about them.
+    """
     known = ClientConfig.__struct_fields__
     for name in options:
         if name not in known:
-            raise ConfigError(f"unknown option {name!r}; a client has {', '.join(known)}")
+            all_known = (*known, *others_known)
+            near = get_close_matches(name, all_known, n=1)
+            hint = f": did you mean {near[0]}?" if near else f"; there are {', '.join(all_known)}"
+            raise ConfigError(f"unknown option {name!r}{hint}")
     given = {name: value for name, value in options.items() if value is not None}
     return ClientConfig(**given) if config is None else msgspec.structs.replace(config, **given)
 

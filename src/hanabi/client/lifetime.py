@@ -7,7 +7,7 @@ started yet starts in the child like any other; one that was started belongs to 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from hanabi.client.loop_thread import LoopThread
+from hanabi.client.loop_thread import Begin, LoopThread
 from hanabi.errors import BlockingCallError, MQError
 
 T = TypeVar("T")
@@ -20,10 +20,15 @@ class Lifetime:
         self._what = what
         self.on_end: Callable[[], object] = lambda: None  # called in whichever thread ends it
         self._thread: LoopThread | None = None
-        self.run: Callable[[Coroutine[Any, Any, Any]], Any] = self._refuse  # the loop thread's own while started
+        # Both are the loop thread's own while started.
+        self.run: Callable[[Coroutine[Any, Any, Any]], Any] = self._refuse
+        self.run_short: Callable[[Begin[Any]], Any] = self._refuse_short
 
     def _refuse(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         coroutine.close()
+        return self._refuse_short()
+
+    def _refuse_short(self, begin: object = None) -> Any:
         raise MQError(f"{self._what} is not running: use `with`, or start() it, and not after shutdown()")
 
     @property
@@ -43,7 +48,7 @@ class Lifetime:
         except BaseException:
             thread.release()
             raise
-        self._thread, self.run = thread, thread.run
+        self._thread, self.run, self.run_short = thread, thread.run, thread.run_short
         thread.opened(self, shutdown)
         return started
 
@@ -64,7 +69,7 @@ class Lifetime:
 
     def _ended(self, thread: LoopThread) -> None:
         self._thread = None
-        self.run = self._refuse
+        self.run, self.run_short = self._refuse, self._refuse_short
         if thread.closed(self):  # and not another thread, which ended it at the same time
             thread.release()
         self.on_end()

@@ -37,44 +37,50 @@ logger = logging.getLogger(__name__)
 class _Call(Generic[T]):
     """One coroutine on its way through the loop's thread, and the thread that sleeps until it is back."""
 
-    __slots__ = ("_coroutine", "_done", "_error", "_result", "_task")
+    __slots__ = ("_began", "_coroutine", "_done", "_error", "_over", "_result", "_task")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._coroutine: Coroutine[Any, Any, T] | None = coroutine  # until it is begun
+    def __init__(self, coroutine: Coroutine[Any, Any, T] | None = None) -> None:
+        self._coroutine = coroutine
         self._done = threading.Lock()
         self._done.acquire()
+        self._began = self._over = False
         self._error: BaseException | None = None
         self._result: T | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, under_way: set["_Call[Any]"]) -> None:
+    def start(self) -> None:
         """In the loop's thread."""
-        self._task = asyncio.get_running_loop().create_task(self._drive(under_way))
+        if self._coroutine is not None:
+            self._task = asyncio.get_running_loop().create_task(self._drive(self._coroutine))
 
-    async def _drive(self, under_way: set["_Call[Any]"]) -> None:
-        coroutine, self._coroutine = cast(Coroutine[Any, Any, T], self._coroutine), None
+    async def _drive(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._began = True
         try:
             self._result = await coroutine
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
             self._error = error
-        # No callback of the task says that it is done: it would have its turn only when the loop comes around again.
-        under_way.discard(self)
-        self._done.release()
+        self._end()  # and not in a callback of the task, which has its turn only when the loop comes around again
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._done.release()
 
     def cancel(self) -> None:
-        """In the loop's thread; nobody waits any more."""
+        """In the loop's thread."""
         if self._task is not None:
             self._task.cancel()
-            self._drop()
+            self._close_unbegun()
 
-    def abandon(self) -> None:
-        """The loop has ended, and nobody will do it."""
-        self._drop()
-        self._error = asyncio.CancelledError()
-        self._done.release()
+    def give_up(self) -> None:
+        """In the loop's thread, when its loop is closed: nothing will end it any more."""
+        if not self._over:
+            self._close_unbegun()
+            self._error = asyncio.CancelledError()
+            self._end()
 
-    def _drop(self) -> None:
-        if self._coroutine is not None:
+    def _close_unbegun(self) -> None:
+        if self._coroutine is not None and not self._began:  # then it never will
             self._coroutine.close()
 
     def wait(self) -> T:
@@ -90,6 +96,49 @@ class _Call(Generic[T]):
             raise error
         finally:
             del error, self._error  # the traceback holds this frame: no cycle for the collector
+
+
+class _ShortCall(_Call[T]):
+    """A call for which no task is needed, as long as nothing has to be waited for in between.
+
+    *begin* is called in the loop's thread, with this. It says later that it is finished, or how to go on; or at once,
+    by returning a coroutine.
+    """
+
+    __slots__ = ("_begin",)
+
+    def __init__(self, begin: "Begin[T]") -> None:
+        super().__init__()
+        self._begin = begin
+
+    def start(self) -> None:
+        """In the loop's thread."""
+        try:
+            rest = self._begin(self)
+        except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
+            self._error = error
+            self._end()
+        else:
+            if rest is not None:
+                self.go_on(rest)
+
+    def finish(self, result: T) -> None:
+        """In the loop's thread."""
+        self._result = result
+        self._end()
+
+    def go_on(self, rest: Coroutine[Any, Any, T]) -> None:
+        """In the loop's thread."""
+        self._coroutine = rest
+        super().start()
+
+    def cancel(self) -> None:
+        """In the loop's thread. What was begun ends by itself; only what waits can be cancelled."""
+        if self._began:
+            super().cancel()
+
+
+Begin: TypeAlias = Callable[[_ShortCall[T]], Coroutine[Any, Any, T] | None]
 
 
 class LoopThread:
@@ -154,19 +203,29 @@ class LoopThread:
         if not self._can_wait():
             coroutine.close()
             raise BlockingCallError(self._why_not())
-        call = _Call(coroutine)
+        return self._wait_for(_Call(coroutine))
+
+    def run_short(self, begin: "Begin[T]") -> T:
+        """The result of what *begin* begins; see `_ShortCall`."""
+        if not self._can_wait():
+            raise BlockingCallError(self._why_not())
+        return self._wait_for(_ShortCall(begin))
+
+    def _wait_for(self, call: _Call[T]) -> T:
         self._calls.add(call)
         try:
-            self._loop.call_soon_threadsafe(call.start, self._calls)
+            self._loop.call_soon_threadsafe(call.start)
         except RuntimeError:  # another thread stopped it just now
             self._calls.discard(call)
-            coroutine.close()
+            call.give_up()
             raise BlockingCallError(self._why_not()) from None
         try:
             return call.wait()
         except BaseException:
             self._loop_soon(call.cancel)  # if it is not done: KeyboardInterrupt, say
             raise
+        finally:
+            self._calls.discard(call)
 
     def call(self, function: Callable[[], T]) -> T:
         """The result of a plain function that must run in the loop's thread; there, a callback may call it too."""
@@ -237,8 +296,8 @@ class LoopThread:
         finally:
             asyncio.set_event_loop(None)
             self._loop.close()
-            while self._calls:
-                self._calls.pop().abandon()
+            for call in list(self._calls):
+                call.give_up()
 
 
 async def _shut_down(shutdowns: list[Shutdown], seconds: float) -> None:

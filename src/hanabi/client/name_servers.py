@@ -12,8 +12,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from hanabi.client.api import Api
-from hanabi.errors import ConnectError, MQError, TopicNotExist, TransportError
-from hanabi.wire.bodies.route import TopicRoute
+from hanabi.errors import ConnectError, MQError, RequestCodeNotSupported, TopicNotExist, TransportError
+from hanabi.wire.bodies.route import ClusterInfo, TopicRoute
 
 SILENCE_SECONDS: Final = 1.0  # after that the next one is asked too
 
@@ -65,6 +65,13 @@ class NameServers:
                 self._last_choice(address)
         raise _nobody(topic, self.addresses, asked.refusals)
 
+    async def have_no_brokers(self, seconds: float) -> bool:
+        """Whether all of them say that no broker is registered; one that does not say it may know of one."""
+        patience = min(seconds, self._silence_seconds)
+        asked = (self._api.cluster_info(address, timeout=patience) for address in self.addresses)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return all(isinstance(answer, ClusterInfo) and not answer.broker_addr_table for answer in answers)
+
     def _first_choice(self, address: str) -> None:
         if self._order[0] != address:
             self._order.remove(address)
@@ -95,6 +102,8 @@ class _Round:
             address = self.under_way.pop(task)
             try:
                 self.answer = address, task.result()
+            except RequestCodeNotSupported:
+                self.refusals[address] = RequestCodeNotSupported(f"{address} is not a name server (a broker, perhaps)")
             except MQError as error:
                 self.refusals[address] = error
 

@@ -11,7 +11,7 @@ import msgspec
 
 from hanabi.client.namespace import wrap
 from hanabi.client.producer_config import ProducerConfig
-from hanabi.client.validation import check_message, check_properties, check_topic
+from hanabi.client.validation import check_message, check_properties, check_texts, check_topic
 from hanabi.errors import InvalidMessage, MQError
 from hanabi.message import Message
 from hanabi.wire import property_names as names
@@ -60,10 +60,7 @@ class Packing:
     def pack(self, message: Message, extra: Mapping[str, str] | None = None, sys_flag: int = 0) -> Outgoing:
         """*message* as it travels. *extra* are properties with a meaning of their own, which programs cannot set."""
         check_message(message, self._bytes_max)
-        if extra is None and not message.properties and not message.keys:
-            message_id, properties = self._plain_properties(message)
-        else:
-            message_id, properties = self.properties_of(message, extra)
+        message_id, properties = self.properties_of(message, extra)
         body = message.body
         if len(body) >= self._compress_from:
             body, sys_flag = self._compressed(body, sys_flag)
@@ -85,11 +82,15 @@ class Packing:
         return name
 
     def _plain_properties(self, message: Message) -> tuple[str, str]:
-        """As `properties_of`, for most messages: all but the id is the same as the last time."""
+        """Those of most messages: all but the id is the same as the last time."""
         kind = (message.tags, message.wait_stored)
-        before_id = self._before_id.get(kind)
+        try:
+            before_id = self._before_id.get(kind)
+        except TypeError:  # tags that are no text, but a list, say
+            check_texts(message)
+            raise
         if before_id is None or message.delay_level or message.deliver_time_ms:
-            message_id, text = self.properties_of(message)
+            message_id, text = self._all_properties(message)
             if not message.delay_level and not message.deliver_time_ms:
                 if len(self._before_id) >= _TAGS_MAX:
                     self._before_id.clear()
@@ -100,6 +101,11 @@ class Packing:
 
     def properties_of(self, message: Message, extra: Mapping[str, str] | None = None) -> tuple[str, str]:
         """A new id, and all properties of *message*, the id among them, as one text."""
+        if extra or message.properties or message.keys:
+            return self._all_properties(message, extra)
+        return self._plain_properties(message)
+
+    def _all_properties(self, message: Message, extra: Mapping[str, str] | None = None) -> tuple[str, str]:
         message_id = self._make_id()
         try:
             properties = sending_properties(message)
@@ -109,7 +115,8 @@ class Packing:
                 properties |= extra
             properties[names.UNIQUE_KEY] = message_id  # last: `_plain_properties` puts another one in its place
             text = format_properties(properties)
-        except (MQError, TypeError) as error:  # a name that is taken, a value that is no text
+        except (MQError, TypeError, ValueError) as error:  # a name that is taken, a value that is no text
+            check_texts(message)
             raise InvalidMessage(f"topic {message.topic}: {error}") from error
         check_properties(message.topic, text)
         return message_id, text

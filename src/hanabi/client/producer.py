@@ -8,7 +8,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeGuard, overload
@@ -30,7 +30,7 @@ from hanabi.client.request_reply import PendingRequests, reply_properties, reque
 from hanabi.client.selectors import Choose, Selector, chooser
 from hanabi.client.send_result import SendResult
 from hanabi.client.send_told import kind_of, told
-from hanabi.client.sender import Sender
+from hanabi.client.sender import SendEnded, Sender
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
 from hanabi.errors import ConnectionLostError, MQError, RequestTimeoutError, SendFailed
@@ -82,7 +82,7 @@ class Producer:
         check_group(group)
         self.group = group
         self.settings, others = producer_config(settings, options)
-        self.config = client_config(config, others)
+        self.config = client_config(config, others, self.settings.__struct_fields__)
         self._wire_group = wrap(self.config.namespace, group)
         self._hooks = tuple(hooks)
         self._requests = PendingRequests()
@@ -192,6 +192,28 @@ class Producer:
         if running.hooks:
             return await self._send(running, message, kind_of(message), seconds, queue=queue, choose=choose)
         return await running.sender.deliver(running.packing.pack(message), seconds, queue, choose)
+
+    def begin_send(
+        self,
+        message: Message,
+        ended: SendEnded,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+    ) -> Coroutine[Any, Any, SendResult] | None:
+        """For the blocking face: `send`, without a task that waits. *ended* is told, unless there is something to await
+        for the result: then that is returned."""
+        running = self._running or self._must_run()
+        if running.hooks:
+            return self.send(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+        choose = chooser(message, queue, selector, arg)
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        outgoing = running.packing.pack(message)
+        if running.sender.begin(outgoing, seconds, queue, choose, ended):
+            return None
+        return running.sender.deliver(outgoing, seconds, queue, choose)
 
     async def _send(
         self,

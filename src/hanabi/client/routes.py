@@ -191,7 +191,7 @@ class Routes:
             return await self._ask_once(topic)
         except TopicNotExist as missing:
             if not allow_default:
-                raise
+                raise await self._better(topic, missing) from None
             return await self._find_default(topic, missing, default_topic, default_queues)
         except MQError as error:
             if known is None:
@@ -210,14 +210,28 @@ class Routes:
         try:
             source = await self._name_servers.route_of(default_topic, self._seconds)
         except TopicNotExist:
-            raise TopicNotExist(
-                f"{missing}. No broker makes it by itself either: none has the default topic {default_topic}"
-                " (autoCreateTopicEnable)"
+            raise await self._better(
+                topic,
+                TopicNotExist(
+                    f"{missing}. No broker makes it by itself either: none has the default topic {default_topic}"
+                    " (autoCreateTopicEnable)"
+                ),
             ) from missing
         made = make_route(topic, for_new_topic(source, queues_max), self._mapped, is_default=True)
         self._defaults[topic] = (asyncio.get_running_loop().time() + DEFAULT_ROUTE_SECONDS, made)
         self._tell(topic, made)
         return made
+
+    async def _better(self, topic: str, missing: TopicNotExist) -> TopicNotExist:
+        """*missing*, or what is behind it, if there is no broker at all: then nobody could make the topic."""
+        if not await self._name_servers.have_no_brokers(self._seconds):
+            return missing
+        addresses = self._name_servers.addresses
+        noun = "name server" if len(addresses) == 1 else "name servers"
+        return TopicNotExist(
+            f"topic {topic}: no broker is registered with the {noun} {', '.join(addresses)}: is one running, and"
+            " was it told this address (namesrvAddr)?"
+        )
 
     async def _ask_once(self, topic: str) -> Route:
         task = self._asking.get(topic)

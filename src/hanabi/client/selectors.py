@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from hanabi.client.validation import check_kind
 from hanabi.errors import InvalidMessage
 from hanabi.message import Message, MessageQueue
 from hanabi.wire.tags import java_hash
@@ -55,6 +56,7 @@ def hash_code(value: object) -> int:
 
 def chooser(message: Message, queue: MessageQueue | None, selector: Selector | None, arg: Any) -> Choose | None:
     """What picks the queue of *message*, if anything does; a *queue* that is given must be one of its topic."""
+    check_kind(message)
     if queue is not None:
         if selector is not None:
             raise InvalidMessage(f"topic {message.topic}: give a queue or a selector, not both")

@@ -111,6 +111,8 @@ def _advice(error: Exception) -> str:
     if isinstance(error, TopicNotExist):
         return "Create the topic on this broker, or let brokers create topics (autoCreateTopicEnable)"
     if code == ResponseCode.MESSAGE_ILLEGAL:
+        if "length limit" not in str(error) and "bytes, limit" not in str(error):  # Apache's words, and ours
+            return "The broker will never take this message, for the reason that it gives"
         return "The broker will never take this message: its limits are lower than this producer's `message_bytes_max`"
     if code == ResponseCode.SERVICE_NOT_AVAILABLE:
         return "The broker cannot write: is its disk full, is it a slave, is it shutting down?"

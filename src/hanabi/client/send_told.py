@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hanabi.client.hooks import MessageKind, SendContext, SendHooks
+from hanabi.client.validation import check_kind
 from hanabi.errors import SendFailed
 from hanabi.message import Message
 
 
 def kind_of(message: Message) -> MessageKind:
+    check_kind(message)
     return MessageKind.DELAY if message.delay_level or message.deliver_time_ms else MessageKind.NORMAL
 
 

@@ -9,9 +9,11 @@ DefaultMQProducerImpl.sendDefaultImpl, sendSelectImpl and sendKernelImpl.
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
 
-from hanabi.client.api import Api
+from hanabi.client.api import SENT, Api
 from hanabi.client.back_pressure import BackPressure
 from hanabi.client.fault_tolerance import FaultTolerance
 from hanabi.client.outgoing import Outgoing
@@ -20,11 +22,43 @@ from hanabi.client.publishing import Publishing, Publishings
 from hanabi.client.selectors import Choose
 from hanabi.client.send_attempts import doubts_route, failure, is_worth_a_try, pause_before
 from hanabi.client.send_result import STATUS_BY_CODE, SendResult, SendStatus
-from hanabi.errors import ConnectError, MQError, RequestTimeoutError, SendAttempt, SendFailed, TooManyRequestsError
+from hanabi.errors import (
+    ConnectError,
+    MQError,
+    RequestTimeoutError,
+    SendAttempt,
+    SendFailed,
+    TooManyRequestsError,
+    TransportError,
+)
 from hanabi.message import MessageQueue
+from hanabi.wire.command import Command
 from hanabi.wire.headers.send import SendMessageReplyHeader
 
 _ONEWAY_PAUSE_SECONDS: Final = 0.002  # before a connection is tried again that takes no more bytes
+
+
+class SendEnded(Protocol):
+    """Whoever began to send and does not wait."""
+
+    def finish(self, result: SendResult) -> None:
+        """It is stored."""
+        ...
+
+    def go_on(self, rest: Coroutine[Any, Any, SendResult]) -> None:
+        """Something has to be waited for now: *rest* must be awaited, and has the result."""
+        ...
+
+
+class _UnderWay(NamedTuple):
+    """A send that was begun, and will go on by what is decided here."""
+
+    outgoing: Outgoing
+    publishing: Publishing
+    queue: MessageQueue | None  # the only one to try, if somebody chose it
+    target: MessageQueue
+    began: float
+    timeout: float
 
 
 class Sender:
@@ -67,18 +101,95 @@ class Sender:
             if choose is not None:
                 queue = choose(publishing.queues)
             target = queue or (first and publishing.at(first)) or publishing.next()
-            left = began + timeout - self._now()
-            if self._settings.attempt_timeout_s is not None and self._settings.retries:
-                left = min(left, self._settings.attempt_timeout_s)
-            try:
-                result = await self._attempt(outgoing, publishing, target, left)
-            except MQError as error:
-                return await self._insist(outgoing, publishing, queue, target, error, began, timeout)
-            if result.status is not SendStatus.SEND_OK and self._settings.retry_not_stored:
-                return await self._insist(outgoing, publishing, queue, target, result, began, timeout)
-            return result
+            return await self._deliver_to(outgoing, publishing, queue, target, began, timeout)
         finally:
             self._gate.leave(size)
+
+    async def _deliver_to(
+        self,
+        outgoing: Outgoing,
+        publishing: Publishing,
+        queue: MessageQueue | None,
+        target: MessageQueue,
+        began: float,
+        timeout: float,  # noqa: ASYNC109
+    ) -> SendResult:
+        """Send to *target*, and if that fails wherever else it makes sense."""
+        left = self._attempt_timeout(began + timeout - self._now())
+        try:
+            result = await self._attempt(outgoing, publishing, target, left)
+        except MQError as error:
+            return await self._insist(outgoing, publishing, queue, target, error, began, timeout)
+        if result.status is not SendStatus.SEND_OK and self._settings.retry_not_stored:
+            return await self._insist(outgoing, publishing, queue, target, result, began, timeout)
+        return result
+
+    def _attempt_timeout(self, left: float) -> float:
+        """How long the first try may take."""
+        if self._settings.attempt_timeout_s is not None and self._settings.retries:
+            return min(left, self._settings.attempt_timeout_s)
+        return left
+
+    def begin(
+        self, outgoing: Outgoing, timeout: float, queue: MessageQueue | None, choose: Choose | None, ended: SendEnded
+    ) -> bool:
+        """As `deliver`, for those who do not wait: send in this turn of the loop, and tell *ended* in that in which the
+        answer comes. False: something has to be waited for first, so `deliver` it.
+        """
+        size, publishing = len(outgoing.body), self._publishings.known(outgoing.topic)
+        if publishing is None or timeout <= 0 or not self._gate.enter_at_once(size):
+            return False
+        began = self._now()
+        try:
+            if choose is not None:
+                queue = choose(publishing.queues)
+            target = queue or publishing.next()
+            address = publishing.master_of(target.broker_name)
+            under_way = _UnderWay(outgoing, publishing, queue, target, began, timeout)
+            at_once = address is not None and self._api.ask_at_once(
+                address,
+                outgoing.code,
+                self._header(outgoing, target),
+                outgoing.body,
+                self._attempt_timeout(timeout),
+                partial(self._answered, under_way, address, ended),
+            )
+        except BaseException:
+            self._gate.leave(size)
+            raise
+        if not at_once:
+            ended.go_on(self._rest(under_way, None))
+        return True
+
+    def _answered(
+        self, under_way: "_UnderWay", address: str, ended: SendEnded, answer: Command | TransportError
+    ) -> None:
+        """How the try ended that `begin` began. Must not raise: it is called by the connection."""
+        outgoing, publishing, _, target, began, _ = under_way
+        try:
+            reply = self._api.outcome(address, outgoing.code, answer, SENT)
+            result = _result(outgoing, target, reply)
+        except MQError as error:
+            self._note(publishing, target, began, failed=True)
+            ended.go_on(self._rest(under_way, error))
+            return
+        self._note(publishing, target, began, failed=False)
+        if result.status is not SendStatus.SEND_OK and self._settings.retry_not_stored:
+            ended.go_on(self._rest(under_way, result))
+        else:
+            self._gate.leave(len(outgoing.body))
+            ended.finish(result)
+
+    async def _rest(self, under_way: "_UnderWay", outcome: SendResult | MQError | None) -> SendResult:
+        """What is left to do of a send that was begun, after its first try ended in *outcome*; None: it has yet to be
+        made."""
+        outgoing, publishing, queue, target, began, timeout = under_way
+        try:
+            if outcome is None:
+                return await self._deliver_to(outgoing, publishing, queue, target, began, timeout)
+            return await self._insist(outgoing, publishing, queue, target, outcome, began, timeout)
+        finally:
+            self._gate.leave(len(outgoing.body))
 
     async def deliver_oneway(
         self,
@@ -140,25 +251,18 @@ class Sender:
                 raise RequestTimeoutError(f"no time is left to ask {target.broker_name} ({address})")
             header = self._header(outgoing, target)
             answer = await self._api.send_message(address, header, outgoing.body, timeout, code=outgoing.code)
-            reply = answer.header(SendMessageReplyHeader)
+            result = _result(outgoing, target, answer)
             failed = False
         finally:
-            if publishing.first is not None:
-                publishing.answered(target.broker_name)
-            if self._faults is not None:
-                self._faults.record(target.broker_name, self._now() - began, failed=failed)
-        if reply.queue_id != target.queue_id:
-            target = MessageQueue(target.topic, target.broker_name, reply.queue_id)
-        return SendResult(
-            status=STATUS_BY_CODE[answer.code],
-            message_id=outgoing.message_id,
-            queue=target,
-            queue_offset=reply.queue_offset,
-            offset_message_id=reply.msg_id,
-            transaction_id=reply.transaction_id,
-            region=reply.region,
-            trace_on=reply.trace_on is not False,
-        )
+            self._note(publishing, target, began, failed=failed)
+        return result
+
+    def _note(self, publishing: Publishing, target: MessageQueue, began: float, *, failed: bool) -> None:
+        """A try that began then has ended."""
+        if publishing.first is not None:
+            publishing.answered(target.broker_name)
+        if self._faults is not None:
+            self._faults.record(target.broker_name, self._now() - began, failed=failed)
 
     async def _insist(
         self,
@@ -230,6 +334,23 @@ class Sender:
         if outgoing.max_reconsume_times is not None:
             fields["l"] = str(outgoing.max_reconsume_times)
         return fields
+
+
+def _result(outgoing: Outgoing, target: MessageQueue, answer: Command) -> SendResult:
+    """What the broker of *target* answered."""
+    reply = answer.header(SendMessageReplyHeader)
+    if reply.queue_id != target.queue_id:
+        target = MessageQueue(target.topic, target.broker_name, reply.queue_id)
+    return SendResult(
+        status=STATUS_BY_CODE[answer.code],
+        message_id=outgoing.message_id,
+        queue=target,
+        queue_offset=reply.queue_offset,
+        offset_message_id=reply.msg_id,
+        transaction_id=reply.transaction_id,
+        region=reply.region,
+        trace_on=reply.trace_on is not False,
+    )
 
 
 def _master(publishing: Publishing, broker_name: str) -> str:

@@ -23,6 +23,7 @@ from hanabi.client.namespace import unwrap
 from hanabi.client.producer import Producer, Running
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
+from hanabi.client.validation import check_kind
 from hanabi.errors import InvalidMessage, MQError
 from hanabi.message import Message, StoredMessage
 from hanabi.wire import property_names as names
@@ -105,6 +106,7 @@ class TransactionProducer(Producer):
 
         *execute* gets the message and the result of sending it; its `message_id` is what `check` will be asked for.
         """
+        check_kind(message)
         if message.delay_level or message.deliver_time_ms:
             raise InvalidMessage(f"topic {message.topic}: a message of a transaction cannot be delayed")
         running = self._must_run()

@@ -4,6 +4,7 @@ Pure. Agrees with Java's Validators and TopicValidator.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from hanabi.errors import ConfigError, InvalidMessage
@@ -53,8 +54,15 @@ def check_group(group: str) -> None:
         raise ConfigError(f"group {group!r}: only {_LEGAL_CHARACTERS} are allowed in a group's name")
 
 
+def check_kind(message: object) -> None:
+    """Raise unless *message* is one to send."""
+    if not isinstance(message, Message):
+        raise InvalidMessage(f"what is sent must be a hanabi.Message(topic, body), not {type(message).__name__}")
+
+
 def check_message(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
     """Raise unless the rest of *message*, apart from its topic and properties, can be sent."""
+    check_kind(message)
     body = message.body
     if type(body) is not bytes:
         raise InvalidMessage(
@@ -69,10 +77,31 @@ def check_message(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> Non
 
 
 def _check_delay(message: Message) -> None:
+    if not isinstance(message.delay_level, int) or not isinstance(message.deliver_time_ms, int):
+        raise InvalidMessage(
+            f"topic {message.topic}: delay_level and deliver_time_ms must be int,"
+            f" not {message.delay_level!r} and {message.deliver_time_ms!r}"
+        )
     if message.delay_level < 0 or message.deliver_time_ms < 0:
         raise InvalidMessage(f"topic {message.topic}: neither a delay level nor a deliver time can be negative")
     if message.delay_level and message.deliver_time_ms:
         raise InvalidMessage(f"topic {message.topic}: a delay level and a deliver time exclude each other")
+
+
+def check_texts(message: Message) -> None:
+    """Raise if what travels as a property of *message* is no text. For when that turned out: it costs time."""
+    if not isinstance(message.tags, str | None):
+        raise InvalidMessage(f'topic {message.topic}: tags must be one text, such as "created", not {message.tags!r}')
+    for key in message.keys:
+        if not isinstance(key, str):
+            raise InvalidMessage(f"topic {message.topic}: keys must be texts, and {key!r} is none")
+    if not isinstance(message.properties, Mapping):
+        raise InvalidMessage(f"topic {message.topic}: properties must be a dict, not {message.properties!r}")
+    for name, value in message.properties.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidMessage(
+                f"topic {message.topic}: properties must have texts as names and values, not {name!r}: {value!r}"
+            )
 
 
 def check_properties(topic: str, properties: str) -> None:

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 
-from hanabi.errors import ConnectError
+from hanabi.errors import ConnectError, TransportError
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import Handler
@@ -62,6 +62,19 @@ class Connector:
             connection = await self._connected(address, timeout)
             timeout -= loop.time() - began
         return await connection.request(code, header, body, timeout=timeout)
+
+    def ask_at_once(
+        self,
+        address: str,
+        code: int,
+        header: Header | Mapping[str, str] | None,
+        body: bytes,
+        timeout: float,
+        ended: Callable[[Command | TransportError], None],
+    ) -> bool:
+        """See `Connection.ask_at_once`. False also if there is no connection to *address* yet."""
+        connection = self._connections.get(address)
+        return connection is not None and connection.ask_at_once(code, header, body, timeout, ended)
 
     async def send_oneway(
         self,

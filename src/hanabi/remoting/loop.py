@@ -20,6 +20,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return asyncio.new_event_loop
 
 
+def joins_writes(loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> bool:
+    """Whether *transport* itself sends everything that was written in one turn of *loop* with one system call, as
+    uvloop's do but for TLS."""
+    return type(loop).__module__.partition(".")[0] == "uvloop" and transport.get_extra_info("sslcontext") is None
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run *main* to its end on a loop of its own; the counterpart of `asyncio.run`."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

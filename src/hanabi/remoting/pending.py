@@ -5,9 +5,10 @@ over first; when it rings it looks at all of them, which with answers that come 
 """
 
 import asyncio
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
 
-from hanabi.errors import ConnectionLostError, RequestTimeoutError
+from hanabi.errors import ConnectionLostError, RequestTimeoutError, TransportError
 from hanabi.wire.codes import request_name
 from hanabi.wire.command import Command
 
@@ -15,9 +16,38 @@ _NEVER: Final = float("inf")
 _CLOCK_STEP_SECONDS: Final = 0.001  # of uvloop's clock: a timer may ring that much before its time
 
 
+class Answer(Protocol):
+    """What is told how a request ended. Futures are such, for those who await them."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Command, /) -> None: ...
+
+    def set_exception(self, exception: TransportError, /) -> None: ...
+
+
+class AnswerTo:
+    """Calls *ended*, which must not raise, in the turn of the loop in which the answer comes: no task has to wake up
+    for it."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self, ended: Callable[[Command | TransportError], None]) -> None:
+        self._ended = ended
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: Command, /) -> None:
+        self._ended(result)
+
+    def set_exception(self, exception: TransportError, /) -> None:
+        self._ended(exception)
+
+
 # The answer to come, when its time is over, what was asked, and how long an answer might have taken. No class of its
 # own: one is made for every request.
-_Waiting: TypeAlias = "tuple[asyncio.Future[Command], float, int, float]"
+_Waiting: TypeAlias = tuple[Answer, float, int, float]
 
 
 class PendingRequests:
@@ -34,16 +64,14 @@ class PendingRequests:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def begin(self, opaque: int, code: int, timeout: float) -> "asyncio.Future[Command]":
-        """The answer to come, or a RequestTimeoutError. `end` it in any case."""
-        answer: asyncio.Future[Command] = self._loop.create_future()
+    def begin(self, opaque: int, code: int, timeout: float, answer: Answer) -> None:
+        """*answer* will be told, if only of a RequestTimeoutError, unless it is `end`ed before."""
         ends = self._loop.time() + timeout
         self._waiting[opaque] = (answer, ends, code, timeout)
         if ends < self._rings_at:
             self._set_timer(ends)
-        return answer
 
-    def end(self, opaque: int) -> "asyncio.Future[Command] | None":
+    def end(self, opaque: int) -> Answer | None:
         """It waits no more. None: it did not any longer."""
         waiting = self._waiting.pop(opaque, None)
         return None if waiting is None else waiting[0]
@@ -53,10 +81,10 @@ class PendingRequests:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._rings_at = None, _NEVER
-        for answer, *_ in self._waiting.values():
+        waiting, self._waiting = self._waiting, {}
+        for answer, *_ in waiting.values():
             if not answer.done():
                 answer.set_exception(ConnectionLostError(f"{self._peer}: {reason}"))
-        self._waiting.clear()
 
     def _set_timer(self, at: float) -> None:
         if self._timer is not None:
@@ -66,13 +94,12 @@ class PendingRequests:
     def _ring(self) -> None:
         self._timer, self._rings_at = None, _NEVER
         now = self._loop.time() + _CLOCK_STEP_SECONDS
-        first = _NEVER
-        for answer, ends, code, timeout in self._waiting.values():
-            if ends > now:
-                first = min(first, ends)
-            elif not answer.done():
+        late = [opaque for opaque, (_, ends, _, _) in self._waiting.items() if ends <= now]
+        for answer, _, code, timeout in map(self._waiting.pop, late):
+            if not answer.done():
                 answer.set_exception(
                     RequestTimeoutError(f"{self._peer}: no answer to {request_name(code)} within {timeout:.3g} s")
                 )
-        if first < _NEVER:
+        first = min((ends for _, ends, _, _ in self._waiting.values()), default=_NEVER)
+        if first < self._rings_at:
             self._set_timer(first)

@@ -11,16 +11,17 @@ a handler that awaits something it shares with others shields it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
 from time import monotonic
 from typing import Any, cast
 
-from hanabi.errors import ConnectionLostError, RemoteProtocolError, TooManyRequestsError
+from hanabi.errors import ConnectionLostError, RemoteProtocolError, TooManyRequestsError, TransportError
 from hanabi.remoting.dispatch import Reply, dispatch, error_reply, settled
 from hanabi.remoting.endpoint import Endpoint
-from hanabi.remoting.pending import PendingRequests
+from hanabi.remoting.loop import joins_writes
+from hanabi.remoting.pending import AnswerTo, PendingRequests
 from hanabi.wire.codes import Flag, ResponseCode, request_name
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
 from hanabi.wire.frame import FrameDecoder
@@ -58,6 +59,7 @@ class Connection(asyncio.Protocol):
         "_gives_way",
         "_handlers",
         "_header_max",
+        "_joins_writes",
         "_largest_write",
         "_last_active",
         "_loop",
@@ -121,6 +123,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._pending = PendingRequests(self._loop, self.peer)
+        self._joins_writes = joins_writes(self._loop, self._transport)
         self._last_active = self._now()
         self._transport.set_write_buffer_limits(high=self._unsent_max)
         self._endpoint.joined(self)
@@ -363,7 +366,8 @@ class Connection(asyncio.Protocol):
             raise TooManyRequestsError(f"{self.peer}: {self._pending_max} requests wait for an answer already")
         self._must_be_open()
         opaque = next(self._opaques) & OPAQUE_MASK
-        future = self._pending.begin(opaque, code, timeout)
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._pending.begin(opaque, code, timeout, future)
         try:
             while self._resumed is not None and not future.done():
                 await asyncio.wait((self._resumed, future), return_when=asyncio.FIRST_COMPLETED)
@@ -373,6 +377,30 @@ class Connection(asyncio.Protocol):
             return await future
         finally:
             self._pending.end(opaque)
+
+    def ask_at_once(
+        self,
+        code: int,
+        header: Header | Mapping[str, str] | None,
+        body: bytes,
+        timeout: float,
+        ended: Callable[[Command | TransportError], None],
+    ) -> bool:
+        """As `request`, for those who do not wait: *ended* is called with the answer, or with what went wrong.
+
+        False: it cannot be written now, and *ended* is never called. `request` waits, or says why not.
+        """
+        if self.closed or self._resumed is not None or len(self._pending) >= self._pending_max:
+            return False
+        opaque = next(self._opaques) & OPAQUE_MASK
+        frame = encode_request(code, opaque, header, body)
+        self._pending.begin(opaque, code, timeout, AnswerTo(ended))
+        if self._joins_writes:
+            self._last_active = self._now()
+            self._write([frame], len(frame))
+        else:
+            self._write_soon([frame], len(frame))
+        return True
 
     def send_oneway(self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"") -> None:
         """Tell the peer something; nobody will know whether it heard."""

@@ -24,6 +24,7 @@ from hanabi.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsConfig, TlsMode, f
 
 logger = logging.getLogger(__name__)
 
+FEW_CONNECTIONS = 1_000  # fewer are worth telling of
 BACKLOG = 1024  # as Netty's in RocketMQ
 ACCEPTS_A_TURN = 64  # then those that are connected have their turn
 ACCEPT_PAUSE_SECONDS = 1.0  # after the system refused us another descriptor
@@ -82,7 +83,8 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         self._connections_max = connections_within(self._config.connections_max)
         if self._connections_max < self._config.connections_max:
-            logger.info(
+            logger.log(
+                logging.INFO if self._connections_max < FEW_CONNECTIONS else logging.DEBUG,
                 "at most %d connections, not %d: the system allows no more open files",
                 self._connections_max,
                 self._config.connections_max,

@@ -110,7 +110,9 @@ class Cluster:
             if self._options.wanted.pattern is None:
                 raise
             return []  # it was there when we asked for all
-        if self._options.wanted.pattern is not None and _is_servers_own(topic, route.brokers, route.source.broker_datas):
+        if self._options.wanted.pattern is not None and _is_servers_own(
+            topic, route.brokers, route.source.broker_datas
+        ):
             return []
         return route.read_queues
 

@@ -49,9 +49,7 @@ def within(queue: MessageQueue, start: int, stop: int, first: int, end: int, *, 
     return start, max(start, min(stop, end))
 
 
-async def _narrowed(
-    cluster: Cluster, selection: Selection, start: Offsets, stop: Offsets
-) -> tuple[Offsets, Offsets]:
+async def _narrowed(cluster: Cluster, selection: Selection, start: Offsets, stop: Offsets) -> tuple[Offsets, Offsets]:
     queues = [queue for queue in stop if selection.has_queue(queue.topic, queue.queue_id)]
     start, stop = _only(start, queues), _only(stop, queues)
     if selection.from_offset is not None:

@@ -25,14 +25,13 @@ class Wanted:
     def matching(self, topics: Iterable[str]) -> list[str]:
         """Those of *topics* that the pattern takes. Brokers' own topics are none of them, and retry and dead-letter
         topics only if the pattern names their kind."""
-        assert self.pattern is not None
         groups = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
         return sorted(
             topic
             for topic in topics
-            if re.fullmatch(self.pattern, topic)
+            if re.fullmatch(self.pattern or "", topic)
             and not is_system(topic)
-            and (not topic.startswith(groups) or topic[:5] in self.pattern)
+            and (not topic.startswith(groups) or topic[:5] in (self.pattern or ""))
         )
 
     def has(self, queue: MessageQueue) -> bool:
@@ -80,7 +79,7 @@ def _assigned(values: OptionValues) -> frozenset[tuple[str, str, int]] | None:
         for broker, queue_ids in by_broker.items():
             if not isinstance(queue_ids, list) or not all(type(each) is int and each >= 0 for each in queue_ids):
                 raise ConfigError(
-                    f'option assign, topic {topic}: {queue_ids!r} must be numbers of queues, as in {{"{topic}": [0, 1]}}'
+                    f'option assign, topic {topic}: {queue_ids!r} must be numbers of queues: {{"{topic}": [0, 1]}}'
                     f' or {{"{topic}": {{"broker-a": [0, 1]}}}}'
                 )
             found |= {(topic, broker, queue_id) for queue_id in queue_ids}

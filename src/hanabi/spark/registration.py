@@ -7,12 +7,14 @@ from hanabi.spark.versions import check_version
 
 
 def register(spark: SparkSession) -> None:
-    """Make `rocketmq-store` a format of *spark*.
+    """Make `rocketmq` and `rocketmq-store` formats of *spark*.
 
-    A session finds the format by itself where the package is installed for the driver's Python; this is for the rest.
+    A session finds the formats by itself where the package is installed for the driver's Python; this is for the rest.
     The workers need the package as well.
     """
     check_version(pyspark.__version__)
+    from hanabi.spark.broker_source import BrokerSource
     from hanabi.spark.store_source import StoreSource
 
+    spark.dataSource.register(BrokerSource)
     spark.dataSource.register(StoreSource)

@@ -10,9 +10,11 @@ from urllib.parse import unquote, urlsplit
 from hanabi.errors import ConfigError, StoreError
 from hanabi.spark.option_values import OptionValues
 from hanabi.spark.selection import Selection
+from hanabi.spark.suggestions import did_you_mean
 from hanabi.store.inspection.home import StoreHome
 
 NAME: Final = "rocketmq-store"
+LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 KNOWN: Final = (
     "path",  # the store: RocketMQ's storePathRootDir; `load(dir)` sets it
     "commitLog",  # storePathCommitLog, where it is not in there
@@ -28,10 +30,10 @@ KNOWN: Final = (
     "checkCrc",  # of bodies, where they are read
     "rows",  # messages; damage: a row for everything that onDamage=skip would leave out
     "rawRecord",  # add the column `record`: the bytes as they are stored
-    "pushdown",  # use the query's filters; needs spark.sql.python.filterPushdown.enabled
-    "maxBytesPerPartition",
+    "pushdown",  # use the query's filters: see FilteringStoreReader for what to beware of
+    "maxBytesPerPartition",  # of the log; a task costs about 50 ms more than its bytes
     "minPartitions",
-    "maxRowsPerBatch",
+    "maxRowsPerBatch",  # that Python hands to the JVM at once
 )
 
 
@@ -57,17 +59,21 @@ def parse_store_options(given: Mapping[str, str]) -> StoreOptions:
     """Raises ConfigError, or StoreError where the directory is none of a store."""
     values = OptionValues(given, KNOWN, NAME)
     commit_log = values.text("commitLog")
+    selection, is_log_scan = _selection(values), values.choice("scan", "queues", "log") == "log"
+    home = _open(values.text("path"), Path(commit_log) if commit_log else None)
+    if not is_log_scan:
+        _check_names(home, selection)
     return StoreOptions(
-        home=_open(values.text("path"), Path(commit_log) if commit_log else None),
-        selection=_selection(values),
+        home=home,
+        selection=selection,
         broker_name=values.text("brokerName"),
-        is_log_scan=values.choice("scan", "queues", "log") == "log",
+        is_log_scan=is_log_scan,
         on_damage=values.choice("onDamage", "fail", "skip", "end"),
         check_crc=values.truth("checkCrc", default=True),
         is_damage_report=values.choice("rows", "messages", "damage") == "damage",
         has_raw_record=values.truth("rawRecord", default=False),
         pushdown=values.truth("pushdown", default=False),
-        partition_bytes=values.number("maxBytesPerPartition", 128 << 20),
+        partition_bytes=values.number("maxBytesPerPartition", 256 << 20),
         partitions_min=values.number("minPartitions", 1),
         batch_rows=values.number("maxRowsPerBatch", 10_000),
     )
@@ -124,3 +130,17 @@ def _assigned(values: OptionValues) -> frozenset[tuple[str, int]] | None:
     if not queues or len(queues) < sum(len(ids) if isinstance(ids, list) and ids else 1 for ids in told.values()):
         raise ConfigError('option assign must name queues by topic, such as {"Orders": [0, 1]}')
     return queues
+
+
+def _check_names(home: StoreHome, selection: Selection) -> None:
+    """Raises ConfigError if a topic or queue that was named is not there."""
+    asked = {topic for topic, _ in selection.queues or ()} | (selection.topics or frozenset())
+    there = {path.name for path in home.queues.iterdir()} if asked and home.queues.is_dir() else set()
+    for topic in sorted(asked):
+        if topic.startswith(LIGHT_QUEUE_PREFIX):
+            raise ConfigError(f"{topic!r} is a light queue, whose messages are those of other topics: ask for these")
+        if topic not in there:
+            raise ConfigError(f"{home.root} has no topic {topic!r}{did_you_mean(topic, there)}")
+    for topic, queue_id in sorted(selection.queues or ()):
+        if not (home.queues / topic / str(queue_id)).is_dir():
+            raise ConfigError(f"{home.root} has no queue {queue_id} of topic {topic!r}")

@@ -12,19 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql.datasource import InputPartition
 
-from hanabi.errors import ConfigError
 from hanabi.spark.decode.fields import Positions
 from hanabi.spark.selection import Selection
 from hanabi.spark.store_entries import Span, raw_entries
-from hanabi.spark.store_options import StoreOptions
+from hanabi.spark.store_options import LIGHT_QUEUE_PREFIX, StoreOptions
 from hanabi.spark.store_times import TimeBoundary
-from hanabi.spark.suggestions import did_you_mean
 from hanabi.store.inspection.home import FileReader, StoreHome
 from hanabi.store.inspection.log_lookup import LogLookup
 from hanabi.store.inspection.queues import QueueOnDisk, find_queues
 
-_LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
-SAMPLES: Final = 4_096
+SAMPLES: Final = 256
 _SAMPLES_PER_TASK: Final = 64
 _READ_WHOLE_MAX: Final = 4_096  # entries: a shorter queue is read at once
 
@@ -67,17 +64,16 @@ def plan_queue_tasks(options: StoreOptions, selection: Selection) -> list[QueueT
 
 
 def wanted_queues(home: StoreHome, selection: Selection, reader: FileReader) -> list[WantedQueue]:
-    """Every queue with messages that may be wanted. Raises ConfigError if what was named is not there."""
-    found = [queue for queue in find_queues(home.queues) if not queue.topic.startswith(_LIGHT_QUEUE_PREFIX)]
-    _check_names(home, selection, found)
+    """Every queue with messages that may be wanted. What light queues refer to is in other queues already."""
     log = LogLookup(home, reader)
     from_ms, to_ms = selection.from_ms, selection.to_ms
     begin = None if from_ms is None else TimeBoundary(from_ms, log, unknown_is_older=False)
     stop = None if to_ms is None else TimeBoundary(to_ms, log, unknown_is_older=True)
     wanted: list[WantedQueue] = []
     with FileReader() as queue_reader:
-        for queue in found:
-            if not selection.has_queue(queue.topic, queue.queue_id):
+        for queue in find_queues(home.queues):
+            is_light = queue.topic.startswith(LIGHT_QUEUE_PREFIX)
+            if is_light or not selection.has_queue(queue.topic, queue.queue_id):
                 continue
             end = queue.end_offset(queue_reader)
             first = queue.min_offset(queue_reader, end, log.min_offset)
@@ -90,18 +86,6 @@ def wanted_queues(home: StoreHome, selection: Selection, reader: FileReader) -> 
             if first < end:
                 wanted.append(WantedQueue(queue, first, end))
     return wanted
-
-
-def _check_names(home: StoreHome, selection: Selection, found: list[QueueOnDisk]) -> None:
-    topics = {queue.topic for queue in found}
-    there = {(queue.topic, queue.queue_id) for queue in found}
-    asked = {topic for topic, _ in selection.queues or ()} | (selection.topics or frozenset())
-    for topic in sorted(asked - topics):
-        if topic.startswith(_LIGHT_QUEUE_PREFIX):
-            raise ConfigError(f"{topic!r} is a light queue, whose messages are those of other topics: ask for these")
-        raise ConfigError(f"{home.root} has no topic {topic!r}{did_you_mean(topic, topics)}")
-    for topic, queue_id in sorted((selection.queues or frozenset()) - there):
-        raise ConfigError(f"{home.root} has no queue {queue_id} of topic {topic!r}")
 
 
 @dataclass(frozen=True)

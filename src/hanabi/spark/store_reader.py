@@ -82,7 +82,12 @@ class StoreReader(DataSourceReader):
 
 class FilteringStoreReader(StoreReader):
     """Also uses the filters of the query. A class of its own, because Spark refuses every reader that can do this
-    unless `spark.sql.python.filterPushdown.enabled` is set."""
+    unless `spark.sql.python.filterPushdown.enabled` is set.
+
+    Beware: Spark 4.3 keeps the last filters with the DataFrame. One `load()` is then good for one query only: a second
+    query on the same frame, or the other side of a join or union of it with itself, gets the rows of the first one's
+    filters. Options (`subscribe`, `assign`, `startingTimestamp`, `tags`) spare as much and have no such trap.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         self._selection = narrow(self._selection, filters)

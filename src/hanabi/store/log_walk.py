@@ -53,6 +53,7 @@ class LogWalk:
         self._log, self._check_crc, self._flushed_before_ms = log, check_crc, flushed_before_ms
         self.start = self.end = start
         self.end_reason = "the last file is full"
+        self.is_torn = False  # something lies where the log ends, and it is no record
         self.last_store_ms = 0
         self.damages: list[Damage] = []
 
@@ -73,6 +74,7 @@ class LogWalk:
                         resumed = self._resume_after(base + position, reason)
                         if resumed is None:
                             self.end_reason = reason
+                            self.is_torn = any(view[position : position + BLANK_BYTES_MIN])
                             return
                         position = resumed - base
                     self.end = base + position

@@ -97,18 +97,26 @@ def recover(
         for segment in log.segments:
             if segment.base_offset + segment.size > start:
                 segment.flushed = 0  # in the memory of the system for sure, on the disk only after the next flush
-    seconds = clock() - began
+    done = Recovery(start, walk.end, records, walk.damages, clock() - began)
+    if log.segments:
+        _tell(done, log, walk, crashed=crashed)
+    else:
+        logger.info("empty store: there are no messages in %s yet", log.directory)
+    return done
+
+
+def _tell(done: Recovery, log: Log, walk: LogWalk, *, crashed: bool) -> None:
+    """One line; why the log ends where it does is in it only if more may have been there."""
     logger.info(
-        "recovered after a %s: log %d..%d, looked at %d messages from %d on, %.1f s; the end: %s",
+        "recovered after a %s: log %d..%d, looked at %d messages from %d on, %.1f s%s",
         "crash" if crashed else "clean stop",
         log.min_offset,
-        walk.end,
-        records,
-        start,
-        seconds,
-        walk.end_reason,
+        done.end,
+        done.records,
+        done.start,
+        done.seconds,
+        f"; the end: {walk.end_reason}" if crashed or walk.is_torn else "",
     )
-    return Recovery(start, walk.end, records, walk.damages, seconds)
 
 
 def restore_queue_offsets(commit_log: CommitLog, queues: ConsumeQueues) -> None:

@@ -43,7 +43,7 @@ def format_properties(properties: Mapping[str, str]) -> str:
     for name, value in properties.items():
         if not name or _BETWEEN_NAME_AND_VALUE in name or _BETWEEN_PROPERTIES in name or _BETWEEN_PROPERTIES in value:
             raise MQError(f"property {name!r}: names must not be empty, and neither part may contain a separator")
-        pairs.append(f"{name}{_BETWEEN_NAME_AND_VALUE}{value}")
+        pairs.append(name + _BETWEEN_NAME_AND_VALUE + value)  # what is no text is a TypeError here
     return _BETWEEN_PROPERTIES.join(pairs)
 
 

@@ -458,3 +458,5 @@ def test_wrong_settings_are_refused_by_name() -> None:
         PushConsumer("g", namesrv="127.0.0.1:1", consume_timeout_s=0)
     with pytest.raises(ConfigError, match="unknown option 'thread'"):
         PushConsumer("g", namesrv="127.0.0.1:1", thread=3)
+    with pytest.raises(ConfigError, match=r"unknown option 'consume_form': did you mean consume_from\?"):
+        PushConsumer("g", namesrv="127.0.0.1:1", consume_form="first")

@@ -26,8 +26,8 @@ UNSAFE = SendResult(
 )
 
 
-def said(code: int) -> BrokerError:
-    return BrokerError.from_reply(code, "no", asked="SEND_MESSAGE_V2 to a (1.2.3.4:1)")
+def said(code: int, remark: str = "no") -> BrokerError:
+    return BrokerError.from_reply(code, remark, asked="SEND_MESSAGE_V2 to a (1.2.3.4:1)")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,9 @@ def test_the_error_names_each_broker_once_and_its_answer() -> None:
         (said(215), "too much to do"),
         (said(16), "right to be written"),
         (said(17), "autoCreateTopicEnable"),
-        (said(13), "message_bytes_max"),
+        (said(13, "maybe msg body or properties length not matched. msg body length limit 128k"), "message_bytes_max"),
+        (said(13, "a batch of 9 bytes, limit 8"), "message_bytes_max"),
+        (said(13, "the delay time should not be bigger than the max delay"), "for the reason that it gives"),
         (said(14), "disk full"),
         (said(1), "log says more"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hanabi.client.hooks import SendContext
 from hanabi.client.producer import Producer
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.selectors import by_hash
@@ -183,12 +184,59 @@ def test_what_is_wrong_is_said_before_anything_is_sent(tmp_path: Path) -> None:
                     Message("T", b"x", properties={"TAGS": "mine"}),
                     Message("T", b"x", properties={"a": "b\x02c"}),
                     Message("T", b"x", properties={"a": "b" * 40_000}),
-                    Message("T", b"x", properties={"a": 3}),  # type: ignore[dict-item]
                     Message("SELF_TEST_TOPIC", b"x"),
                 ):
                     with pytest.raises(InvalidMessage):
                         await producer.send(message)
                 assert scripted.sent == []
+
+    asyncio.run(main())
+
+
+WRONG_TYPES: list[tuple[Any, str]] = [
+    ({"tags": ["a"]}, "tags must be one text"),
+    ({"tags": ["a"], "keys": ["k"]}, "tags must be one text"),
+    ({"tags": 5}, "tags must be one text"),
+    ({"keys": [["a"]]}, "keys must be texts, and .* is none"),
+    ({"properties": {"a": 1}}, "properties must have texts as names and values, not 'a': 1"),
+    ({"properties": {"a": ["x"]}}, "properties must have texts as names and values"),
+    ({"properties": {1: "x"}}, "properties must have texts as names and values"),
+    ({"properties": "abc"}, "properties must be a dict, not 'abc'"),
+    ({"delay_level": "3"}, "delay_level and deliver_time_ms must be int"),
+    ({"deliver_time_ms": 1.5e12}, "delay_level and deliver_time_ms must be int"),
+]
+
+
+def test_a_wrong_type_is_told_by_the_name_of_its_field(tmp_path: Path) -> None:
+    class Hook:
+        def before_send(self, context: SendContext) -> None:
+            pass
+
+        def after_send(self, context: SendContext) -> None:
+            pass
+
+    async def main() -> None:
+        async with (
+            world(tmp_path) as cluster,
+            Producer("g", namesrv=cluster.namesrv) as plain,
+            Producer("g2", namesrv=cluster.namesrv, hooks=[Hook()]) as hooked,
+        ):
+            for producer in (plain, hooked):
+                for fields, said in WRONG_TYPES:
+                    with pytest.raises(InvalidMessage, match=said):
+                        await producer.send(Message("T", b"x", **fields))
+                no_message: Any = "Orders"
+                said = r"must be a hanabi\.Message\(topic, body\), not str"
+                for sending in (
+                    producer.send(no_message),
+                    producer.send(no_message, selector=by_hash, arg=1),
+                    producer.send_oneway(no_message),
+                    producer.send_many([no_message]),
+                    producer.send_batch([no_message]),
+                    producer.request(no_message),
+                ):
+                    with pytest.raises(InvalidMessage, match=said):
+                        await sending
 
     asyncio.run(main())
 
@@ -295,7 +343,8 @@ def test_a_producer_says_when_it_does_not_run(tmp_path: Path) -> None:
         ({"compression": "gzip"}, 'must be "zlib", "lz4" or "zstd"'),
         ({"in_flight_max": 0}, "in_flight_max must be at least 1"),
         ({"default_topic": "a b"}, "default_topic"),
-        ({"retrys": 3}, "retrys"),
+        ({"retrys": 3}, r"unknown option 'retrys': did you mean retries\?"),
+        ({"colour": 3}, "unknown option 'colour'; there are namesrv, .*, send_timeout_s, "),
     ],
 )
 def test_a_bad_option_names_itself(options: dict[str, Any], said: str) -> None:

@@ -393,7 +393,7 @@ def test_a_consumer_that_is_not_started_says_so(tmp_path: Path) -> None:
         consumer = LitePullConsumer("readers", namesrv="127.0.0.1:1")
         with pytest.raises(MQError, match="not started"):
             await consumer.poll()
-        with pytest.raises(ConfigError, match="unknown option 'pull_bach'"):
+        with pytest.raises(ConfigError, match=r"unknown option 'pull_bach': did you mean pull_batch\?"):
             LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_bach=3)
         with pytest.raises(ConfigError, match="pull_batch must be between 1 and 1024"):
             LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_batch=0)

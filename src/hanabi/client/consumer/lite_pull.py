@@ -57,7 +57,7 @@ class LitePullConsumer:
         check_group(group)
         self.group = group
         self.settings, others = split_options(settings or LitePullConfig(), options)
-        self.config = client_config(config, others)
+        self.config = client_config(config, others, self.settings.__struct_fields__)
         self._namespace = self.config.namespace
         self._wire_group = wrap(self._namespace, group)
         self._subscriptions: dict[str, SubscriptionData] = {}

@@ -56,7 +56,7 @@ class PushConsumer:
             raise ConfigError(f"group {group} is nobody's: choose a name for the members that share the messages")
         self.group = group
         self.settings, others = push_config(settings, options)
-        self.config = client_config(config, others)
+        self.config = client_config(config, others, self.settings.__struct_fields__)
         self._wire_group = wrap(self.config.namespace, group)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._listener: Listener | None = None

@@ -35,12 +35,12 @@ def offset_message_ids(layout: Layout) -> pa.Array:
 
 
 def _offset_ids(layout: Layout, hosts_at: Positions, rows: Mask, host_bytes: int) -> pa.Array:
-    parts = [*range(0, host_bytes, 4)]
-    raw = np.empty((int(rows.sum()), len(parts) + 2), "<u4")
-    for column, at in enumerate(parts):
-        raw[:, column] = field_at(layout.data, hosts_at[rows] + at, "<u4")
-    for column in (0, 1):
-        raw[:, len(parts) + column] = field_at(layout.data, layout.starts[rows] + _LOG_OFFSET_AT + 4 * column, "<u4")
+    word = 8 if host_bytes % 8 == 0 else 4
+    words = [hosts_at[rows] + at for at in range(0, host_bytes, word)]
+    words += [layout.starts[rows] + _LOG_OFFSET_AT + at for at in range(0, 8, word)]
+    raw = np.empty((len(words[0]), len(words)), f"u{word}")
+    for column, positions in enumerate(words):
+        raw[:, column] = field_at(layout.data, positions, raw.dtype.str)
     text = _DIGITS[raw.view(np.uint8)]
     offsets = np.arange(0, text.nbytes + 1, text.strides[0] if text.size else 1, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(text)])

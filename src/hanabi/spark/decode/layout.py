@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hanabi.spark.decode.fields import Bytes, Mask, Positions, field_at
+from hanabi.spark.decode.fields import Bytes, Mask, Positions, field_at, field_near
 from hanabi.spark.decode.slices import repaired_text, slices_of
 from hanabi.wire.record import MAGIC, MAGIC_LONG_TOPIC, TOPIC_BYTES_MAX
 
@@ -87,27 +87,29 @@ def lay_out(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> tuple[Lay
         empty = np.empty(0, np.int64)
         return Layout(buffer, empty, empty, empty, empty.astype(np.uint8), empty, empty, empty, empty, empty), rows
     ends = starts + sizes
-    good = (starts >= 0) & (sizes >= RECORD_BYTES_MIN) & (ends <= len(data)) & (field_at(data, starts, ">i4") == sizes)
-    magics = field_at(data, starts + 4, ">u4")
+    good = (
+        (starts >= 0) & (sizes >= RECORD_BYTES_MIN) & (ends <= len(data)) & (field_near(data, starts, ">i4") == sizes)
+    )
+    magics = field_near(data, starts + 4, ">u4")
     is_long_topic = magics == MAGIC_LONG_TOPIC
     good &= is_long_topic | (magics == MAGIC)
 
-    family: NDArray[np.uint8] = field_at(data, starts + _SYS_FLAG_LOW_BYTE, "u1") >> np.uint8(4) & np.uint8(3)
+    family: NDArray[np.uint8] = field_near(data, starts + _SYS_FLAG_LOW_BYTE, "u1") >> np.uint8(4) & np.uint8(3)
     body_at = starts + _BODY_LENGTH_AT + 4 + ((family & 1) + (family >> 1)).astype(np.int64) * _LONGER_V6
     topic_length_bytes = 1 + is_long_topic.astype(np.int64)
     good &= body_at + topic_length_bytes + 2 <= ends
-    body_bytes = field_at(data, body_at - 4, ">i4").astype(np.int64)
+    body_bytes = field_near(data, body_at - 4, ">i4").astype(np.int64)
     body_end = body_at + body_bytes
     topic_at = body_end + topic_length_bytes
     good &= (body_bytes >= 0) & (topic_at + 2 <= ends)
 
-    topic_bytes = field_at(data, body_end, "u1").astype(np.int64)
+    topic_bytes = field_near(data, body_end, "u1").astype(np.int64)
     good &= is_long_topic | (topic_bytes <= TOPIC_BYTES_MAX)
     if is_long_topic.any():
-        topic_bytes = np.where(is_long_topic, field_at(data, body_end, ">i2"), topic_bytes)
+        topic_bytes = np.where(is_long_topic, field_near(data, body_end, ">i2"), topic_bytes)
     topic_end = topic_at + topic_bytes
     good &= (topic_bytes >= 0) & (topic_end + 2 <= ends)
-    good &= topic_end + 2 + field_at(data, topic_end, ">i2") == ends
+    good &= topic_end + 2 + field_near(data, topic_end, ">i2") == ends
 
     layout = Layout(buffer, rows, starts, sizes, family, body_at, body_bytes, topic_at, topic_bytes, topic_end + 2)
     return layout.only(good), rows[~good]

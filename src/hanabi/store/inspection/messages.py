@@ -16,7 +16,7 @@ from hanabi.store.inspection.expected import expected_entries
 from hanabi.store.inspection.home import DataFile, FileReader, StoreHome
 from hanabi.store.inspection.log_lookup import LogLookup
 from hanabi.store.inspection.log_scan import Broken, LogScan, read_record
-from hanabi.store.inspection.queues import QueueOnDisk
+from hanabi.store.inspection.queues import QueueOnDisk, find_queues
 from hanabi.wire.record import Dispatch, Record, RecordState, check_record, decode_dispatch, decode_record
 
 T = TypeVar("T")
@@ -53,8 +53,19 @@ def find_messages(home: StoreHome, wanted: Wanted, on_broken: Callable[[str], No
             queue = find_queue(home, wanted.topic, wanted.queue_id)
             records = _from_queue(home, queue, wanted, reader, on_broken)
         else:
-            records = _from_log(home, wanted, reader, on_broken)
+            records = _of_known_topic(home, wanted.topic, _from_log(home, wanted, reader, on_broken))
         yield from at_most(records, wanted.count)
+
+
+def _of_known_topic(home: StoreHome, topic: str | None, records: Iterator[Record]) -> Iterator[Record]:
+    """*records*. That there are none is an error if there is no queue of the topic either: its name may be wrong."""
+    first = next(records, None)
+    if first is None:
+        if topic is not None:
+            check_topic(home, topic)
+        return
+    yield first
+    yield from records
 
 
 def _from_log(
@@ -89,6 +100,12 @@ def _stored_ms(data: bytes) -> int | None:
     if check_record(data, check_crc=False).state is not RecordState.WHOLE:
         return None
     return decode_dispatch(data).store_timestamp_ms
+
+
+def check_topic(home: StoreHome, topic: str) -> None:
+    """Raise StoreError if there is no queue of *topic*."""
+    if not any(queue.topic == topic for queue in find_queues(home.queues)):
+        raise StoreError(f"{home.root} has no queue of topic {topic}")
 
 
 def find_queue(home: StoreHome, topic: str, queue_id: int) -> QueueOnDisk:

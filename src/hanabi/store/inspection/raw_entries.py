@@ -8,7 +8,7 @@ from hanabi.errors import StoreError
 from hanabi.store.consume_queue import ENTRY, ENTRY_BYTES
 from hanabi.store.inspection.home import FileReader, StoreHome
 from hanabi.store.inspection.index_files import IndexEntry, IndexOnDisk, find_index_files, find_slots
-from hanabi.store.inspection.messages import Wanted, at_most, find_queue
+from hanabi.store.inspection.messages import Wanted, at_most, check_topic, find_queue
 from hanabi.store.inspection.queues import find_queues
 from hanabi.store.key_hash import key_hash
 
@@ -28,6 +28,8 @@ def queue_entries(home: StoreHome, wanted: Wanted) -> Iterator[QueueLine]:
     """The entries of the queues that *wanted* describes by topic, queue, queue offset, log offset and count."""
     if wanted.topic is not None and wanted.queue_id is not None:
         find_queue(home, wanted.topic, wanted.queue_id)
+    elif wanted.topic is not None:
+        check_topic(home, wanted.topic)
     yield from at_most(_queue_entries(home, wanted), wanted.count)
 
 

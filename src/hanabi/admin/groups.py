@@ -1,0 +1,454 @@
+"""Consuming groups: what there is, making, changing and deleting them, how far they have come, and who is in them.
+
+Agrees with mqadmin's updateSubGroup, deleteSubGroup, consumerProgress, consumerConnection, consumerStatus and
+getConsumerConfig in what brokers are asked. A group is known to each broker by itself, so every master is asked.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from hanabi.admin.access import EVERYWHERE, SUCCESS, Access, BrokerAt, Where, each
+from hanabi.admin.answer import Answer
+from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from hanabi.errors import ConfigError, InvalidParameter, SubscriptionGroupNotExist
+from hanabi.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo
+from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from hanabi.wire.bodies.stats import ConsumeStats
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.headers.client import GetConsumerConnectionListHeader, GetConsumerRunningInfoHeader
+from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader, GetConsumeStatsHeader
+from hanabi.wire.headers.namesrv import DeleteTopicInNamesrvHeader
+from hanabi.wire.headers.topic import DeleteTopicHeader
+
+# Brokers make these for themselves and for tools; the first two prefixes are 5.x's.
+SYSTEM_GROUPS: Final = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "SCHEDULE_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_PULL",
+        "CID_ONS-HTTP-PROXY",
+    }
+)
+SYSTEM_GROUP_PREFIXES: Final = ("CID_RMQ_SYS_", "CID_DefaultHeartBeatSyncerTopic", "CID_SYS_RMQ_")
+
+
+class GroupSettings(Answer, frozen=True, kw_only=True):
+    """The settings of a group on one broker."""
+
+    cluster: str
+    broker: str
+    consume_enabled: bool
+    broadcast_enabled: bool
+    from_min_enabled: bool
+    retry_max: int
+    retry_queues: int
+
+
+class GroupSummary(Answer, frozen=True, kw_only=True):
+    """A group. `lag` is how many messages it has not consumed, in all topics where it has begun."""
+
+    group: str
+    kind: str  # normal or system
+    brokers: list[GroupSettings]
+    members: int
+    message_model: str | None
+    lag: int
+    consume_tps: float
+
+
+class QueueProgress(Answer, frozen=True, kw_only=True):
+    """How far a group has come in a queue. `last_consumed` is when the last message that it consumed was stored."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    max_offset: int
+    group_offset: int
+    lag: int
+    last_consumed: int
+
+
+class GroupProgress(Answer, frozen=True, kw_only=True):
+    """How far a group has come."""
+
+    group: str
+    lag: int
+    consume_tps: float
+    queues: list[QueueProgress]
+
+
+class Member(Answer, frozen=True, kw_only=True):
+    """One client of a group; `brokers` are those that it is connected to."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+    brokers: list[str]
+
+
+class GroupMembers(Answer, frozen=True, kw_only=True):
+    """Who is in a group; None in place of what nobody who is there could say."""
+
+    group: str
+    consume_type: str | None
+    message_model: str | None
+    consume_from_where: str | None
+    members: list[Member]
+
+
+class HeldQueue(Answer, frozen=True, kw_only=True):
+    """What a member holds of one queue."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    group_offset: int
+    cached: int
+    locked: bool
+    last_pulled: int
+    last_consumed: int
+
+
+class TopicSpeed(Answer, frozen=True, kw_only=True):
+    """How fast a member gets through one topic: a second, and milliseconds."""
+
+    topic: str
+    ok_tps: float
+    failed_tps: float
+    consume_ms: float
+    pull_tps: float
+    pull_ms: float
+
+
+class RunningInfo(Answer, frozen=True, kw_only=True):
+    """What a member says of itself."""
+
+    client_id: str
+    properties: dict[str, str]
+    queues: list[HeldQueue]
+    topics: list[TopicSpeed]
+    stacks: str
+
+
+class Subscription(Answer, frozen=True, kw_only=True):
+    """What a group wants of a topic, says a broker."""
+
+    topic: str
+    expression: str
+    expression_type: str
+    version: int
+    brokers: list[str]
+
+
+class Opinion(Answer, frozen=True, kw_only=True):
+    """What some members subscribe to that others do not. Only our brokers can tell."""
+
+    subscribes: str
+    client_ids: list[str]
+
+
+class GroupSubscriptions(Answer, frozen=True, kw_only=True):
+    """What a group subscribes to. `consistent` is false where brokers or members contradict each other."""
+
+    group: str
+    consistent: bool
+    subscriptions: list[Subscription]
+    opinions: list[Opinion]
+
+
+class GroupChange(Answer, frozen=True, kw_only=True):
+    """Settings of a group; None is the default, or what it was."""
+
+    consume_enabled: bool | None = None
+    broadcast_enabled: bool | None = None
+    from_min_enabled: bool | None = None
+    retry_max: int | None = None
+    retry_queues: int | None = None
+
+
+def kind_of(group: str) -> str:
+    return "system" if group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIXES) else "normal"
+
+
+class Groups:
+    """Everything about consuming groups."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    # Settings
+
+    async def all(self, where: Where = EVERYWHERE, *, system: bool = False) -> list[GroupSummary]:
+        """All groups that brokers know, with their members and how far behind they are."""
+        masters = await self._access.masters(where)
+        names: dict[str, list[tuple[BrokerAt, SubscriptionGroupConfig]]] = {}
+        for broker, groups in zip(masters, await each(masters, self._configs), strict=True):
+            for name, config in groups.items():
+                names.setdefault(name, []).append((broker, config))
+        wanted = [name for name in sorted(names) if system or kind_of(name) == "normal"]
+
+        async def summary(name: str) -> GroupSummary:
+            connections = [found for broker in masters if (found := await self._connection(broker, name)) is not None]
+            stats = [await self._stats(broker, name) for broker in masters]
+            return GroupSummary(
+                group=name,
+                kind=kind_of(name),
+                brokers=[_settings(broker, config) for broker, config in names[name]],
+                members=len({member.client_id for found in connections for member in found.connection_set}),
+                message_model=next((found.message_model for found in connections), None),
+                lag=sum(_lag(queue) for table in stats for queue in _progress(table)),
+                consume_tps=sum(table.consume_tps for table in stats),
+            )
+
+        return await each(wanted, summary)
+
+    async def settings(self, group: str, where: Where = EVERYWHERE) -> list[GroupSettings]:
+        """The settings of a group on each broker that knows it; an error if none does."""
+        return [_settings(broker, config) for broker, config in await self._found(group, where)]
+
+    async def create(self, group: str, settings: GroupChange, where: Where = EVERYWHERE) -> list[GroupSettings]:
+        """Make a group on the masters of a cluster, or on one broker. One that is there already is an error."""
+        masters = await self._access.masters_of_one_cluster(where)
+        tables = await each(masters, self._configs)
+        have = [broker.broker for broker, table in zip(masters, tables, strict=True) if group in table]
+        if have:
+            raise InvalidParameter(f"group {group} is there already, on {', '.join(have)}: change it with --update")
+        config = _changed(SubscriptionGroupConfig(group_name=group), settings)
+        for broker in masters:
+            await self._put(broker, config)
+        return [_settings(broker, config) for broker in masters]
+
+    async def update(self, group: str, change: GroupChange, where: Where = EVERYWHERE) -> list[GroupSettings]:
+        """Change a group on the brokers that know it."""
+        if change == GroupChange():
+            raise ConfigError(f"nothing to change of group {group}: give a setting")
+        changed = [(broker, _changed(config, change)) for broker, config in await self._found(group, where)]
+        for broker, config in changed:
+            await self._put(broker, config)
+        return [_settings(broker, config) for broker, config in changed]
+
+    async def delete(
+        self, group: str, where: Where = EVERYWHERE, *, keep_offsets: bool = False, dead_letters: bool = False
+    ) -> list[str]:
+        """Delete a group and its retry topic, with how far it has come; with *dead_letters* these too.
+
+        Returns the brokers that knew it. Members that are still there make it again, where brokers allow that.
+        """
+        found = await self._found(group, where)
+        header = DeleteSubscriptionGroupHeader(
+            group_name=group, remove_offset=not keep_offsets, clean_offset=not keep_offsets
+        )
+        for broker, _ in found:
+            await self._access.ask(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX) if dead_letters else (RETRY_PREFIX,)
+        for topic in (f"{prefix}{group}" for prefix in prefixes):
+            for broker, _ in found:  # a topic that a broker does not have is deleted as well
+                await self._access.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic=topic))
+            if where == EVERYWHERE:
+                await self._access.tell_name_servers(
+                    RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic)
+                )
+        return [broker.broker for broker, _ in found]
+
+    # Progress
+
+    async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
+        """How far a group has come, in all topics where it has begun or in one."""
+        masters = await self._access.masters()
+        tables = await each(masters, lambda broker: self._stats(broker, group, topic))
+        queues = [queue for table in tables for queue in _progress(table)]
+        if not queues:
+            await self._found(group, EVERYWHERE)  # else nobody knows it, which is another thing
+        return GroupProgress(
+            group=group,
+            lag=sum(map(_lag, queues)),
+            consume_tps=sum(table.consume_tps for table in tables),
+            queues=sorted(queues, key=lambda queue: (queue.topic, queue.broker, queue.queue_id)),
+        )
+
+    # Members
+
+    async def members(self, group: str) -> GroupMembers:
+        """Who is in a group. None of a group that is known is an empty list."""
+        found = await self._connections(group)
+        members: dict[str, Member] = {}
+        for broker, connection in found:
+            for client in connection.connection_set:
+                client_id = client.client_id or ""
+                known = members.get(client_id)
+                members[client_id] = Member(
+                    client_id=client_id,
+                    address=client.client_addr or "",
+                    language=client.language or "",
+                    version=client.version,
+                    brokers=[*(known.brokers if known else ()), broker.broker],
+                )
+        first = found[0][1] if found else None
+        return GroupMembers(
+            group=group,
+            consume_type=first.consume_type if first else None,
+            message_model=first.message_model if first else None,
+            consume_from_where=first.consume_from_where if first else None,
+            members=[members[name] for name in sorted(members)],
+        )
+
+    async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> RunningInfo:
+        """What one member is doing, in its own words."""
+        for broker, connection in await self._connections(group):
+            if any(client.client_id == client_id for client in connection.connection_set):
+                header = GetConsumerRunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
+                code = RequestCode.GET_CONSUMER_RUNNING_INFO
+                return _running(client_id, await self._access.ask_for(broker, code, ConsumerRunningInfo, header))
+        raise InvalidParameter(f"group {group} has no member {client_id} now: see group members")
+
+    async def subscriptions(self, group: str) -> GroupSubscriptions:
+        """What the members of a group subscribe to, and whether they agree."""
+        found = await self._connections(group)
+        seen: dict[tuple[str, str, str], Subscription] = {}
+        for broker, connection in found:
+            for data in connection.subscription_table.values():
+                key = (data.topic, data.expression_type, data.sub_string or "")
+                known = seen.get(key)
+                seen[key] = Subscription(
+                    topic=data.topic,
+                    expression=data.sub_string or "",
+                    expression_type=data.expression_type,
+                    version=data.sub_version,
+                    brokers=[*(known.brokers if known else ()), broker.broker],
+                )
+        opinions = {
+            opinion.subscribes: Opinion(subscribes=opinion.subscribes, client_ids=sorted(opinion.client_ids))
+            for _, connection in found
+            for opinion in connection.subscription_opinions or ()
+        }
+        topics = [topic for topic, _, _ in seen]
+        return GroupSubscriptions(
+            group=group,
+            consistent=not opinions and len(topics) == len(set(topics)),
+            subscriptions=[seen[key] for key in sorted(seen)],
+            opinions=[opinions[key] for key in sorted(opinions)],
+        )
+
+    # Questions to brokers
+
+    async def _connections(self, group: str) -> list[tuple[BrokerAt, ConsumerConnection]]:
+        masters = await self._access.masters()
+        answers = await each(masters, lambda broker: self._connection(broker, group))
+        found = [(broker, answer) for broker, answer in zip(masters, answers, strict=True) if answer is not None]
+        if not found:
+            await self._found(group, EVERYWHERE)
+        return found
+
+    async def _connection(self, broker: BrokerAt, group: str) -> ConsumerConnection | None:
+        reply = await self._access.ask(
+            broker,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST,
+            GetConsumerConnectionListHeader(consumer_group=group),
+            accept=SUCCESS | {int(ResponseCode.CONSUMER_NOT_ONLINE)},
+        )
+        if reply.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return None
+        return decode_body(reply.body, ConsumerConnection)
+
+    async def _stats(self, broker: BrokerAt, group: str, topic: str | None = None) -> ConsumeStats:
+        header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
+        return await self._access.ask_for(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
+
+    async def _configs(self, broker: BrokerAt) -> Mapping[str, SubscriptionGroupConfig]:
+        table = await self._access.ask_for(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
+        return table.subscription_group_table
+
+    async def _found(self, group: str, where: Where) -> list[tuple[BrokerAt, SubscriptionGroupConfig]]:
+        masters = await self._access.masters(where)
+        tables = await each(masters, self._configs)
+        found = [(broker, table[group]) for broker, table in zip(masters, tables, strict=True) if group in table]
+        if not found:
+            names = ", ".join(broker.broker for broker in masters)
+            raise SubscriptionGroupNotExist(f"no broker of {names} knows group {group}: see group list")
+        return found
+
+    async def _put(self, broker: BrokerAt, config: SubscriptionGroupConfig) -> None:
+        await self._access.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
+
+
+def _changed(config: SubscriptionGroupConfig, change: GroupChange) -> SubscriptionGroupConfig:
+    new = {
+        "consume_enable": change.consume_enabled,
+        "consume_broadcast_enable": change.broadcast_enabled,
+        "consume_from_min_enable": change.from_min_enabled,
+        "retry_max_times": change.retry_max,
+        "retry_queue_nums": change.retry_queues,
+    }
+    return msgspec.structs.replace(config, **{name: value for name, value in new.items() if value is not None})
+
+
+def _settings(broker: BrokerAt, config: SubscriptionGroupConfig) -> GroupSettings:
+    return GroupSettings(
+        cluster=broker.cluster,
+        broker=broker.broker,
+        consume_enabled=config.consume_enable,
+        broadcast_enabled=config.consume_broadcast_enable,
+        from_min_enabled=config.consume_from_min_enable,
+        retry_max=config.retry_max_times,
+        retry_queues=config.retry_queue_nums,
+    )
+
+
+def _running(client_id: str, info: ConsumerRunningInfo) -> RunningInfo:
+    return RunningInfo(
+        client_id=client_id,
+        properties=info.properties,
+        queues=[
+            HeldQueue(
+                topic=queue.topic,
+                broker=queue.broker_name,
+                queue_id=queue.queue_id,
+                group_offset=held.commit_offset,
+                cached=held.cached_msg_count,
+                locked=held.locked,
+                last_pulled=max(held.last_pull_timestamp, 0),
+                last_consumed=max(held.last_consume_timestamp, 0),
+            )
+            for queue, held in sorted(info.mq_table.items())
+        ],
+        topics=[
+            TopicSpeed(
+                topic=topic,
+                ok_tps=status.consume_ok_tps,
+                failed_tps=status.consume_failed_tps,
+                consume_ms=status.consume_rt,
+                pull_tps=status.pull_tps,
+                pull_ms=status.pull_rt,
+            )
+            for topic, status in sorted(info.status_table.items())
+        ],
+        stacks=info.jstack or "",
+    )
+
+
+def _progress(table: ConsumeStats) -> list[QueueProgress]:
+    return [
+        QueueProgress(
+            topic=queue.topic,
+            broker=queue.broker_name,
+            queue_id=queue.queue_id,
+            max_offset=offset.broker_offset,
+            group_offset=offset.consumer_offset,
+            lag=offset.broker_offset - offset.consumer_offset,
+            last_consumed=max(offset.last_timestamp, 0),
+        )
+        for queue, offset in table.offset_table.items()
+    ]
+
+
+def _lag(queue: QueueProgress) -> int:
+    return queue.lag

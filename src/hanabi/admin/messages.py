@@ -1,0 +1,312 @@
+"""Messages: find one by its id, by a key or by its place; read a topic; follow a trace; give one to a consumer.
+
+Agrees with mqadmin's queryMsgById, queryMsgByUniqueKey, queryMsgByKey, queryMsgByOffset, queryMsgTraceById, printMsg
+and with the direct consumption of queryMsgById in what is asked of whom. Reading joins no group and saves no offset.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from hanabi.admin.access import Access, BrokerAt, each
+from hanabi.admin.answer import Answer
+from hanabi.admin.groups import Groups
+from hanabi.client.consumer.pulling import Pulling, PullStatus
+from hanabi.client.consumer.subscription import ALL, subscription_data
+from hanabi.errors import ConfigError, InvalidParameter, QueryNotFound, RemoteProtocolError
+from hanabi.message import MessageQueue, StoredMessage
+from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.fastjson import decode_body
+from hanabi.wire.headers.client import ConsumeMessageDirectlyHeader
+from hanabi.wire.headers.query import QueryMessageHeader
+from hanabi.wire.message_id import decode_offset_id
+from hanabi.wire.stored import to_messages
+
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # brokers always have it, also those that make no groups by themselves
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+EVER_MS: Final = 2**62
+DIRECT_SECONDS: Final = 30.0  # how long a listener may take
+UNIQUE_MAX: Final = 64  # one id names one message, but a message that was sent again has the same
+
+
+class Range(Answer, frozen=True, kw_only=True):
+    """Which messages of a topic to read: of which broker and queue, stored from when until when, with which tags."""
+
+    broker: str | None = None
+    queue_id: int | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+    tags: str = ALL
+
+    def has(self, queue: MessageQueue) -> bool:
+        return self.broker in (None, queue.broker_name) and self.queue_id in (None, queue.queue_id)
+
+
+class TraceEvent(Answer, frozen=True, kw_only=True):
+    """One step of a message's way: Pub, SubBefore, SubAfter or EndTransaction. None is what the trace does not say."""
+
+    event: str
+    time: int
+    group: str | None
+    topic: str | None = None
+    message_id: str
+    tags: str | None = None
+    keys: str | None = None
+    store_host: str | None = None
+    cost_ms: int | None = None
+    success: bool | None = None
+    retries: int | None = None
+    request_id: str | None = None
+    state: str | None = None  # of a transaction
+
+
+class DirectConsumption(Answer, frozen=True, kw_only=True):
+    """What a consumer's listener did with a message that it was given."""
+
+    group: str
+    client_id: str
+    message_id: str
+    result: str
+    remark: str | None
+    spent_ms: int
+
+
+class Messages:
+    """Everything about single messages."""
+
+    def __init__(self, access: Access, groups: Groups) -> None:
+        self._access, self._groups = access, groups
+
+    async def get(self, message_id: str, topic: str | None = None) -> StoredMessage:
+        """The message with this id: a broker's own, or with *topic* the one that its producer gave it."""
+        if topic is not None:
+            found = await self.query(topic, message_id, count=UNIQUE_MAX, by_unique_key=True)
+            if found:
+                return found[-1]
+        try:
+            place = decode_offset_id(message_id)
+            address = self._access.core.config.mapped(str(place.address))
+        except (RemoteProtocolError, ValueError) as error:
+            if topic is None:
+                raise ConfigError(f"{error}; an id that a producer gave needs its topic too (--topic)") from error
+            raise QueryNotFound(f"no message of topic {topic} has the id {message_id}") from error
+        brokers = {broker.address: broker for broker in await self._access.brokers()}
+        if address not in brokers:
+            where = (
+                f"no message of topic {topic} has it, and " if topic else "if a producer gave it, say its topic too: "
+            )
+            raise QueryNotFound(f"message id {message_id}: {where}no broker is at {address}, where it would lie")
+        record = await self._access.api.view_message(address, place.log_offset, topic=topic)
+        messages, problem = to_messages(record, brokers[address].broker)
+        if problem is not None or not messages:
+            raise QueryNotFound(f"broker {brokers[address].broker} has no message {message_id}: {problem or 'nothing'}")
+        return messages[0]
+
+    async def at(self, topic: str, broker: str, queue_id: int, offset: int) -> StoredMessage:
+        """The message at this place."""
+        queue = MessageQueue(topic, broker, queue_id)
+        if queue not in (await self._access.route(topic)).read_queues:
+            raise InvalidParameter(f"topic {topic} has no queue {queue_id} on {broker}: see topic route")
+        pulling = Pulling(self._access.core, TOOLS_GROUP, tells_subscription=True)
+        found = await pulling.pull(queue, offset, subscription_data(topic, ALL, 0), count=1, hold_s=0)
+        if not found.messages or found.messages[0].queue_offset != offset:
+            raise QueryNotFound(
+                f"queue {queue_id} of {broker} has no message at {offset} of topic {topic}: it has those from"
+                f" {found.min_offset} up to, but without, {found.max_offset}"
+            )
+        return found.messages[0]
+
+    async def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        from_ms: int = 0,
+        until_ms: int = EVER_MS,
+        count: int = 64,
+        by_unique_key: bool = False,
+    ) -> list[StoredMessage]:
+        """The messages of a topic with this key, in the order of their storing; at most *count* of each broker."""
+        header = QueryMessageHeader(
+            topic=topic,
+            key=key,
+            max_num=count,
+            begin_timestamp=from_ms,
+            end_timestamp=until_ms,
+            by_unique_key=by_unique_key or None,
+        )
+
+        async def ask(broker: BrokerAt) -> list[StoredMessage]:
+            records = await self._access.api.query_message(broker.address, header, timeout=self._access.seconds * 2)
+            messages, problem = to_messages(records, broker.broker)
+            if problem is not None:
+                raise problem
+            return messages
+
+        found = [message for part in await each(await self._access.topic_masters(topic), ask) for message in part]
+        # Brokers find keys by their hash codes.
+        if by_unique_key:
+            found = [message for message in found if message.message_id == key]
+        else:
+            found = [message for message in found if key in message.keys or message.message_id == key]
+        return sorted(
+            (message for message in found if message.topic == topic), key=lambda each: each.store_timestamp_ms
+        )
+
+    async def read(self, topic: str, chosen: Range | None = None) -> AsyncGenerator[StoredMessage, None]:
+        """The messages of a topic, queue by queue, up to where each queue ends now."""
+        chosen = chosen or Range()
+        route = await self._access.route(topic)
+        queues = [queue for queue in route.read_queues if chosen.has(queue)]
+        if not queues:
+            raise InvalidParameter(f"topic {topic} has no such queue: see topic route")
+        for queue in queues:
+            start = await self._first_offset(queue, chosen.from_ms)
+            async for message in self.read_queue(queue, start, tags=chosen.tags):
+                if chosen.until_ms is not None and message.store_timestamp_ms >= chosen.until_ms:
+                    break
+                if message.store_timestamp_ms >= (chosen.from_ms or 0):
+                    yield message
+
+    async def read_queue(
+        self, queue: MessageQueue, offset: int, *, tags: str = ALL
+    ) -> AsyncGenerator[StoredMessage, None]:
+        """The messages of a queue from *offset* on, up to where it ends now."""
+        end = await self._access.api.get_max_offset(await self._address(queue), queue)
+        pulling = Pulling(self._access.core, TOOLS_GROUP, tells_subscription=True)
+        subscription = subscription_data(queue.topic, tags, 0)
+        while offset < end:
+            found = await pulling.pull(queue, offset, subscription, hold_s=0)
+            for message in found.messages:
+                yield message
+            stuck = found.next_offset <= offset
+            if stuck or found.status is PullStatus.NO_NEW_MESSAGE:
+                return
+            offset = found.next_offset
+
+    async def trace(self, message_id: str, trace_topic: str = TRACE_TOPIC) -> list[TraceEvent]:
+        """What happened to a message, by its id or a key, in the order of time; as far as clients traced it."""
+        found = await self.query(trace_topic, message_id)
+        events = [event for message in found for event in parse_trace(message.body.decode(errors="replace"))]
+        wanted = {event for event in events if message_id in (event.message_id, *(event.keys or "").split())}
+        if not wanted:
+            raise QueryNotFound(f"topic {trace_topic} has no trace of {message_id}: do its clients trace?")
+        return sorted(wanted, key=lambda event: (event.time, event.event))
+
+    async def consume_directly(
+        self, group: str, message_id: str, *, topic: str | None = None, client_id: str | None = None
+    ) -> DirectConsumption:
+        """Give a message to a member of a group, any or this one, and say how its listener took it."""
+        message = await self.get(message_id, topic)
+        members = (await self._groups.members(group)).members
+        member = next((each for each in members if client_id in (None, each.client_id)), None)
+        if member is None:
+            raise InvalidParameter(f"group {group} has no member {client_id or ''} online: see group members")
+        brokers = {broker.broker: broker for broker in await self._access.masters()}
+        header = ConsumeMessageDirectlyHeader(
+            consumer_group=group,
+            client_id=member.client_id,
+            msg_id=message.offset_message_id,
+            broker_name=message.broker_name,
+            topic=message.topic,
+        )
+        reply = await self._access.ask(
+            brokers[message.broker_name], RequestCode.CONSUME_MESSAGE_DIRECTLY, header, seconds=DIRECT_SECONDS
+        )
+        done = decode_body(reply.body, ConsumeMessageDirectlyResult)
+        return DirectConsumption(
+            group=group,
+            client_id=member.client_id,
+            message_id=message.message_id,
+            result=done.consume_result or "",
+            remark=done.remark,
+            spent_ms=done.spent_time_mills,
+        )
+
+    async def _first_offset(self, queue: MessageQueue, from_ms: int | None) -> int:
+        address = await self._address(queue)
+        if from_ms is None:
+            return max(await self._access.api.get_min_offset(address, queue), 0)
+        found = await self._access.api.search_offset(address, queue, from_ms)
+        return max(found - 1, 0)  # 4.9 gives the nearest, be it before or after
+
+    async def _address(self, queue: MessageQueue) -> str:
+        address = (await self._access.core.routes.find(queue.topic)).address_of(queue.broker_name)
+        if address is None:
+            raise InvalidParameter(f"topic {queue.topic}: the name servers know no address of {queue.broker_name}")
+        return address
+
+
+def parse_trace(text: str) -> list[TraceEvent]:
+    """The events in a trace message; see `hanabi.client.trace.trace_data` for its form. Lines of no known form are
+    passed over: newer clients may write some."""
+    events: list[TraceEvent] = []
+    for line in text.split("\x02"):
+        kind, *fields = (None if field == "null" else field for field in line.split("\x01"))
+        try:
+            event = _event(kind or "", fields)
+        except (IndexError, ValueError, TypeError):
+            continue
+        if event is not None:
+            events.append(event)
+    return events
+
+
+def _event(kind: str, fields: list[str | None]) -> TraceEvent | None:
+    if kind == "Pub":
+        time, _, group, topic, message_id, tags, keys, store_host, _, cost = fields[:10]
+        success = fields[12] if len(fields) >= 13 else fields[11]
+        return TraceEvent(
+            event=kind,
+            time=_number(time),
+            group=group,
+            topic=topic,
+            message_id=message_id or "",
+            tags=tags,
+            keys=keys,
+            store_host=store_host,
+            cost_ms=_number(cost),
+            success=success == "true",
+        )
+    if kind == "SubBefore":
+        time, _, group, request_id, message_id, retries, keys = fields[:7]
+        return TraceEvent(
+            event=kind,
+            time=_number(time),
+            group=group,
+            message_id=message_id or "",
+            keys=keys,
+            retries=_number(retries),
+            request_id=request_id,
+        )
+    if kind == "SubAfter":
+        request_id, message_id, cost, success, keys = fields[:5]
+        has_time = len(fields) >= 8
+        return TraceEvent(
+            event=kind,
+            time=_number(fields[6]) if has_time else 0,
+            group=fields[7] if has_time else None,
+            message_id=message_id or "",
+            keys=keys,
+            cost_ms=_number(cost),
+            success=success == "true",
+            request_id=request_id,
+        )
+    if kind == "EndTransaction":
+        time, _, group, topic, message_id, tags, keys, store_host, _, _, state = fields[:11]
+        return TraceEvent(
+            event=kind,
+            time=_number(time),
+            group=group,
+            topic=topic,
+            message_id=message_id or "",
+            tags=tags,
+            keys=keys,
+            store_host=store_host,
+            state=state,
+        )
+    return None
+
+
+def _number(text: str | None) -> int:
+    return int(text or 0)

@@ -1,0 +1,132 @@
+"""Pulling a range of a queue: several pulls under way at once, their answers in order, raw records as they came.
+
+A broker answers a pull with 32 messages or fewer. So the range is cut into slots of that size, and some of them are
+asked for at the same time; a slot that was answered in part is asked for again from there on. With a filter the broker
+looks through many more messages for one answer, and slots are longer.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from hanabi.client.api import PullReply
+from hanabi.client.consumer.pulling import SUBSCRIPTION
+from hanabi.client.consumer.queue_broker import reading_address
+from hanabi.client.consumer.subscription import SQL92, Expression, subscription_data
+from hanabi.client.core import Core
+from hanabi.errors import RemoteProtocolError, TransportError
+from hanabi.spark.broker_loss import lost
+from hanabi.spark.broker_options import ReadOptions
+from hanabi.spark.broker_patience import patiently
+from hanabi.spark.offsets import describe
+from hanabi.spark.ranges import QueueRange
+from hanabi.wire.codes import ResponseCode
+from hanabi.wire.headers.pull import PullMessageHeader
+
+SLOT: Final = 32
+FILTERED_SLOT: Final = 16_384
+CHUNK_BYTES_MAX: Final = 16 << 20
+
+Slot: TypeAlias = "asyncio.Task[list[bytes]]"
+
+
+class NotThereYet(TransportError):
+    """The broker has less of the queue than it had when the range was planned: perhaps a slave that is behind."""
+
+
+class RangePull:
+    """Pulls one range. Belongs to an event loop; `close` it."""
+
+    def __init__(self, core: Core, options: ReadOptions, expression: Expression, part: QueueRange) -> None:
+        self._core, self._options, self._part = core, options, part
+        self._subscription = subscription_data(part.queue.topic, expression, 0)
+        self._is_filtered = bool(self._subscription.tags_set) or self._subscription.expression_type == SQL92
+        self._slots = self._cut()
+        self._under_way: deque[Slot] = deque()
+        self._ahead: asyncio.Task[list[bytes]] | None = None
+
+    async def chunk(self) -> list[bytes]:
+        """The next answers, about as many as make a batch; none at the end. The ones after them are on their way."""
+        ahead = self._ahead or asyncio.ensure_future(self._chunk())
+        self._ahead = ahead
+        found = await ahead
+        self._ahead = asyncio.ensure_future(self._chunk()) if found else None
+        return found
+
+    async def close(self) -> None:
+        """Ask no more."""
+        tasks = [*self._under_way, *([self._ahead] if self._ahead else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _cut(self) -> Iterator[tuple[int, int]]:
+        size = FILTERED_SLOT if self._is_filtered else SLOT
+        for start in range(self._part.start, self._part.end, size):
+            yield start, min(start + size, self._part.end)
+
+    async def _chunk(self) -> list[bytes]:
+        bodies: list[bytes] = []
+        slots, size = 0, 0
+        while slots * SLOT < self._options.batch_rows and size < CHUNK_BYTES_MAX:
+            while len(self._under_way) < self._options.pulls_in_flight and (slot := next(self._slots, None)):
+                self._under_way.append(asyncio.ensure_future(self._fetch(*slot)))
+            if not self._under_way:
+                break
+            found = await self._under_way[0]  # stays there while we wait: `close` must find it
+            self._under_way.popleft()
+            bodies += found
+            size += sum(map(len, found))
+            slots += len(found) if self._is_filtered else 1
+        return bodies
+
+    async def _fetch(self, offset: int, end: int) -> list[bytes]:
+        """All answers for the messages [*offset*, *end*)."""
+        queue, fail = self._part.queue, self._options.fail_on_data_loss
+        bodies: list[bytes] = []
+        while offset < end:
+            at = offset
+            try:
+                patience_s = self._options.retry_s
+                reply = await patiently(lambda at=at: self._pull(at, end - at), patience_s)  # type: ignore[misc]
+            except NotThereYet as error:
+                lost(queue, offset, end, str(error), fail=fail)
+                break
+            following = reply.header.next_begin_offset
+            if following <= offset:
+                raise RemoteProtocolError(
+                    f"{describe(queue)}: behind {offset} the broker wants to go on at {following}"
+                )
+            if reply.code == ResponseCode.SUCCESS:
+                bodies.append(reply.body)
+            elif reply.code == ResponseCode.PULL_OFFSET_MOVED:
+                why = f"the oldest that is kept is {reply.header.min_offset}"
+                lost(queue, offset, min(following, end), why, fail=fail)
+            offset = following
+        return bodies
+
+    async def _pull(self, offset: int, count: int) -> PullReply:
+        queue, subscription = self._part.queue, self._subscription
+        header = PullMessageHeader(
+            consumer_group=self._options.pulling_group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=min(count, SLOT),
+            sys_flag=SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription=subscription.sub_string,
+            expression_type=subscription.expression_type,
+            target_broker=queue.broker_name,
+        )
+        address = await reading_address(self._core, queue)
+        reply = await self._core.api.pull_message(address, header, self._core.config.request_timeout_s)
+        if reply.header.offset_delta:
+            raise RemoteProtocolError(f"{describe(queue)}: it moved between brokers, which is not supported here")
+        is_illegal = reply.code == ResponseCode.PULL_OFFSET_MOVED and reply.header.next_begin_offset <= offset
+        if reply.code == ResponseCode.PULL_NOT_FOUND or is_illegal:
+            raise NotThereYet(f"the queue ends at {reply.header.max_offset}")
+        return reply

@@ -1,0 +1,35 @@
+"""What an executor does with one task: pull its range and make record batches of it. The client lives as long."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from hanabi.client.consumer.subscription import Expression, subscription_data
+from hanabi.client.core import Core
+from hanabi.client.loop_thread import LoopThread
+from hanabi.spark.broker_options import ReadOptions
+from hanabi.spark.broker_pull import RangePull
+from hanabi.spark.broker_rows import RangeRows
+from hanabi.spark.ranges import QueueRange
+
+
+def read_range(
+    options: ReadOptions, expression: Expression, schema: pa.Schema, part: QueueRange
+) -> Iterator[pa.RecordBatch]:
+    """The messages of *part* that *expression* wants. While one chunk is decoded, the next one is pulled."""
+    loop = LoopThread.acquire()
+    try:
+        core = loop.run(Core.acquire(options.client))
+        try:
+            pull = loop.call(lambda: RangePull(core, options, expression, part))
+            tags = subscription_data(part.queue.topic, expression, 0).tags_set
+            rows = RangeRows(part, schema, tags, check_crc=options.check_crc)
+            try:
+                while bodies := loop.run(pull.chunk()):
+                    yield from rows.batches(bodies)
+            finally:
+                loop.run(pull.close())
+        finally:
+            loop.run(core.release())
+    finally:
+        loop.release()

@@ -1,0 +1,58 @@
+"""`spark.read.format("rocketmq")`: topics of a cluster, ours or Apache's, as a table.
+
+df = spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876").option("subscribe", "Orders").load()
+"""
+
+import pyspark
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from hanabi.errors import ConfigError
+from hanabi.spark.broker_options import NAME, has_raw_record, parse_batch_options, parse_stream_options
+from hanabi.spark.broker_reader import BrokerReader, FilteringBrokerReader
+from hanabi.spark.columns import MESSAGE, RAW, struct_of
+from hanabi.spark.plain_errors import plain_errors
+from hanabi.spark.sink_options import parse_sink_options
+from hanabi.spark.sink_writer import BrokerStreamWriter, BrokerWriter
+from hanabi.spark.stream_reader import BrokerStreamReader
+from hanabi.spark.versions import check_version
+
+
+class BrokerSource(DataSource):
+    """The source and the sink. Spark makes one for each use, and says only later which it is."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        with plain_errors():
+            check_version(pyspark.__version__)
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        """All columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
+        with plain_errors():
+            return struct_of(MESSAGE | RAW if has_raw_record(self.options) else MESSAGE)
+
+    def reader(self, schema: StructType) -> BrokerReader:
+        with plain_errors():
+            options = parse_batch_options(self.options)
+        kind = FilteringBrokerReader if options.pushdown else BrokerReader
+        return kind(options, schema)
+
+    def streamReader(self, schema: StructType) -> BrokerStreamReader:  # noqa: N802 (Spark's name)
+        with plain_errors():
+            options = parse_stream_options(self.options)
+        return BrokerStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BrokerWriter:
+        with plain_errors():
+            if overwrite:
+                raise ConfigError('a topic cannot be overwritten: use mode("append")')
+            return BrokerWriter(parse_sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> BrokerStreamWriter:  # noqa: N802
+        """Of a query in complete mode, every batch is sent whole."""
+        with plain_errors():
+            return BrokerStreamWriter(parse_sink_options(self.options), schema)

@@ -1,0 +1,87 @@
+"""The writers: each task sends its rows, and stamps them with who they are.
+
+    SPARK_ROW = query / batch / partition / row
+
+A task that is tried again, or a batch that is replayed after a restart, sends messages with the same stamps: whoever
+keeps one message of each has every row once. What is sent cannot be taken back, so `abort` has nothing to do.
+"""
+
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from hanabi.client.loop_thread import LoopThread
+from hanabi.client.producer import Producer
+from hanabi.spark.plain_errors import plain_errors
+from hanabi.spark.sink_columns import STAMP, check_columns, rows_of
+from hanabi.spark.sink_options import SinkOptions
+from hanabi.spark.sink_send import RowSender
+
+
+class BrokerWriter(DataSourceArrowWriter):
+    """Sends the rows of a batch query."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_columns(schema, options.topic)
+        self._options = options
+        self._run = uuid.uuid4().hex  # one for all tries of all tasks of this query
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with plain_errors():
+            send_rows(self._options, iterator, f"{self._run}/0/{_partition()}")
+        return WriterCommitMessage()
+
+
+class BrokerStreamWriter(DataSourceStreamArrowWriter):
+    """Sends the rows of a micro-batch. The query's id is that of its checkpoint, and the same after a restart."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_columns(schema, options.topic)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with plain_errors():
+            task = TaskContext.get()
+            query = task.getLocalProperty("sql.streaming.queryId") if task else None
+            batch = task.getLocalProperty("streaming.sql.batchId") if task else None
+            send_rows(self._options, iterator, f"{query}/{batch}/{_partition()}")
+        return WriterCommitMessage()
+
+
+def without_repeats(messages: DataFrame) -> DataFrame:
+    """*messages*, of which each row that the sink sent more than once is there once; others stay as they are.
+
+    A stream needs a watermark before this, or remembers every stamp for ever.
+    """
+    stamp = f.coalesce(f.col("properties")[STAMP], f.col("offsetMessageId"))
+    return messages.withColumn("_stamp", stamp).dropDuplicates(["_stamp"]).drop("_stamp")
+
+
+def send_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], stamp: str) -> int:
+    """Send all rows of *batches*; how many there were. Returns when brokers have them."""
+    count = 0
+    loop = LoopThread.acquire()
+    try:
+        producer = Producer(options.group, config=options.client, settings=options.producer)
+        loop.run(producer.start())
+        try:
+            sender = loop.call(lambda: RowSender(producer, options))
+            for batch in batches:
+                loop.run(sender.send(list(rows_of(batch, count, options.topic, stamp))))
+                count += batch.num_rows
+        finally:
+            loop.run(producer.shutdown())
+    finally:
+        loop.release()
+    return count
+
+
+def _partition() -> int:
+    task = TaskContext.get()
+    return task.partitionId() if task else 0

@@ -1,0 +1,30 @@
+"""How far one trigger goes: offsets in, offsets out. Pure, but for the moment that it is told.
+
+A queue that is not in the checkpoint is new, and begins at its oldest message. One that is gone keeps its offset.
+"""
+
+from collections.abc import Mapping
+
+from hanabi.message import MessageQueue
+from hanabi.spark.offsets import Offsets
+from hanabi.spark.ranges import share_out
+
+
+def begun(start: Mapping[MessageQueue, int], firsts: Mapping[MessageQueue, int]) -> Offsets:
+    """*start*, and the beginnings of the queues that are new."""
+    return {**firsts, **start}
+
+
+def capped(ends: Mapping[MessageQueue, int], target: Mapping[MessageQueue, int]) -> Offsets:
+    """What of *ends* was there when *target* was taken."""
+    return {queue: min(end, target[queue]) for queue, end in ends.items() if queue in target}
+
+
+def next_offsets(start: Offsets, ends: Mapping[MessageQueue, int], rows_max: int | None) -> Offsets:
+    """Where a trigger that begins at *start* stops. No queue goes back, also if its topic was made anew."""
+    reachable = {queue: max(ends.get(queue, offset), offset) for queue, offset in start.items()}
+    return reachable if rows_max is None else share_out(start, reachable, rows_max)
+
+
+def backlog(start: Offsets, ends: Mapping[MessageQueue, int]) -> int:
+    return sum(max(0, ends.get(queue, offset) - offset) for queue, offset in start.items())

@@ -1,0 +1,159 @@
+"""The stream reader: the driver's process decides how far a trigger goes, executors pull as in a batch.
+
+Spark keeps the offsets in the checkpoint. What is remembered here only spares questions, or is a delay: a driver that
+starts again loses nothing with it.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from hanabi.errors import MQError
+from hanabi.message import MessageQueue
+from hanabi.spark.broker_cluster import Cluster
+from hanabi.spark.broker_loss import lost
+from hanabi.spark.broker_options import StreamOptions
+from hanabi.spark.broker_plan import within
+from hanabi.spark.broker_read import read_range
+from hanabi.spark.columns import MESSAGE, RAW, arrow_schema
+from hanabi.spark.offsets import JsonOffsets, Offsets, from_json, to_json
+from hanabi.spark.plain_errors import plain_errors
+from hanabi.spark.ranges import QueueRange, plan_ranges
+from hanabi.spark.stream_pace import backlog, begun, capped, next_offsets
+from hanabi.spark.stream_view import ClusterView
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what comes."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        with plain_errors():
+            self._schema = arrow_schema(schema, MESSAGE | RAW)
+        self._options = options
+        self._driver: ClusterView | None = None
+        self._target: Offsets | None = None  # AvailableNow: what was there at the beginning
+        self._told: Offsets = {}  # the progress that brokers know
+        self._waits_since: float | None = None  # for minOffsetsPerTrigger
+
+    @property
+    def _view(self) -> ClusterView:
+        if self._driver is None:  # not in __init__: executors have this object too
+            self._driver = ClusterView(self._options)
+        return self._driver
+
+    # On the driver
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name, as those below)
+        most = self._options.offsets_max
+        return ReadMaxRows(most) if most is not None else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with plain_errors():
+            self._target = dict(self._view.ends())
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802
+        with plain_errors():
+            starting = self._options.read.starting
+
+            async def resolve(cluster: Cluster) -> Offsets:
+                queues = await cluster.queues()
+                first, end = await cluster.first_offsets(queues), await cluster.end_offsets(queues)
+                return await cluster.resolve(starting, queues, first, end)
+
+            return to_json(self._view.ask(resolve))
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
+        """How far this trigger goes. All below *start* is finished work, also after a restart."""
+        with plain_errors():
+            done = from_json(start, "the checkpoint")
+            self._tell_progress(done)
+            ends = self._view.ends()
+            if self._target is not None:
+                ends = capped(ends, self._target)
+            beginning = begun(done, self._view.firsts(queue for queue in ends if queue not in done))
+            if self._should_wait(backlog(beginning, ends)):
+                return to_json(done)
+            rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            return to_json(next_offsets(beginning, ends, rows_max))
+
+    def reportLatestOffset(self) -> JsonOffsets:  # noqa: N802
+        with plain_errors():
+            return to_json(self._view.ends())
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        with plain_errors():
+            begin, stop = from_json(start, "the checkpoint"), from_json(end, "the checkpoint")
+            begin, stop = self._still_there(begin, stop)
+            read = self._options.read
+            planned = plan_ranges(begin, stop, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
+            return [*planned]
+
+    def commit(self, end: Any) -> None:
+        with plain_errors():
+            self._tell_progress(from_json(end, "the checkpoint"))
+
+    # On an executor
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with plain_errors():
+            if isinstance(partition, QueueRange):
+                yield from read_range(self._options.read, self._options.read.expression, self._schema, partition)
+
+    # Decisions
+
+    def _should_wait(self, count: int) -> bool:
+        """Whether a trigger with *count* messages is too small yet."""
+        least, now = self._options.offsets_min, time.monotonic()
+        if least is None or count >= least or self._target is not None:
+            self._waits_since = None
+            return False
+        if self._waits_since is None:
+            self._waits_since = now
+        if now - self._waits_since < self._options.delay_max_s:
+            return True
+        self._waits_since = None
+        return False
+
+    def _still_there(self, begin: Offsets, stop: Offsets) -> tuple[Offsets, Offsets]:
+        """What of the ranges the cluster still has; what is lost is an error, or left out."""
+        fail = self._options.read.fail_on_data_loss
+        there = set(self._view.queues())
+        moving = [queue for queue, offset in stop.items() if begin.get(queue, 0) < offset]
+        for queue in moving:
+            if queue not in there:
+                lost(queue, begin.get(queue, 0), stop[queue], "the queue is not there any more", fail=fail)
+        kept = [queue for queue in moving if queue in there]
+        firsts, ends = self._view.firsts(kept), self._view.ask(lambda cluster: cluster.end_offsets(kept))
+        ranges: dict[MessageQueue, tuple[int, int]] = {
+            queue: within(queue, begin.get(queue, firsts[queue]), stop[queue], firsts[queue], ends[queue], fail=fail)
+            for queue in kept
+        }
+        return {queue: low for queue, (low, _) in ranges.items()}, {queue: high for queue, (_, high) in ranges.items()}
+
+    def _tell_progress(self, done: Offsets) -> None:
+        """With groupId, brokers hear how far the stream has come. It is news for people: no reason to fail."""
+        group = self._options.read.group
+        if group is None:
+            return
+        new = {queue: offset for queue, offset in done.items() if self._told.get(queue) != offset}
+        if not new:
+            return
+        try:
+            self._view.ask(lambda cluster: cluster.commit(group, new))
+        except MQError as error:
+            logger.warning("progress of group %s is not told: %s", group, error)
+        else:
+            self._told |= new

@@ -1,0 +1,27 @@
+"""Spark imports every top-level package whose name begins with `pyspark_` and takes its `DefaultSource`.
+
+One that raises on import would hide the Python sources of everybody else, so this one never does. What is wrong is
+told to whoever uses the format.
+"""
+
+try:
+    from hanabi.spark.broker_source import BrokerSource as DefaultSource
+except Exception as error:  # noqa: BLE001 (see above)
+    _reason = f"{type(error).__name__}: {error}"
+    try:
+        from pyspark.sql.datasource import DataSource
+    except Exception:  # noqa: BLE001, S110 (a Spark without Python sources does not look for any)
+        pass
+    else:
+
+        class DefaultSource(DataSource):  # type: ignore[no-redef]
+            """Says why the real one cannot be used."""
+
+            def __init__(self, options: dict[str, str]) -> None:
+                raise ImportError(
+                    f"rocketmq needs pip install 'hanabi-mq[spark]' with pyspark 4.2 or newer ({_reason})"
+                )
+
+            @classmethod
+            def name(cls) -> str:
+                return "rocketmq"

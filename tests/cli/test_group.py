@@ -1,0 +1,97 @@
+"""`hanabi group` as its users see it: with members, with members that do not agree, and without."""
+
+import queue
+from collections.abc import Iterator
+
+import pytest
+
+import hanabi
+from tests.cli.admin_commands import answer, refusal, said, send
+from tests.serving import Serving
+
+
+@pytest.fixture(scope="module")
+def consumer(cluster: Serving) -> Iterator[hanabi.PushConsumer]:
+    """A member of group `members` that has consumed four messages of topic Consumed."""
+    said(cluster, "topic", "create", "Consumed", "--queues", "2")
+    seen: queue.Queue[object] = queue.Queue()
+    consumer = hanabi.PushConsumer("members", namesrv=cluster.namesrv, persist_offsets_s=0.2)
+    consumer.subscribe("Consumed", "a || b")
+    consumer.listener(seen.put)
+    with consumer:
+        send(cluster, *(hanabi.Message("Consumed", body, tags="a") for body in (b"1", b"2", b"3", b"4")))
+        for _ in range(4):
+            seen.get(timeout=20)
+        yield consumer
+
+
+def test_a_group_lives_and_dies(cluster: Serving) -> None:
+    made = answer(cluster, "group", "create", "life", "--retry-max", "3", "--no-broadcast")
+    expected = {"cluster": "DefaultCluster", "broker": "broker-a", "consumeEnabled": True, "broadcastEnabled": False}
+    assert made == [{**expected, "fromMinEnabled": True, "retryMax": 3, "retryQueues": 1}]
+    assert "there already" in refusal(cluster, 1, "group", "create", "life")
+    (changed,) = answer(cluster, "group", "create", "life", "--update", "--retry-queues", "2")
+    assert (changed["retryMax"], changed["retryQueues"]) == (3, 2)
+
+    (listed,) = [each for each in answer(cluster, "group", "list") if each["group"] == "life"]
+    expected = {"group": "life", "kind": "normal", "brokers": [changed], "members": 0, "messageModel": None, "lag": 0}
+    assert listed == {**expected, "consumeTps": 0.0}
+    assert answer(cluster, "group", "progress", "life") == {"group": "life", "lag": 0, "consumeTps": 0.0, "queues": []}
+    assert answer(cluster, "group", "members", "life")["members"] == []
+    assert "has no members now" in said(cluster, "group", "subscriptions", "life")
+
+    assert "which has 0 members now? Nobody" in refusal(cluster, 2, "group", "delete", "life")
+    assert answer(cluster, "group", "delete", "life", "--yes") == {"group": "life", "brokers": ["broker-a"]}
+    assert "knows group life" in refusal(cluster, 1, "group", "members", "life")
+
+
+def test_groups_of_tools_are_shown_on_request(cluster: Serving) -> None:
+    assert "TOOLS_CONSUMER" not in said(cluster, "group", "list")
+    assert "TOOLS_CONSUMER" in said(cluster, "group", "list", "--all")
+
+
+def test_members_and_subscriptions_are_shown(cluster: Serving, consumer: hanabi.PushConsumer) -> None:
+    found = answer(cluster, "group", "members", "members")
+    assert (found["messageModel"], found["consumeType"]) == ("CLUSTERING", "CONSUME_PASSIVELY")
+    (member,) = found["members"]
+    assert (member["language"], member["brokers"]) == ("PYTHON", ["broker-a"])
+    assert member["clientId"] in said(cluster, "group", "members", "members")
+
+    wanted = answer(cluster, "group", "subscriptions", "members")
+    assert wanted["consistent"] is True
+    assert {each["topic"]: each["expression"] for each in wanted["subscriptions"]} == {
+        "Consumed": "a || b",
+        "%RETRY%members": "*",
+    }
+
+    doing = answer(cluster, "group", "members", "members", "--client", member["clientId"])
+    assert doing["properties"]
+    assert "Consumed" in said(cluster, "group", "members", "members", "--client", member["clientId"])
+    assert "no member nobody" in refusal(cluster, 1, "group", "members", "members", "--client", "nobody")
+
+
+def test_progress_is_shown_by_queue(cluster: Serving, consumer: hanabi.PushConsumer) -> None:
+    found = answer(cluster, "group", "progress", "members", "--topic", "Consumed")
+    assert [(each["topic"], each["queueId"]) for each in found["queues"]] == [("Consumed", 0), ("Consumed", 1)]
+    assert sum(each["maxOffset"] for each in found["queues"]) == 4
+    keys = {"topic", "broker", "queueId", "maxOffset", "groupOffset", "lag", "lastConsumed"}
+    assert set(found["queues"][0]) == keys
+    assert said(cluster, "group", "progress", "members").splitlines()[0].split()[:3] == ["TOPIC", "BROKER", "QUEUE"]
+
+
+def test_members_that_do_not_agree_are_told(cluster: Serving) -> None:
+    said(cluster, "topic", "create", "Contested")
+    consumers = [hanabi.PushConsumer("quarrel", namesrv=cluster.namesrv) for _ in range(2)]
+    for consumer, tag in zip(consumers, ("a", "b"), strict=True):
+        consumer.subscribe("Contested", tag)
+        consumer.listener(lambda _: None)
+    with consumers[0], consumers[1]:
+        found = answer(cluster, "group", "subscriptions", "quarrel")
+        assert found["consistent"] is False
+        assert len(found["opinions"]) == 2
+        assert "do not agree" in said(cluster, "group", "subscriptions", "quarrel")
+
+
+@pytest.mark.parametrize("verb", ["progress", "members", "subscriptions", "delete"])
+def test_a_group_that_nobody_knows_is_one_sentence(cluster: Serving, verb: str) -> None:
+    assert "no broker of broker-a knows group nobody" in refusal(cluster, 1, "group", verb, "nobody")

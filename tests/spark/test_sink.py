@@ -1,0 +1,121 @@
+"""What the sink makes of rows, on a real broker; Spark's own part is in test_sink_format."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
+
+from hanabi.errors import ConfigError, MQError
+from hanabi.spark.sink_columns import STAMP, check_columns
+from hanabi.spark.sink_options import parse_sink_options
+from hanabi.spark.sink_writer import send_rows
+from tests.serving import Serving, serving
+from tests.spark.broker_world import make_topic, rows
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def write(
+    broker: Serving, table: dict[str, Any], stamp: str = "query/0/0", rows_max: int = 1_000, **options: Any
+) -> int:
+    given = {"namesrv": broker.namesrv} | {name.lower(): str(value) for name, value in options.items()}
+    batches = pa.table(table).to_batches(max_chunksize=rows_max)
+    return send_rows(parse_sink_options(given), iter(batches), stamp)
+
+
+def schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def test_rows_become_messages(broker: Serving) -> None:
+    topic = make_topic(broker, "Rows")
+    table = {
+        "value": ["text", "more"],
+        "tags": ["paid", None],
+        "keys": [["a", "b"], None],
+        "properties": pa.array([[("amount", "7")], None], pa.map_(pa.string(), pa.string())),
+    }
+    assert write(broker, table, topic=topic) == 2
+    found = {row["body"]: row for row in rows(broker, subscribe=topic)}
+    assert set(found) == {b"text", b"more"}
+    row = found[b"text"]
+    assert (row["tags"], row["keys"], row["properties"]["amount"]) == ("paid", ["a", "b"], "7")
+    assert {row["properties"][STAMP] for row in found.values()} == {"query/0/0/0", "query/0/0/1"}
+
+
+def test_a_row_names_its_topic_and_the_option_is_for_the_others(broker: Serving) -> None:
+    one, other = make_topic(broker, "One"), make_topic(broker, "Other")
+    write(broker, {"body": [b"1", b"2", b"3"], "topic": [one, None, one]}, topic=other)
+    assert sorted(row["body"] for row in rows(broker, "body", subscribe=one)) == [b"1", b"3"]
+    assert [row["body"] for row in rows(broker, "body", subscribe=other)] == [b"2"]
+
+
+def test_rows_of_one_key_lie_in_one_queue_in_their_order(broker: Serving) -> None:
+    topic = make_topic(broker, "Ordered")
+    keys = [f"customer-{number % 7}" for number in range(700)]
+    table = {"body": [f"{number:04}" for number in range(700)], "orderingKey": keys, "tags": keys}
+    write(broker, table, topic=topic, rows_max=100, maxMessagesPerBatch=5)
+    found = rows(broker, "tags body queueId", subscribe=topic)
+    assert len(found) == 700
+    for key in set(keys):
+        mine = [row for row in found if row["tags"] == key]
+        assert len({row["queueId"] for row in mine}) == 1
+        assert [row["body"] for row in mine] == sorted(row["body"] for row in mine)
+
+
+def test_a_replay_stamps_its_rows_as_before(broker: Serving) -> None:
+    topic = make_topic(broker, "Again")
+    table = {"body": [f"{number}" for number in range(300)]}
+    write(broker, table, topic=topic, rows_max=70)
+    write(broker, table, topic=topic, rows_max=70)
+    found = rows(broker, "body properties", subscribe=topic)
+    assert len(found) == 600
+    by_stamp = {row["properties"][STAMP]: row["body"] for row in found}
+    assert sorted(by_stamp.values()) == sorted(str(number).encode() for number in range(300))
+
+
+def test_a_delayed_row_is_delivered_later(broker: Serving) -> None:
+    topic = make_topic(broker, "Later")
+    assert write(broker, {"body": ["now", "later"], "delayLevel": [0, 1]}, topic=topic) == 2
+    assert b"now" in {row["body"] for row in rows(broker, "body", subscribe=topic)}
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ({"body": ["x", None]}, "row 1: the body is missing"),
+        ({"body": ["x", ""]}, "the body is empty"),
+        ({"body": ["x" * (5 << 20)]}, "limit 4194304"),
+        ({"body": ["x"], "keys": [["a b"]]}, "no space"),
+        ({"body": ["x"], "topic": ["not a topic"]}, "not a topic"),
+    ],
+)
+def test_a_row_that_cannot_be_sent_is_named(broker: Serving, table: dict[str, Any], reason: str) -> None:
+    with pytest.raises(MQError, match=reason):
+        write(broker, table, topic=make_topic(broker, "Bad", 1))
+
+
+def test_a_broker_that_is_away_is_told_with_the_topic(broker: Serving) -> None:
+    with pytest.raises(MQError, match=r"row 0, topic Orders: .*127\.0\.0\.1:1"):
+        write(broker, {"body": ["x"]}, topic="Orders", namesrv="127.0.0.1:1", sendTimeoutMs=500)
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "reason"),
+    [
+        ({"topic": StringType()}, None, "needs one column body"),
+        ({"body": StringType(), "value": StringType()}, "T", "needs one column body"),
+        ({"body": IntegerType()}, "T", "of type int, must be binary or string"),
+        ({"body": BinaryType()}, None, "where to send is not said"),
+        ({"body": BinaryType(), "tag": StringType()}, "T", "did you mean 'tags'"),
+    ],
+)
+def test_a_wrong_schema_is_one_sentence(columns: dict[str, DataType], topic: str | None, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        check_columns(schema(**columns), topic)

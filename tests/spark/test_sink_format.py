@@ -1,0 +1,48 @@
+"""`df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")` on a real session."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from hanabi.spark.sink_columns import STAMP
+from hanabi.spark.sink_writer import without_repeats
+from tests.serving import serving
+from tests.spark.broker_world import make_topic, read, rows, send
+
+
+def test_rows_are_sent_by_a_batch_and_by_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    with serving(tmp_path / "broker") as broker:
+        source, copies = make_topic(broker, "Source"), make_topic(broker, "Copies")
+        frame = spark.range(50).selectExpr("cast(id as string) as body", "'made' as tags", "id as orderingKey")
+        frame.write.format("rocketmq").mode("append").options(namesrv=broker.namesrv, topic=source).save()
+        sent = rows(broker, "body tags", subscribe=source)
+        assert sorted(int(row["body"]) for row in sent) == list(range(50))
+        assert {row["tags"] for row in sent} == {"made"}
+
+        send(broker, copies, ["0", "hand"])
+        stream = spark.readStream.format("rocketmq").options(
+            namesrv=broker.namesrv, subscribe=source, startingOffsets="earliest"
+        )
+        query = (
+            stream.load()
+            .selectExpr("body", "tags")
+            .writeStream.format("rocketmq")
+            .options(namesrv=broker.namesrv, topic=copies, checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        stamps = [row["properties"].get(STAMP) for row in rows(broker, "properties", subscribe=copies)]
+        assert len(stamps) == 52
+        assert len({stamp for stamp in stamps if stamp}) == 50
+        assert all(stamp.startswith(f"{query.id}/0/") for stamp in stamps if stamp)
+        assert without_repeats(read(spark, broker, subscribe=copies)).count() == 52
+
+        with pytest.raises(PySparkException) as caught:
+            frame.selectExpr("body as text").write.format("rocketmq").mode("append").options(
+                namesrv=broker.namesrv, topic=source
+            ).save()
+        assert "the sink has no column 'text'" in str(caught.value)
+        assert "Traceback" not in str(caught.value)

@@ -1,0 +1,138 @@
+"""The stream reader, asked as Spark asks it, on a real broker; and the decisions behind it."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+import hanabi
+from hanabi.errors import MQError
+from hanabi.message import MessageQueue
+from hanabi.spark.broker_source import BrokerSource
+from hanabi.spark.stream_pace import capped, next_offsets
+from hanabi.spark.stream_reader import BrokerStreamReader
+from tests.serving import Serving, serving
+from tests.spark.broker_world import make_topic, send
+from tests.spark.decoded import rows_of
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def reader(broker: Serving, topic: str, **options: Any) -> BrokerStreamReader:
+    given = {"namesrv": broker.namesrv, "subscribe": topic, "offsetPollMs": 0, "discoveryMs": 0} | options
+    source = BrokerSource({name.lower(): str(value) for name, value in given.items()})
+    return source.streamReader(source.schema())
+
+
+def batch(stream: BrokerStreamReader, start: Any, end: Any) -> list[str]:
+    rows = [row for task in stream.partitions(start, end) for each in stream.read(task) for row in rows_of(each)]
+    return sorted(row["body"].decode() for row in rows)
+
+
+def texts(start: int, end: int) -> list[str]:
+    return [f"{number:03}" for number in range(start, end)]
+
+
+def test_a_stream_begins_at_the_end_and_reads_what_comes(broker: Serving) -> None:
+    topic = make_topic(broker, "Comes")
+    send(broker, topic, texts(0, 10))
+    stream = reader(broker, topic)
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, ALL) == start
+    send(broker, topic, texts(10, 30))
+    end = stream.latestOffset(start, ALL)
+    assert batch(stream, start, end) == texts(10, 30)
+    assert batch(stream, start, end) == texts(10, 30), "a replay gives the same rows"
+    assert batch(reader(broker, topic), start, end) == texts(10, 30), "also after a restart"
+    assert stream.latestOffset(end, ALL) == end
+
+
+def test_a_limit_holds_and_the_stream_drains(broker: Serving) -> None:
+    topic = make_topic(broker, "Limited")
+    send(broker, topic, texts(0, 50))
+    stream = reader(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=7)
+    limit = stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(7)
+    found, offsets = [], stream.initialOffset()
+    while (end := stream.latestOffset(offsets, limit)) != offsets:
+        rows = batch(stream, offsets, end)
+        assert len(rows) <= 7
+        found += rows
+        offsets = end
+    assert sorted(found) == texts(0, 50)
+
+
+def test_available_now_drains_what_was_there_and_no_more(broker: Serving) -> None:
+    topic = make_topic(broker, "Now")
+    send(broker, topic, texts(0, 20))
+    stream = reader(broker, topic, startingOffsets="earliest")
+    stream.prepareForTriggerAvailableNow()
+    start = stream.initialOffset()
+    send(broker, topic, texts(20, 40))
+    end = stream.latestOffset(start, ALL)
+    assert batch(stream, start, end) == texts(0, 20)
+    assert stream.latestOffset(end, ALL) == end
+
+
+def test_a_topic_that_grows_loses_nothing(broker: Serving) -> None:
+    topic = make_topic(broker, "Grows", 4)
+    stream = reader(broker, topic)
+    start = stream.initialOffset()
+    make_topic(broker, topic, 8)
+    send(broker, topic, texts(0, 40))
+    end = stream.latestOffset(start, ReadMaxRows(1_000))
+    assert batch(stream, start, end) == texts(0, 40)
+
+
+def test_brokers_hear_how_far_a_group_has_come(broker: Serving) -> None:
+    topic = make_topic(broker, "Told", 2)
+    send(broker, topic, texts(0, 10))
+    stream = reader(broker, topic, startingOffsets="earliest", groupId="spark-told")
+    end = stream.latestOffset(stream.initialOffset(), ALL)
+    stream.latestOffset(end, ALL)  # what it begins with is done
+    with hanabi.PullConsumer("spark-told", namesrv=broker.namesrv) as consumer:
+        assert [consumer.committed(queue) for queue in consumer.queues_of(topic)] == [5, 5]
+
+
+def test_a_trigger_waits_until_it_is_worth_it(broker: Serving) -> None:
+    topic = make_topic(broker, "Waits", 1)
+    stream = reader(broker, topic, minOffsetsPerTrigger=10, maxTriggerDelayMs=200)
+    start = stream.initialOffset()
+    send(broker, topic, texts(0, 5))
+    assert stream.latestOffset(start, ALL) == start
+    time.sleep(0.25)
+    assert stream.latestOffset(start, ALL) != start, "the delay is over"
+    send(broker, topic, texts(5, 12))
+    assert stream.latestOffset(start, ALL) != start, "there are enough"
+
+
+def test_ends_are_not_asked_for_all_the_time(broker: Serving) -> None:
+    topic = make_topic(broker, "Idle", 1)
+    stream = reader(broker, topic, offsetPollMs=60_000, discoveryMs=60_000)
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, ALL) == start
+    send(broker, topic, texts(0, 5))
+    assert stream.latestOffset(start, ALL) == start
+
+
+def test_what_the_checkpoint_says_and_the_cluster_has_not_is_lost(broker: Serving) -> None:
+    topic = make_topic(broker, "Lost", 1)
+    send(broker, topic, texts(0, 5))
+    start, end = {topic: {"broker-a": {"0": 2}}}, {topic: {"broker-a": {"0": 9, "7": 3}}}
+    with pytest.raises(MQError, match="queue 7 of broker-a: messages 0 to 2 are lost"):
+        batch(reader(broker, topic), start, end)
+    assert batch(reader(broker, topic, failOnDataLoss=False), start, end) == texts(2, 5)
+
+
+def test_no_queue_goes_back() -> None:
+    queue, gone = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
+    assert next_offsets({queue: 9, gone: 4}, {queue: 3}, None) == {queue: 9, gone: 4}
+    assert capped({queue: 9, gone: 4}, {queue: 5}) == {queue: 5}
