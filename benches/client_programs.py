@@ -33,6 +33,10 @@ class Round:
         return self.messages / self.seconds
 
 
+class Failed(Exception):
+    """A program could not do what it was told."""
+
+
 class Program:
     """A process that does what it is told, line by line. `can` are the words that it knows."""
 
@@ -63,8 +67,8 @@ class Program:
             if word == kind:
                 return rest
             if word == "failed":
-                raise AssertionError(f"{self.name}: {line}")
-        raise AssertionError(f"{self.name} ended with {self._process.wait()}")
+                raise Failed(" ".join(rest))
+        raise Failed(f"{self.name} ended with {self._process.wait()}")
 
     def end(self) -> None:
         self._process.kill()

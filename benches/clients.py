@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from benches.broker_servers import FLOOR, RunningBroker, broker, brokers_here, pure_python
-from benches.client_programs import OURS, Program, Round, program, programs_here
+from benches.client_programs import OURS, Failed, Program, Round, program, programs_here
 from benches.report import publish, table
 from hanabi import aio
 from hanabi.client.config import ClientConfig
@@ -65,14 +65,22 @@ def measured(
     """The rows of one kind of work: what was asked first only warms up."""
     able = [(number, each) for number, each in enumerate(programs) if str(asked[0][0]) in each.can]
     results: dict[str, list[Round]] = {each.name: [] for _, each in able}
+    failed: dict[str, str] = {}
     for words in asked:
         for number, each in able:
             own = [
                 f"{word}-{number}" if isinstance(word, str) and word.startswith("Bench-") else word for word in words
             ]
-            results[each.name].append(each.ask(*own))
-    kept = {name: mine[-rounds:] for name, mine in results.items()}
-    return [
+            if each.name in failed:
+                continue
+            try:
+                results[each.name].append(each.ask(*own))
+            except Failed as error:
+                if each.name == OURS:
+                    raise
+                failed[each.name] = str(error)
+    kept = {name: mine[-rounds:] for name, mine in results.items() if name not in failed}
+    return [[server, what, name, f"failed: {why}", "", ""] for name, why in failed.items()] + [
         [
             server,
             what,

@@ -60,7 +60,7 @@ class Arrivals:
                 self._last = time.perf_counter()
                 self._all.set()
 
-    def wait(self, seconds: float = 120.0) -> Measured:
+    def wait(self, seconds: float = 30.0) -> Measured:
         if not self._all.wait(seconds):
             raise TimeoutError(f"{self._count} of {self._wanted} messages came in {seconds:.0f} s")
         return self._wanted, self._last - self._first

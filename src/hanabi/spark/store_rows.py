@@ -67,12 +67,12 @@ class RowMaker:
 
     def _told_apart(self, layout: Layout, chunk: Chunk) -> tuple[Mask, list[int]]:
         """Which records are those that they should be, and the rows of those that should not be there at all."""
-        right = layout.field(28, ">i8") == chunk.log_offsets[layout.rows]
+        right: Mask = layout.log_offsets == chunk.log_offsets[layout.rows]
         if chunk.entries is None:
             return right, layout.rows[~right].tolist()
         spans = chunk.entries.spans[layout.rows]
-        right &= layout.field(20, ">i8") == chunk.entries.queue_offsets[layout.rows]
-        right &= layout.field(12, ">i4") == np.array([span.queue_id for span in self.spans])[spans]
+        right &= layout.queue_offsets == chunk.entries.queue_offsets[layout.rows]
+        right &= layout.queue_ids == np.array([span.queue_id for span in self.spans])[spans]
         topics = pa.array([span.topic for span in self.spans])
         asked = topics[0] if len(set(topics.to_pylist())) == 1 else topics.take(pa.array(spans))
         right &= pc.equal(layout.topics, asked).to_numpy(zero_copy_only=False)
@@ -100,17 +100,16 @@ class RowMaker:
         if selection.tags is not None:
             wanted &= _is_in(rows.tags, selection.tags)
         if not is_from_queue:
-            queue_offsets = layout.field(20, ">i8")
             if selection.from_offset is not None:
-                wanted &= queue_offsets >= selection.from_offset
+                wanted &= layout.queue_offsets >= selection.from_offset
             if selection.to_offset is not None:
-                wanted &= queue_offsets < selection.to_offset
+                wanted &= layout.queue_offsets < selection.to_offset
             wanted &= self._of_wanted_queues(layout)
         return wanted
 
     def _of_wanted_queues(self, layout: Layout) -> Mask:
         topics = layout.topics.dictionary_encode()
-        numbers, queue_ids = topics.indices.to_numpy(), layout.field(12, ">i4")
+        numbers, queue_ids = topics.indices.to_numpy(), layout.queue_ids
         wanted = np.zeros(len(layout), np.bool_)
         for number, topic in enumerate(topics.dictionary.to_pylist()):
             mine = numbers == number

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hanabi.spark.decode.bodies import read_bodies
 from hanabi.spark.decode.checksums import bodies_match
-from hanabi.spark.decode.fields import Positions, field_at
+from hanabi.spark.decode.fields import Positions
 from hanabi.spark.decode.hosts import born_hosts, offset_message_ids, store_hosts
 from hanabi.spark.decode.keys import split_keys
 from hanabi.spark.decode.layout import Layout
@@ -20,11 +20,6 @@ from hanabi.wire import property_names as names
 
 RECORD: Final = "record"  # the column with whole records, as they are stored
 
-_QUEUE_ID_AT: Final = 12
-_QUEUE_OFFSET_AT: Final = 20
-_LOG_OFFSET_AT: Final = 28
-_SYS_FLAG_AT: Final = 36
-_BORN_TIMESTAMP_AT: Final = 40
 _MS_MAX: Final = (2**63 - 1) // 1000
 
 OnDamaged = Callable[[Positions], None]
@@ -48,9 +43,9 @@ class Rows:
     def offset_message_ids(self) -> pa.Array:
         return offset_message_ids(self.layout)
 
-    @cached_property
+    @property
     def store_times_ms(self) -> Positions:
-        return field_at(self.layout.data, self.layout.store_timestamp_at, ">i8")
+        return self.layout.store_times_ms
 
     def message_ids(self) -> pa.Array:
         """The producer's ids; the broker's where the producer made none."""
@@ -96,10 +91,6 @@ def decode_batches(
         layout = layout.only(slice(taken, None))
 
 
-def _number(at: int, kind: str) -> "_Column":
-    return lambda rows, _: pa.array(rows.layout.field(at, kind))
-
-
 def _times(times_ms: Positions, kind: pa.DataType) -> pa.Array:
     """Milliseconds as a timestamp; null for a time that microseconds cannot tell."""
     is_far = (times_ms > _MS_MAX) | (times_ms < -_MS_MAX)
@@ -111,10 +102,6 @@ def _raw(rows: Rows, kind: pa.DataType) -> pa.Array:
     return slices_of(rows.layout.buffer, rows.layout.starts, rows.layout.sizes, kind)
 
 
-def _reconsume_times(rows: Rows, _: pa.DataType) -> pa.Array:
-    return pa.array(field_at(rows.layout.data, rows.layout.reconsume_times_at, ">i4"))
-
-
 def _broker_name(rows: Rows, kind: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(rows.broker_name, kind), len(rows.layout))
 
@@ -123,20 +110,20 @@ _Column = Callable[[Rows, pa.DataType], pa.Array]
 _COLUMNS: Final[dict[str, _Column]] = {
     "topic": lambda rows, _: rows.layout.topics,
     "brokerName": _broker_name,
-    "queueId": _number(_QUEUE_ID_AT, ">i4"),
-    "queueOffset": _number(_QUEUE_OFFSET_AT, ">i8"),
+    "queueId": lambda rows, _: pa.array(rows.layout.queue_ids),
+    "queueOffset": lambda rows, _: pa.array(rows.layout.queue_offsets),
     "messageId": lambda rows, _: rows.message_ids(),
     "offsetMessageId": lambda rows, _: rows.offset_message_ids,
     "tags": lambda rows, _: rows.tags,
     "keys": lambda rows, kind: split_keys(rows.properties.find(names.KEYS), kind),
     "body": lambda rows, _: rows.bodies,
     "properties": lambda rows, kind: rows.properties.as_maps(kind),
-    "bornTimestamp": lambda rows, kind: _times(rows.layout.field(_BORN_TIMESTAMP_AT, ">i8"), kind),
+    "bornTimestamp": lambda rows, kind: _times(rows.layout.born_times_ms, kind),
     "storeTimestamp": lambda rows, kind: _times(rows.store_times_ms, kind),
     "bornHost": lambda rows, _: born_hosts(rows.layout),
     "storeHost": lambda rows, _: store_hosts(rows.layout),
-    "reconsumeTimes": _reconsume_times,
-    "sysFlag": _number(_SYS_FLAG_AT, ">i4"),
-    "commitLogOffset": _number(_LOG_OFFSET_AT, ">i8"),
+    "reconsumeTimes": lambda rows, _: pa.array(rows.layout.reconsume_times),
+    "sysFlag": lambda rows, _: pa.array(rows.layout.sys_flags),
+    "commitLogOffset": lambda rows, _: pa.array(rows.layout.log_offsets),
     RECORD: _raw,
 }

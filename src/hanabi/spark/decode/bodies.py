@@ -13,8 +13,6 @@ from hanabi.wire.compression import decompress
 
 UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024  # in one batch: a few bytes can unpack to very many
 
-_SYS_FLAG_AT: Final = 36
-
 
 class Bodies(NamedTuple):
     """The bodies of the first `taken` records: as many as may be in memory at once.
@@ -29,7 +27,7 @@ class Bodies(NamedTuple):
 
 def read_bodies(layout: Layout, bytes_max: int = UNPACKED_BYTES_MAX) -> Bodies:
     """The bodies of *layout*, unpacked."""
-    flags = layout.field(_SYS_FLAG_AT, ">i4")
+    flags = layout.sys_flags
     compressed = np.flatnonzero(flags & sysflag.COMPRESSED)
     if not len(compressed):
         return Bodies(_as_stored(layout), len(layout), [])

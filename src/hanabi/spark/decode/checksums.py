@@ -14,13 +14,11 @@ try:
 except ImportError:
     from zlib import crc32
 
-_CRC_AT = 8
-
 
 def bodies_match(layout: Layout) -> Mask:
     """Whether each body has its record's CRC. As in Java, an empty one has none."""
     view, checksum = memoryview(layout.buffer), crc32
     starts, ends = layout.body_at.tolist(), (layout.body_at + layout.body_bytes).tolist()
     found = np.array([checksum(view[start:end]) for start, end in zip(starts, ends, strict=True)], np.int64)
-    matches: Mask = (found & 0x7FFF_FFFF == layout.field(_CRC_AT, ">i4")) | (layout.body_bytes == 0)
+    matches: Mask = (found & 0x7FFF_FFFF == layout.crcs) | (layout.body_bytes == 0)
     return matches

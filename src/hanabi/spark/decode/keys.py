@@ -25,21 +25,20 @@ def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
     if not is_space.any():  # one key, or none
         counts = np.concatenate([[0], np.cumsum(np.diff(ends) > 0)])
         return pa.ListArray.from_arrays(_int32(counts), values.filter(pa.array(np.diff(ends) > 0)), type=kind)
+    is_border = is_space[:-1] | is_space[1:] | _begins_value(ends, len(content))[1:]
     begins, stops = ~is_space, ~is_space
-    begins = begins.copy()
-    begins[1:] &= is_space[:-1] | _is_edge(ends, len(content))[1:]
-    stops = stops.copy()
-    stops[:-1] &= is_space[1:] | _is_edge(ends, len(content))[1:]
+    begins[1:] &= is_border
+    stops[:-1] &= is_border
     starts = np.flatnonzero(begins)
     keys = slices_of(pa.py_buffer(content), starts, np.flatnonzero(stops) + 1 - starts, pa.string())
     return pa.ListArray.from_arrays(_int32(np.searchsorted(starts, ends)), keys, type=kind)
 
 
-def _is_edge(ends: Positions, length: int) -> Mask:
+def _begins_value(ends: Positions, length: int) -> Mask:
     """Whether a value begins at each byte."""
-    edges = np.zeros(length + 1, np.bool_)
-    edges[ends] = True
-    return edges[:-1]
+    begins = np.zeros(length + 1, np.bool_)
+    begins[ends] = True
+    return begins[:-1]
 
 
 def _int32(numbers: Positions) -> pa.Array:

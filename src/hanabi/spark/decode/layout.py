@@ -56,16 +56,44 @@ class Layout:
         return np.frombuffer(self.buffer, np.uint8)
 
     def field(self, at: int, kind: str) -> NDArray[Any]:
-        """The number *at* bytes into each record, which must come before the hosts."""
+        """The number *at* bytes into each record (drawn in `wire.record`). It must come before the hosts."""
         return field_at(self.data, self.starts + at, kind)
+
+    @cached_property
+    def crcs(self) -> NDArray[Any]:
+        return self.field(8, ">i4")
+
+    @cached_property
+    def queue_ids(self) -> NDArray[Any]:
+        return self.field(12, ">i4")
+
+    @cached_property
+    def queue_offsets(self) -> Positions:
+        return self.field(20, ">i8")
+
+    @cached_property
+    def log_offsets(self) -> Positions:
+        return self.field(28, ">i8")
+
+    @cached_property
+    def sys_flags(self) -> NDArray[Any]:
+        return self.field(36, ">i4")
+
+    @cached_property
+    def born_times_ms(self) -> Positions:
+        return self.field(40, ">i8")
+
+    @cached_property
+    def store_times_ms(self) -> Positions:
+        return field_at(self.data, self.store_timestamp_at, ">i8")
+
+    @cached_property
+    def reconsume_times(self) -> NDArray[Any]:
+        return field_at(self.data, self.body_at - 16, ">i4")
 
     @cached_property
     def store_timestamp_at(self) -> Positions:
         return self.starts + 56 + (self.family & 1).astype(np.int64) * _LONGER_V6
-
-    @cached_property
-    def reconsume_times_at(self) -> Positions:
-        return self.body_at - 16
 
     @cached_property
     def properties_bytes(self) -> Positions:

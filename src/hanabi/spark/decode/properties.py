@@ -64,10 +64,6 @@ class Properties:
         self._record_pairs = np.searchsorted(names_at, record_at)  # the number of pairs before each record
 
     @cached_property
-    def _names_end(self) -> Positions:
-        return self._middles
-
-    @cached_property
     def _records_of_pairs(self) -> Positions:
         return np.repeat(np.arange(self._records), np.diff(self._record_pairs))
 
