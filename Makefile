@@ -13,7 +13,7 @@ PURE_TESTS := tests/test_speedups.py tests/wire tests/store/test_golden_stores.p
               tests/store/test_model.py tests/store/test_reads.py tests/store/test_key_index.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test check format bench interop fuzz clean
+.PHONY: help setup demo run test coverage check format bench interop fuzz clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +43,11 @@ run: $(INSTALLED) ## serve: a name server and a broker on 127.0.0.1, data in ./h
 	$(BIN)/hanabi serve
 
 test: $(READY) ## run every test that this machine can run
-	$(PYTEST) --cov=hanabi --cov-report=term
+	$(PYTEST)
 	HANABI_PURE_PYTHON=1 $(PYTEST) -q $(PURE_TESTS)
+
+coverage: $(READY) ## the same, and which lines no test has run
+	$(PYTEST) --cov=hanabi --cov-report=term
 
 check: $(READY) ## formatter, linter, type checker; changes nothing
 	$(BIN)/ruff format --check .

@@ -139,6 +139,12 @@ class Reading:
             while len(self.held_pulls) != count:  # noqa: ASYNC110 - a table has no events
                 await asyncio.sleep(0)
 
+    async def until_answered(self) -> None:
+        """Wait until every pull that was woken has had its turn."""
+        async with asyncio.timeout(60):
+            while self.held_pulls.being_answered:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
     def close(self) -> None:
         self.store.close()
 

@@ -785,6 +785,7 @@ def test_held_pulls_of_a_peer_that_does_not_read_bring_it_nothing_that_would_fil
                 reading.put(*[b"x" * 1_000] * 10)  # 20 MB for all
                 await reading.until_held(0)
                 assert (await ask(reader)).code == ResponseCode.SUCCESS  # whoever reads gets them meanwhile
+                await reading.until_answered()
                 codes: list[int] = []
                 size = 0
                 for _ in range(count):

@@ -85,6 +85,11 @@ class HeldPulls:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def being_answered(self) -> int:
+        """How many have been woken and wait for their turn to be answered."""
+        return len(self._ready)
+
     def hold(
         self,
         header: PullMessageHeader,
