@@ -16,7 +16,7 @@ from benches.report import publish, table
 from hanabi import aio
 from hanabi.client.config import ClientConfig
 from hanabi.client.core import Core
-from hanabi.message import Message, MessageQueue
+from hanabi.message import Message
 from hanabi.wire.headers.topic import CreateTopicHeader
 
 BODY_BYTES, DEPTH, BATCH, QUEUES = 1024, 64, 32, 8
@@ -123,11 +123,16 @@ async def prepare(server: RunningBroker, backlog: int) -> None:
 
 
 async def from_the_start(server: RunningBroker, groups: list[str]) -> None:
-    """Let *groups* begin at the first message, also those of clients that cannot be told to."""
-    for group in groups:
-        async with aio.PullConsumer(group, namesrv=server.namesrv) as consumer:
-            queues: list[MessageQueue] = await consumer.queues_of("BenchBacklog")
-            await consumer.commit(dict.fromkeys(queues, 0))
+    """Let *groups* begin at the first message, also those of clients that cannot be told to. Joins none of them: who
+    leaves may still be counted as a member for a while."""
+    core = await Core.acquire(ClientConfig(namesrv=server.namesrv, request_timeout_s=20.0))
+    try:
+        for group in groups:
+            for queue in (await core.routes.find("BenchBacklog")).read_queues:
+                address = f"{server.host}:{server.port}"
+                await core.api.update_consumer_offset(address, group, queue, 0, oneway=False)
+    finally:
+        await core.release()
 
 
 if __name__ == "__main__":

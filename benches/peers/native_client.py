@@ -53,15 +53,6 @@ class Client:
             raise RuntimeError(f"{len(errors)} sends failed: {errors[0]}")
         return messages, time.perf_counter() - began
 
-    def batch(self, seconds: str, topic: str, body_bytes: str, size: str) -> Measured:
-        body, count = b"x" * int(body_bytes), int(size)
-
-        def once() -> int:
-            self._producer.send_batch([self._message(topic, body) for _ in range(count)])
-            return count
-
-        return repeat(float(seconds), once)
-
     def push(self, topic: str, group: str, count: str) -> Measured:
         arrivals = Arrivals(int(count))
         consumer = PushConsumer(group)
@@ -76,7 +67,7 @@ class Client:
 
 def main() -> None:
     client = Client(sys.argv[1])
-    serve({"send": client.send, "concurrent": client.concurrent, "batch": client.batch, "push": client.push})
+    serve({"send": client.send, "concurrent": client.concurrent, "push": client.push})
 
 
 if __name__ == "__main__":
