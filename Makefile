@@ -9,8 +9,9 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 
 # What the compiled functions touch runs a second time without them.
-PURE_TESTS := tests/test_speedups.py tests/wire tests/store/test_golden_stores.py tests/store/test_message_store.py \
-              tests/store/test_model.py tests/store/test_reads.py tests/store/test_key_index.py
+PURE_TESTS := tests/test_speedups.py tests/wire/test_record.py tests/wire/test_properties.py \
+              tests/store/test_golden_stores.py tests/store/test_message_store.py tests/store/test_model.py \
+              tests/store/test_reads.py tests/store/test_key_index.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run test coverage check format bench interop fuzz clean
@@ -43,8 +44,16 @@ run: $(INSTALLED) ## serve: a name server and a broker on 127.0.0.1, data in ./h
 	$(BIN)/hanabi serve
 
 test: $(READY) ## run every test that this machine can run
-	$(PYTEST)
+	@echo "two halves at once, some ten minutes on two cores; each tells when it is done"
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-ours test-beside
+
+.PHONY: test-ours test-beside
+test-ours:
+	$(PYTEST) -q tests --ignore=tests/interop --ignore=tests/spark
 	HANABI_PURE_PYTHON=1 $(PYTEST) -q $(PURE_TESTS)
+
+test-beside:
+	$(PYTEST) -q tests/interop tests/spark
 
 coverage: $(READY) ## the same, and which lines no test has run
 	$(PYTEST) --cov=hanabi --cov-report=term
