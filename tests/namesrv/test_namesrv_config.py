@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from hanabi.errors import ConfigError, MQError, NoPermission
-from hanabi.namesrv.config import OURS, NamesrvConfig, as_properties, read_config, with_properties
+from hanabi.namesrv.config import OURS, NamesrvConfig, as_properties, read_config
 from hanabi.namesrv.limits import RouteLimits
 from hanabi.namesrv.settings import CHANGEABLE, Settings
+from hanabi.wire.settings_text import with_properties
 
 SAMPLE = Path(__file__).parents[2] / "conf" / "namesrv.conf"
 

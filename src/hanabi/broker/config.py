@@ -5,13 +5,11 @@ store's keys are `store.config.StoreConfig`, read from the same file. A bad valu
 key that nobody claims gets one warning line. What Java has and we have no use for is in `unused_keys.py`.
 """
 
-import enum
 import logging
-import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import field
@@ -21,6 +19,7 @@ from hanabi.errors import ConfigError
 from hanabi.remoting.config import RemotingConfig
 from hanabi.store.config import STORE_KEYS, StoreConfig
 from hanabi.wire.java_properties import decode_properties
+from hanabi.wire.settings_text import shortened, with_properties
 
 logger = logging.getLogger(__name__)
 
@@ -148,53 +147,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 BROKER_KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(BrokerConfig)}
-
-C = TypeVar("C", BrokerConfig, StoreConfig)
-
-# Java's Integer.parseInt reads these; msgspec would also take 1e3.
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
-
-
-def with_properties(config: C, properties: Mapping[str, str]) -> C:
-    """*config* with the values of *properties*, of which every key must be one of its own."""
-    kind = type(config)
-    changes: dict[str, Any] = {}
-    fields = {item.encode_name: item for item in msgspec.structs.fields(kind)}
-    for key, value in properties.items():
-        text, name = value.strip(), fields[key].name
-        try:
-            # One at a time, so that the error is about this key.
-            parsed = getattr(msgspec.convert({key: text}, kind, strict=False), name)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{key} must be {_expected(error, fields[key].type)}, not {shortened(text)!r}") from error
-        if type(parsed) is int and not _WHOLE_NUMBER.fullmatch(text):
-            raise ConfigError(f"{key} must be a whole number, not {shortened(text)!r}")
-        changes[name] = parsed
-    return msgspec.structs.replace(config, **changes)
-
-
-def _expected(error: msgspec.ValidationError, kind: Any) -> str:
-    """What msgspec wanted, in words: "Expected `int` <= 65535 - at `$.listenPort`" has it in the middle."""
-    if isinstance(kind, enum.EnumType):  # msgspec only repeats what it got
-        *others, last = map(str, kind.__members__)  # Java's enums are written by name, and ours too
-        return f"{', '.join(others)} or {last}"
-    wanted = str(error).removeprefix("Expected ").split(" - at ")[0].split(", got ")[0]
-    words = {
-        "`int`": "a whole number",
-        "`bool | null`": "true or false",
-        "`bool`": "true or false",
-        "`str` of length >= 1": "some text",
-        "`str`": "text",
-        "length <= 255": "at most 255 characters",
-    }
-    for word, in_english in words.items():
-        wanted = wanted.replace(word, in_english)
-    return wanted
-
-
-def shortened(text: str) -> str:
-    """What somebody wrote, for an error to repeat."""
-    return text if len(text) <= 50 else text[:50] + "..."
 
 
 def as_properties(config: BrokerConfig | StoreConfig) -> dict[str, str]:

@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from hanabi.broker.config import BROKER_KEYS, BrokerConfig, as_properties, parse_broker_config, shortened
+from hanabi.broker.config import BROKER_KEYS, BrokerConfig, as_properties, parse_broker_config
 from hanabi.broker.unused_keys import UNUSED_KEYS
 from hanabi.durable_table import DurableTable
 from hanabi.errors import NoPermission
 from hanabi.store.config import STORE_KEYS, StoreConfig
 from hanabi.wire.java_properties import decode_properties, format_properties
+from hanabi.wire.settings_text import shortened
 
 CHANGEABLE = frozenset(
     {

@@ -6,12 +6,10 @@ Agrees with Java's FilterAPI.build and ExpressionType.isTagType.
 from typing import Final
 
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.tags import java_hash
+from hanabi.wire.tags import subscribed_tags
 
 ALL_TAGS: Final = "*"
 TAG: Final = "TAG"
-
-_BLANK: Final = "".join(map(chr, range(33)))  # what Java's `trim` takes away, and nothing else
 
 
 def is_tag_type(expression_type: str | None) -> bool:
@@ -29,6 +27,5 @@ def parse_subscription(topic: str, text: str | None, expression_type: str | None
         return SubscriptionData(topic=topic, sub_string=ALL_TAGS, sub_version=version)
     if not text.strip("|") and len(text) % 2 == 0:
         raise ValueError(f"there is no tag in {text!r}")
-    tags = list(dict.fromkeys(tag for part in text.split("||") if (tag := part.strip(_BLANK))))
-    codes = list(dict.fromkeys(map(java_hash, tags)))
+    tags, codes = subscribed_tags(text)
     return SubscriptionData(topic=topic, sub_string=text, tags_set=tags, code_set=codes, sub_version=version)

@@ -5,8 +5,6 @@ is not here gets one warning line, since RocketMQ's files carry keys that we do 
 """
 
 import logging
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +14,7 @@ from hanabi.errors import ConfigError
 from hanabi.namesrv.limits import RouteLimits
 from hanabi.remoting.config import RemotingConfig
 from hanabi.wire.java_properties import decode_properties
+from hanabi.wire.settings_text import with_properties
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +22,6 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 EnvName = Annotated[str, msgspec.Meta(max_length=255)]  # anybody may change it: room for a name, not for a file
-
-# Java's Integer.parseInt reads these; msgspec would also take 1e3.
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -77,41 +73,6 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 OURS = frozenset({"brokersMax", "topicsPerBrokerMax", "topicsTotalMax"})
 KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(NamesrvConfig)}
-
-
-def with_properties(config: NamesrvConfig, properties: Mapping[str, str]) -> NamesrvConfig:
-    """*config* with the values of *properties*, of which every key must be one of ours."""
-    changed = dict(zip(KEYS, msgspec.structs.astuple(config), strict=True))
-    for key, value in properties.items():
-        text = value.strip()
-        try:
-            # One at a time, so that the error is about this key.
-            parsed = msgspec.convert({key: text}, NamesrvConfig, strict=False)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{key} must be {_expected(error)}, not {shortened(text)!r}") from error
-        changed[key] = getattr(parsed, KEYS[key])
-        if type(changed[key]) is int and not _WHOLE_NUMBER.fullmatch(text):
-            raise ConfigError(f"{key} must be a whole number, not {shortened(text)!r}")
-    return msgspec.convert(changed, NamesrvConfig)
-
-
-def _expected(error: msgspec.ValidationError) -> str:
-    """What msgspec wanted, in words: "Expected `int` <= 65535 - at `$.listenPort`" has it in the middle."""
-    wanted = str(error).removeprefix("Expected ").split(" - at ")[0].split(", got ")[0]
-    words = {
-        "`int`": "a whole number",
-        "`bool`": "true or false",
-        "`str`": "text",
-        "length <= 255": "at most 255 characters",
-    }
-    for word, in_english in words.items():
-        wanted = wanted.replace(word, in_english)
-    return wanted
-
-
-def shortened(text: str) -> str:
-    """What somebody wrote, for an error to repeat."""
-    return text if len(text) <= 50 else text[:50] + "..."
 
 
 def as_properties(config: NamesrvConfig) -> dict[str, str]:

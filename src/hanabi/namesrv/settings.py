@@ -10,8 +10,9 @@ from pathlib import Path
 
 from hanabi.durable_table import DurableTable
 from hanabi.errors import NoPermission
-from hanabi.namesrv.config import NamesrvConfig, as_properties, shortened, with_properties
+from hanabi.namesrv.config import NamesrvConfig, as_properties
 from hanabi.wire.java_properties import decode_properties, format_properties
+from hanabi.wire.settings_text import shortened, with_properties
 
 CHANGEABLE = frozenset({"orderMessageEnable", "productEnvName"})
 

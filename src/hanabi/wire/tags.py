@@ -5,6 +5,8 @@ from functools import lru_cache
 # Tags are few and short. Longer ones are hashed each time, so that a sender cannot fill the cache's memory.
 _CACHED_CHARACTERS_MAX = 64
 
+_BLANK = "".join(map(chr, range(33)))  # what Java's `trim` takes away, and nothing else
+
 
 def java_hash(text: str) -> int:
     """`String.hashCode()` of the JVM, over UTF-16 units. Consume queues filter tags by it, so every bit counts."""
@@ -19,6 +21,12 @@ def tags_code(tags: str | None) -> int:
     As MessageExtBrokerInner.tagsString2tagsCode, which looks at neither the multi-tags flag nor at separators.
     """
     return java_hash(tags) if tags else 0
+
+
+def subscribed_tags(text: str) -> tuple[list[str], list[int]]:
+    """The tags in a subscription such as "a || b", and their hashes; each once (Java's FilterAPI)."""
+    tags = list(dict.fromkeys(tag for part in text.split("||") if (tag := part.strip(_BLANK))))
+    return tags, list(dict.fromkeys(map(java_hash, tags)))
 
 
 def _hash(text: str) -> int:

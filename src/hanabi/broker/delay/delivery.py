@@ -24,7 +24,7 @@ import msgspec
 
 from hanabi.broker.delay.delivered import levels_delivered_since
 from hanabi.broker.delay.levels import DelayLevels
-from hanabi.broker.delay.pace import NEVER_MS, SLICE_COUNT, Alarm, keep_stepping, pause_ms
+from hanabi.broker.delay.pace import NEVER_MS, SLICE_COUNT, Alarm, Retries, keep_stepping
 from hanabi.broker.delay.waiting import LostWayError, after_level, identity
 from hanabi.broker.pretty_json import pretty
 from hanabi.broker.settings import Settings
@@ -33,14 +33,13 @@ from hanabi.durable_table import DurableTable
 from hanabi.errors import StoreError
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.indexer import SCHEDULE_TOPIC, Dispatched
-from hanabi.store.message_store import MessageStore, PutResult, PutStatus
+from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.wire.bodies.offsets import DelayOffsetTable
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.record import Record, decode_records
 
 logger = logging.getLogger(__name__)
 
-_HOPELESS: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 _LOG_GROWTH_BYTES: Final = 64 << 20  # so much more log to look through after a kill makes a save due
 
 
@@ -57,18 +56,18 @@ _Marks = list[_Saved]  # what `delayDelivered.json` holds: the newest, and the o
 class _Level:
     """One level's queue, and how far it is delivered."""
 
-    __slots__ = ("delay_ms", "due_ms", "failures", "offset", "queue_id", "retry_ms")
+    __slots__ = ("delay_ms", "due_ms", "offset", "queue_id", "retries")
 
     def __init__(self, queue_id: int, offset: int, delay_ms: int | None) -> None:
         self.queue_id, self.offset = queue_id, offset
         self.delay_ms = delay_ms  # None: the settings no longer have this level
         self.due_ms = NEVER_MS  # when the message at `offset` is due, as its queue says
-        self.failures, self.retry_ms = 0, 0
+        self.retries = Retries()
 
     def next_ms(self, now_ms: int) -> int:
         """When there is something to do."""
         due_ms = self.correct(self.due_ms, now_ms)
-        return due_ms if due_ms > self.retry_ms or due_ms == NEVER_MS else self.retry_ms
+        return due_ms if due_ms > self.retries.at_ms or due_ms == NEVER_MS else self.retries.at_ms
 
     def correct(self, due_ms: int, now_ms: int) -> int:
         """A time further away than the level allows is from other settings, or the clock was set back: due now."""
@@ -214,19 +213,11 @@ class DelayedDelivery:
         if message.topic == HALF_TOPIC:  # as Apache: it would be a transaction without a beginning
             logger.error("message %d of %s is for %s: discarded", record.queue_offset, SCHEDULE_TOPIC, HALF_TOPIC)
             return True
-        result = self._put(message)
-        if result.status is PutStatus.PUT_OK:
-            level.failures, level.retry_ms = 0, 0
-            return True
-        place = f"message {record.queue_offset} of {SCHEDULE_TOPIC}/{level.queue_id} for {message.topic}"
-        if result.status in _HOPELESS:
-            logger.error("%s cannot be delivered, ever: %s", place, result.reason)
-            return True
-        level.failures += 1
-        level.retry_ms = now_ms + pause_ms(level.failures)
-        if level.failures == 1:
-            logger.warning("%s cannot be delivered now (%s): trying again", place, result.reason)
-        return False
+        return level.retries.is_over(
+            self._put(message),
+            now_ms,
+            lambda: f"message {record.queue_offset} of {SCHEDULE_TOPIC}/{level.queue_id} for {message.topic}",
+        )
 
     def _look_at_next(self, level: _Level) -> None:
         reader, queue_id = self._store.reader, level.queue_id

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from hanabi.store.message_store import PutResult, PutStatus
+
 logger = logging.getLogger(__name__)
 
 SLICE_COUNT: Final = 32  # messages; about a millisecond
@@ -16,9 +18,35 @@ SLEEP_MS_MAX: Final = 60_000  # then look again, as the clock may have been set
 _UNEXPECTED_PAUSE_MS: Final = 1_000
 
 
+_HOPELESS: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+
+
 def pause_ms(failures: int) -> int:
     """How long to wait after so many failures in a row: longer and longer, up to five seconds."""
     return min(100 << min(failures - 1, 10), 5_000)
+
+
+class Retries:
+    """What becomes of messages that are put where they belong: done, given up, or tried again at `at_ms`."""
+
+    __slots__ = ("_failures", "at_ms")
+
+    def __init__(self) -> None:
+        self._failures, self.at_ms = 0, 0
+
+    def is_over(self, result: PutResult, now_ms: int, place: Callable[[], str]) -> bool:
+        """Whether there is nothing more to do for the message, of which *place* tells in a log."""
+        if result.status is PutStatus.PUT_OK:
+            self._failures, self.at_ms = 0, 0
+            return True
+        if result.status in _HOPELESS:
+            logger.error("%s cannot be delivered, ever: %s", place(), result.reason)
+            return True
+        self._failures += 1
+        self.at_ms = now_ms + pause_ms(self._failures)
+        if self._failures == 1:
+            logger.warning("%s cannot be delivered now (%s): trying again", place(), result.reason)
+        return False
 
 
 class Alarm:

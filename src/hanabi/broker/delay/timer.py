@@ -28,7 +28,7 @@ from typing import Final
 
 from hanabi.broker.delay.delivered import timers_delivered_since
 from hanabi.broker.delay.due import PRECISION_MS, TIMER_TOPIC, due_ms, look_ms
-from hanabi.broker.delay.pace import NEVER_MS, SLICE_BYTES, SLICE_COUNT, Alarm, keep_stepping, pause_ms
+from hanabi.broker.delay.pace import NEVER_MS, SLICE_BYTES, SLICE_COUNT, Alarm, Retries, keep_stepping
 from hanabi.broker.delay.timer_files import (
     BUCKET_MS,
     ENTRY,
@@ -47,7 +47,7 @@ from hanabi.broker.settings import Settings
 from hanabi.errors import RemoteProtocolError, StoreDamaged, StoreError
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.indexer import Dispatched
-from hanabi.store.message_store import MessageStore, PutResult, PutStatus
+from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.wire.properties import find_property
 from hanabi.wire.record import Record, decode_record, decode_records
 
@@ -62,7 +62,6 @@ _ROLL_WINDOW_MS: Final = 2 * 86_400_000  # Apache: timerRollWindowSlot
 _ROLL_WINDOW_MS_MIN: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 _WAIT_FOR_SAVE_MS: Final = 20
-_HOPELESS: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
 class Timer:
@@ -87,7 +86,7 @@ class Timer:
         self._writing = threading.Lock()
         self._save_now = asyncio.Event()
         self._cancelled: dict[str, int] = {}  # unique key -> until when it is of use
-        self._failures, self._retry_ms = 0, 0
+        self._retries = Retries()
         try:
             checkpoint = self._files.open()
         except StoreError as error:
@@ -202,12 +201,12 @@ class Timer:
             with self._writing:
                 self._begin(None)
             return now_ms
-        if self._retry_ms > now_ms:
-            return self._retry_ms
+        if self._retries.at_ms > now_ms:
+            return self._retries.at_ms
         if self._work(now_ms):
             return now_ms
-        if self._retry_ms > now_ms:
-            return self._retry_ms
+        if self._retries.at_ms > now_ms:
+            return self._retries.at_ms
         self._move_on(now_ms)
         return self._next_ms()
 
@@ -309,19 +308,9 @@ class Timer:
         except LostWayError as error:
             logger.error("%s: discarded", error)
             return True
-        result = self._put(message)
-        if result.status is PutStatus.PUT_OK:
-            self._failures, self._retry_ms = 0, 0
-            return True
-        place = f"message {record.queue_offset} of {TIMER_TOPIC} for {message.topic}"
-        if result.status in _HOPELESS:
-            logger.error("%s cannot be delivered, ever: %s", place, result.reason)
-            return True
-        self._failures += 1
-        self._retry_ms = now_ms + pause_ms(self._failures)
-        if self._failures == 1:
-            logger.warning("%s cannot be delivered now (%s): trying again", place, result.reason)
-        return False
+        return self._retries.is_over(
+            self._put(message), now_ms, lambda: f"message {record.queue_offset} of {TIMER_TOPIC} for {message.topic}"
+        )
 
     def _read(self, entry: Entry) -> Record | None:
         view = self._store.queries.record(entry.log_offset)

@@ -14,13 +14,11 @@ import msgspec
 
 from hanabi.errors import ConfigError
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.tags import java_hash
+from hanabi.wire.tags import subscribed_tags
 
 ALL: Final = "*"
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
-
-_BLANK: Final = "".join(map(chr, range(33)))  # what Java's `trim` takes away, and nothing else
 
 
 class Sql(msgspec.Struct, frozen=True):
@@ -49,10 +47,9 @@ def subscription_data(topic: str, expression: Expression, version: int) -> Subsc
         )
     if not expression or expression == ALL:
         return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version)
-    tags = list(dict.fromkeys(tag for part in expression.split("||") if (tag := part.strip(_BLANK))))
+    tags, codes = subscribed_tags(expression)
     if not tags:
         raise ConfigError(f"subscription to {topic}: there is no tag in {expression!r}; for everything say {ALL!r}")
-    codes = list(dict.fromkeys(map(java_hash, tags)))
     return SubscriptionData(topic=topic, sub_string=expression, tags_set=tags, code_set=codes, sub_version=version)
 
 
