@@ -36,6 +36,7 @@ from hanabi.remoting.server import RemotingServer
 from hanabi.remoting.tls import TlsConfig
 from hanabi.store.config import StoreConfig
 from hanabi.store.message_store import MessageStore
+from hanabi.wire.codes import RequestCode
 from hanabi.wire.hosts import encode_host
 
 FAST_PORT_DISTANCE: Final = 2  # the port of old clients' "VIP channel" lies this far below
@@ -69,17 +70,21 @@ class Broker:
         *,
         tls: TlsConfig | None = None,
         now_ms: Callable[[], int] = clock_ms,
+        around: Callable[[int, Handler], Handler] | None = None,
     ) -> None:
+        """*around* is put around the handler of each request code: for who wants to know how long they take."""
         if config.broker_role == "SLAVE":
             raise ConfigError("brokerRole = SLAVE: this broker can only be a master")
         if config.broker_role == "SYNC_MASTER":
             logger.warning("brokerRole = SYNC_MASTER: there are no slaves here, messages are kept on this machine only")
         parse_delay_levels(config.message_delay_levels)  # so that what is wrong with them is known before any start
         self._config, self._store_config, self._tls, self._now_ms = config, store_config, tls, now_ms
+        self._around = around
         self._home = Path(store_config.root).absolute()
         self._background = Background()
         self._undo = AsyncExitStack()  # what a stop has to do, the last thing first
         self._stop_seconds = STOP_SECONDS
+        self.servers: list[RemotingServer] = []  # one for each port
         self.bound = ("", 0)  # where it listens
         self.address = ""  # HOST:PORT as clients are told
 
@@ -136,6 +141,10 @@ class Broker:
                 now_ms=self._now_ms,
             )
         )
+        if self._around is not None:
+            handlers.update({code: self._around(code, handler) for code, handler in handlers.items()})
+        for server in self.servers:
+            server.use_express(handlers[RequestCode.SEND_MESSAGE_V2].express)
         self._start_background()
         return bound
 
@@ -186,6 +195,7 @@ class Broker:
             raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
         except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
             raise ConfigError(f"cannot listen on {where}: not a host name") from error
+        self.servers.append(server)
         self._undo.push_async_callback(self._stop_server, server)
         return bound
 
@@ -193,7 +203,8 @@ class Broker:
         await server.stop(self._stop_seconds)
 
     def _prepare_registration(self) -> None:
-        broker, connector = self.settings.broker, Connector(tls=self._tls)
+        broker = self.settings.broker
+        connector = Connector(tls=self._tls, on_close=lambda connection: self.registration.lost(connection.peer))
         identity = Identity(
             cluster_name=broker.cluster_name,
             broker_name=broker.broker_name,

@@ -30,9 +30,9 @@ class Intake:
     def __init__(
         self, store: MessageStore, stats: BrokerStats, divert: Callable[[PendingMessage], PendingMessage]
     ) -> None:
-        self._store, self._divert = store, divert
-        self._store_put, self._is_sync = store.put, store.is_sync
-        self._stats, self._count = stats, stats.put
+        self.store, self._divert = store, divert
+        self._store_put, self.waits_for_disk = store.put, store.is_sync
+        self._stats, self._store_stats, self._count = stats, stats.store, stats.put
         self._turn: asyncio.Future[PutStatus] | None = None  # of all that was stored since the loop went around
         self._turn_end = 0
 
@@ -48,6 +48,7 @@ class Intake:
         began = perf_counter()
         result = self._store_put(message)
         took = perf_counter() - began
+        self._store_stats.put_seconds += took
         if took >= _WORTH_TELLING_SECONDS:
             self._stats.put_latency_ms(int(took * 1000))
         if result.status is PutStatus.PUT_OK:
@@ -61,7 +62,7 @@ class Intake:
         if any(may_divert(message.properties) and self._divert(message) is not message for message in messages):
             result = PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a message of a batch cannot be delayed")
         else:
-            result = self._store.put_batch(messages)
+            result = self.store.put_batch(messages)
         if result.status is PutStatus.PUT_OK:
             size = sum(appended.size for appended in result.appended)
             self._count(messages[0].topic, len(messages), size, messages[0].queue_id)
@@ -74,7 +75,7 @@ class Intake:
 
         All that one turn of the loop stored waits for one flush, and costs one word from its thread.
         """
-        if not self._is_sync:
+        if not self.waits_for_disk:
             return None
         if self._turn is None:
             loop = asyncio.get_running_loop()
@@ -92,6 +93,6 @@ class Intake:
                 loop.call_soon_threadsafe(turn.set_result, status)
 
         try:
-            self._store.await_flush(self._turn_end, flushed)
+            self.store.await_flush(self._turn_end, flushed)
         except StoreError:  # it is being closed: flushed on the way, but we cannot know
             turn.set_result(PutStatus.FLUSH_DISK_TIMEOUT)

@@ -43,12 +43,12 @@ class SendTargets:
     def __init__(self, topics: Topics, settings: Settings, store_host: StoreHost) -> None:
         self._topics, self._settings, self._store_host = topics, settings, store_host
         self._find_config = topics.find
-        self._targets: dict[str, SendTarget] = {}
+        self.known: dict[str, SendTarget] = {}  # never another dictionary, but perhaps one of settings that changed
 
     def find(self, header: AnySendMessageHeader, peer: str) -> SendTarget:
         """The target that *header* names, made if the rules allow it; *peer* is the client, for remarks."""
         config = self._find_config(header.topic)
-        target = self._targets.get(header.topic)
+        target = self.known.get(header.topic)
         if target is None or target.config is not config:
             target = self._look_up(config, header, peer)
         if header.queue_id >= target.queues:
@@ -70,7 +70,7 @@ class SendTargets:
             config = self._create(header, peer)
         if not config.perm & PERM_WRITE:
             raise NoPermission(f"the topic[{topic}] sending message is forbidden")
-        target = self._targets[topic] = SendTarget(
+        target = self.known[topic] = SendTarget(
             topic=topic,
             config=config,
             queues=max(config.write_queue_nums, config.read_queue_nums),
@@ -78,8 +78,8 @@ class SendTargets:
             sys_flag=sysflag.MULTI_TAGS if config.topic_filter_type == TopicFilterType.MULTI_TAG else 0,
             is_retry=topic.startswith(RETRY_PREFIX),
         )
-        if len(self._targets) > _TARGETS_MAX:
-            self._targets.clear()
+        if len(self.known) > _TARGETS_MAX:
+            self.known.clear()
         return target
 
     def _create(self, header: AnySendMessageHeader, peer: str) -> TopicConfig:

@@ -37,6 +37,11 @@ class Reply(msgspec.Struct):
     fields: dict[str, str] | None = None  # in place of `header`
 
 
+# A short cut for the usual form of one request: from the frame, undecoded, to the whole answer. It answers exactly as
+# the handler would, or it returns None, has done nothing, and the handler is called as always.
+Express = Callable[[bytes, Any], bytes | None]  # Any: the Connection
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """How one request code is answered: which header it has, and what to call with it."""
@@ -44,6 +49,7 @@ class Handler:
     header: type[Header]
     handle: Callable[[Any, Command, "Connection"], Reply | Awaitable[Reply]]
     body_bytes_max: int | None = None  # above it the request is refused unread; None: as long as a frame may be
+    express: Express | None = None
 
 
 def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Connection") -> Reply | Awaitable[Reply]:

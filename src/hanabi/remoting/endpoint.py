@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.dispatch import Handler
+from hanabi.remoting.dispatch import Express, Handler
 
 if TYPE_CHECKING:
     from hanabi.remoting.protocol import Connection
@@ -40,6 +40,7 @@ class Endpoint:
         on_close: Callable[["Connection"], None] | None = None,
     ) -> None:
         self.handlers = handlers
+        self.express: Express | None = None  # asked first, for every frame
         self.config = config
         self.connections: set[Connection] = set()
         self.held_bytes = 0

@@ -179,36 +179,47 @@ class Connection(asyncio.Protocol):
     def _handle(self, frames: list[bytes]) -> None:
         """Answer *frames* with one write, or as many of them as the peer, and our turn, let us."""
         pieces: list[Piece] = []
-        unsent = requests = 0
+        unsent = expressed = 0
+        express = self._endpoint.express
         for handled, frame in enumerate(frames, 1):
-            try:
-                command = decode_command(frame, self._header_max)
-            except RemoteProtocolError as error:
-                self._write(pieces, unsent)
-                self._refuse(str(error))
-                break
-            if command.flag & RESPONSE:
-                self._take_response(command)
+            whole = express(frame, self) if express is not None else None
+            if whole is not None:
+                pieces.append(whole)
+                unsent += len(whole)
+                expressed += 1
             else:
-                requests += 1
-                answer = dispatch(self._handlers, command, self)
-                if type(answer) is Reply:
-                    unsent += self._append_reply(pieces, command, answer)
-                else:
-                    self._answer_later(command, cast(Awaitable[Reply], answer))
-                if unsent > self._unsent_max:
+                try:
+                    unsent += self._handle_one(frame, pieces)
+                except RemoteProtocolError as error:
                     self._write(pieces, unsent)
-                    pieces, unsent = [], 0
-                if self.closed:
+                    self._refuse(str(error))
                     break
+            if unsent > self._unsent_max:
+                self._write(pieces, unsent)
+                pieces, unsent = [], 0
+            if self.closed:
+                break
             if monotonic() > self._turn_ends:
                 self._give_way()
             if self._paused:
                 self._backlog = frames[handled:]
                 break
-        self._endpoint.requests += requests
+        self._endpoint.requests += expressed
         if unsent:
             self._write(pieces, unsent)
+
+    def _handle_one(self, frame: bytes, pieces: list[Piece]) -> int:
+        """Put the answer behind *pieces*, if it is there at once; return how many bytes that are."""
+        command = decode_command(frame, self._header_max)
+        if command.flag & RESPONSE:
+            self._take_response(command)
+            return 0
+        self._endpoint.requests += 1
+        answer = dispatch(self._handlers, command, self)
+        if type(answer) is Reply:
+            return self._append_reply(pieces, command, answer)
+        self._answer_later(command, cast(Awaitable[Reply], answer))
+        return 0
 
     def _answer_later(self, request: Command, answer: Awaitable[Reply]) -> None:
         if isinstance(answer, asyncio.Future):

@@ -17,7 +17,7 @@ from hanabi.errors import RemoteProtocolError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.descriptors import connections_within
-from hanabi.remoting.dispatch import Handler
+from hanabi.remoting.dispatch import Express, Handler
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsConfig, TlsMode, first_byte
@@ -63,6 +63,10 @@ class RemotingServer:
         self._accepted = self._refused = 0
         self._refused_unlogged = 0
         self._refusal_logged = float("-inf")
+
+    def use_express(self, express: Express | None) -> None:
+        """From now on ask *express* first; what it declines is for the handlers."""
+        self._endpoint.express = express
 
     @property
     def connections(self) -> Set[Connection]:

@@ -2,9 +2,11 @@
 """The functions of `store` that every message with keys needs, compiled. Optional: see `hanabi.wire._speedups`."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp, memcpy
+
+from zlib import crc32
 
 cdef extern from "Python.h":
     enum:
@@ -12,6 +14,7 @@ cdef extern from "Python.h":
     int PyUnicode_KIND(object text)
     void *PyUnicode_DATA(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 
 cdef inline void put_32(unsigned char *at, uint32_t value) noexcept:
@@ -91,6 +94,12 @@ cdef inline int64_t get_64(const unsigned char *at) noexcept:
     return <int64_t> (<uint64_t> get_32(at) << 32 | get_32(at + 4))
 
 
+cdef enum:
+    RUN_MAX = 1024  # records of one run
+    MANY_SLICES = 4
+    SHORT_SLICE_BYTES = 4096
+
+
 def plain_run(
     view,
     int64_t base,
@@ -102,26 +111,30 @@ def plain_run(
     Py_ssize_t count_max,
     Py_ssize_t bytes_max,
 ):
-    """The records that need no second look; see `hanabi.store.plain_run`."""
+    """The records of entries that need no second look; see `hanabi.store.plain_run`."""
     cdef Py_buffer buffer
     cdef const unsigned char *entry = <const unsigned char *> PyBytes_AS_STRING(entries)
     cdef const unsigned char *entries_end = entry + PyBytes_GET_SIZE(entries)
     cdef const unsigned char *record
-    cdef int64_t log_offset, position, last = 0, start = 0, end = -1, offset = first_offset
+    cdef int64_t log_offset = 0, position, offset = first_offset, store_ms = 0
+    cdef int64_t starts[RUN_MAX]
+    cdef int64_t ends[RUN_MAX]
     cdef int32_t size, body_bytes
-    cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(topic), count = 0, total = 0
+    cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(topic), count = 0, total = 0, runs = 0, run
     cdef uint32_t magic
-    runs = []
+    cdef char *into
+    if count_max > RUN_MAX:
+        count_max = RUN_MAX
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
     try:
         while entry + 20 <= entries_end and count < count_max:
-            log_offset = get_64(entry)
             size = <int32_t> get_32(entry + 8)
-            position = log_offset - base
-            if log_offset < log_offset_min or position < 0 or size < 88 or position + size > buffer.len:
-                break
             if count and total + size > bytes_max:
                 break
+            log_offset = get_64(entry)
+            position = log_offset - base
+            if log_offset < log_offset_min or position < 0 or size < 88 or position + size > buffer.len:
+                return None
             record = <const unsigned char *> buffer.buf + position
             magic = get_32(record + 4)
             if (
@@ -132,26 +145,312 @@ def plain_run(
                 or (magic != 0xDAA320A7 and magic != 0xDAA320AB)
                 or record[39] & 0x30
             ):
-                break
+                return None
             body_bytes = <int32_t> get_32(record + 84)
             if (
                 body_bytes < 0
                 or 88 + <int64_t> body_bytes + topic_bytes > size
                 or memcmp(record + 88 + body_bytes, PyBytes_AS_STRING(topic), topic_bytes)
             ):
-                break
-            if position != end:
-                if end >= 0:
-                    runs.append((view, start, end))
-                start = position
-            end = position + size
-            last = log_offset
+                return None
+            if runs and ends[runs - 1] == position:
+                ends[runs - 1] = position + size
+            else:
+                starts[runs], ends[runs] = position, position + size
+                runs += 1
+            store_ms = get_64(record + 56)
             total += size
             count += 1
             offset += 1
             entry += 20
+        if not count:
+            return None
+        # To hand 32 pieces of 1 KiB to the socket one by one takes longer than to copy them.
+        if runs >= MANY_SLICES and total <= SHORT_SLICE_BYTES * runs:
+            joined = PyBytes_FromStringAndSize(NULL, total)
+            into = PyBytes_AS_STRING(joined)
+            for run in range(runs):
+                memcpy(into, <char *> buffer.buf + starts[run], ends[run] - starts[run])
+                into += ends[run] - starts[run]
+            slices = [joined]
+        else:
+            slices = [view[starts[run] : ends[run]] for run in range(runs)]
     finally:
         PyBuffer_Release(&buffer)
-    if end >= 0:
-        runs.append((view, start, end))
-    return runs, count, total, last
+    return slices, count, total, log_offset, store_ms
+
+
+# The put of a plain message. Everything it needs is where `MessageStore.put` has it, in the same Python objects.
+
+cdef enum:
+    HEAD_BYTES = 88  # of a record with two IPv4 hosts
+    BLANK_BYTES = 8  # remain behind every record
+    TOPIC_BYTES_MAX = 127
+    PROPERTIES_BYTES_MAX = 32767
+    KEYS_MAX = 16
+    TAIL_BYTES = 4080
+    PLAIN_FLAGS = 0x0703  # compressed, several tags, how it is compressed
+
+cdef uint32_t MAGIC = 0xDAA320A7
+cdef str SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+
+cdef inline void put_64(unsigned char *at, uint64_t value) noexcept:
+    put_32(at, <uint32_t> (value >> 32))
+    put_32(at + 4, <uint32_t> value)
+
+
+cdef inline uint32_t java_hash(uint32_t code, const unsigned char *at, const unsigned char *end) noexcept:
+    while at < end:
+        code = code * 31 + at[0]
+        at += 1
+    return code
+
+
+cdef inline uint32_t positive(uint32_t code) noexcept:
+    """As Java's Math.abs, and 0 for the one number that has no positive."""
+    if code > 0x7FFFFFFF:
+        code = 0 - code
+        if code > 0x7FFFFFFF:
+            return 0
+    return code
+
+
+cdef inline bint is_ascii(const unsigned char *at, const unsigned char *end) noexcept:
+    while at < end:
+        if at[0] & 0x80:
+            return False
+        at += 1
+    return True
+
+
+cdef class PlainPuts:
+    """Puts of messages that need no second look: `put` does what `MessageStore.put` does, or nothing.
+
+    What is unusual in any way (a new queue, a full file, an extension, a delay, a key that is not ASCII...) is not for
+    here: `put` returns None before anything is changed, and the readable way takes over.
+    """
+
+    cdef object store, commit_log, log, queues, indexer, index, retention, flusher, clock, dispatched
+    cdef dict topics
+
+    def __init__(self, store, dispatched):
+        """*dispatched* makes what `on_append` gets."""
+        self.store, self.dispatched = store, dispatched
+        self.commit_log, self.log = store._commit_log, store._commit_log.log
+        self.queues, self.indexer, self.index = store._queues, store._indexer, store._index
+        self.topics, self.clock = store._queues._topics, store._commit_log._now_ms
+        self.retention, self.flusher = store.retention, store._log_flusher
+
+    def put(
+        self,
+        str topic not None,
+        queue_id,
+        bytes frame not None,
+        Py_ssize_t body_at,
+        bytes properties not None,
+        int64_t born_ms,
+        bytes born_host not None,
+        bytes store_host not None,
+        int32_t flag,
+        int32_t sys_flag,
+        int32_t reconsumed,
+    ):
+        """Store the message whose body is the rest of *frame*: its log offset, queue offset and size, or None."""
+        cdef dict queues
+        cdef object store = self.store, indexer = self.indexer, log = self.log, commit_log = self.commit_log
+        if store._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed:
+            return None
+        queues = self.topics.get(topic)
+        queue = queues.get(queue_id) if queues is not None else None
+        segment = log.active
+        if queue is None or segment is None or log.failure is not None or segment.buffer is not None:
+            return None
+        cdef Py_ssize_t body_bytes = PyBytes_GET_SIZE(frame) - body_at, topic_bytes
+        cdef Py_ssize_t properties_bytes = PyBytes_GET_SIZE(properties)
+        cdef const char *topic_at = PyUnicode_AsUTF8AndSize(topic, &topic_bytes)
+        cdef int64_t size = HEAD_BYTES + body_bytes + 1 + topic_bytes + 2 + properties_bytes
+        cdef int64_t written = segment.written, end = written + size, log_offset = segment.base_offset + written
+        if (
+            body_bytes < 0
+            or body_bytes > <Py_ssize_t> commit_log.message_bytes_max
+            or not 0 < topic_bytes <= TOPIC_BYTES_MAX
+            or properties_bytes > PROPERTIES_BYTES_MAX
+            or (properties_bytes and PyBytes_AS_STRING(properties)[properties_bytes - 1] == 0)
+            or PyBytes_GET_SIZE(born_host) != 8
+            or PyBytes_GET_SIZE(store_host) != 8
+            or sys_flag & ~PLAIN_FLAGS
+            or end + BLANK_BYTES > <int64_t> segment.size
+            or end > <int64_t> log.prepare_at
+            or queue.ext is not None
+            or topic == SCHEDULE_TOPIC
+        ):
+            return None
+        place = (topic, queue_id)
+        queue_offsets = commit_log._queue_offsets
+        cdef int64_t queue_offset = queue_offsets.get(place, 0)
+        if queue_offset != <int64_t> queue.max_offset or log_offset < <int64_t> queue.max_log_offset:
+            return None
+
+        # What of the properties is indexed.
+        cdef const unsigned char *at = <const unsigned char *> PyBytes_AS_STRING(properties)
+        cdef const unsigned char *properties_end = at + properties_bytes
+        cdef const unsigned char *pair_end
+        cdef const unsigned char *value
+        cdef const unsigned char *keys = NULL
+        cdef const unsigned char *keys_end = NULL
+        cdef const unsigned char *unique = NULL
+        cdef const unsigned char *unique_end = NULL
+        cdef int32_t tags_code = 0
+        while at < properties_end:
+            pair_end = <const unsigned char *> memchr(at, 2, properties_end - at)
+            if pair_end == NULL:
+                pair_end = properties_end
+            value = <const unsigned char *> memchr(at, 1, pair_end - at)
+            if value != NULL and value + 1 < pair_end:
+                value += 1
+                if value - at == 5 and not memcmp(at, b"TAGS", 4):
+                    if not is_ascii(value, pair_end):
+                        return None
+                    tags_code = <int32_t> java_hash(0, value, pair_end)
+                elif value - at == 5 and not memcmp(at, b"KEYS", 4):
+                    keys, keys_end = value, pair_end
+                elif value - at == 9 and not memcmp(at, b"UNIQ_KEY", 8):
+                    unique, unique_end = value, pair_end
+            at = pair_end + 1
+
+        # Where the key index takes it.
+        cdef uint32_t hashes[KEYS_MAX]
+        cdef Py_ssize_t hashed = 0, entry = 0
+        cdef uint32_t prefix
+        file = None
+        if self.index is not None and (unique != NULL or keys != NULL):
+            file = self.index._growing
+            known = self.index._prefixes.get(topic)
+            if file is None or known is None or log_offset <= <int64_t> file.end_log_offset:
+                return None
+            prefix = known
+            if unique != NULL:
+                if not is_ascii(unique, unique_end):
+                    return None
+                hashes[0] = positive(java_hash(prefix, unique, unique_end))
+                hashed = 1
+            if keys != NULL:
+                if not is_ascii(keys, keys_end):
+                    return None
+                while keys < keys_end:
+                    value = <const unsigned char *> memchr(keys, 32, keys_end - keys)
+                    if value == NULL:
+                        value = keys_end
+                    if value > keys:
+                        if hashed == KEYS_MAX:
+                            return None
+                        hashes[hashed] = positive(java_hash(prefix, keys, value))
+                        hashed += 1
+                    keys = value + 1
+            entry = file.next_entry
+            if entry <= 1 or entry + hashed > <Py_ssize_t> file.entries_max:
+                return None
+
+        cdef int64_t now_ms = self.clock()
+        cdef int64_t newest_ms = commit_log.store_timestamp_ms
+        if now_ms < newest_ms:
+            now_ms = newest_ms
+
+        # The record, where it stays.
+        cdef Py_buffer view
+        cdef unsigned char *record
+        cdef uint32_t checksum = crc32(PyBytes_FromStringAndSize(PyBytes_AS_STRING(frame) + body_at, body_bytes))
+        PyObject_GetBuffer(segment._map, &view, PyBUF_WRITABLE)
+        record = <unsigned char *> view.buf + written
+        put_32(record, <uint32_t> size)
+        put_32(record + 4, MAGIC)
+        put_32(record + 8, checksum & 0x7FFFFFFF)
+        put_32(record + 12, <uint32_t> <int32_t> queue_id)
+        put_32(record + 16, <uint32_t> flag)
+        put_64(record + 20, <uint64_t> queue_offset)
+        put_64(record + 28, <uint64_t> log_offset)
+        put_32(record + 36, <uint32_t> sys_flag)
+        put_64(record + 40, <uint64_t> born_ms)
+        memcpy(record + 48, PyBytes_AS_STRING(born_host), 8)
+        put_64(record + 56, <uint64_t> now_ms)
+        memcpy(record + 64, PyBytes_AS_STRING(store_host), 8)
+        put_32(record + 72, <uint32_t> reconsumed)
+        put_64(record + 76, 0)
+        put_32(record + 84, <uint32_t> body_bytes)
+        record += HEAD_BYTES
+        memcpy(record, PyBytes_AS_STRING(frame) + body_at, body_bytes)
+        record += body_bytes
+        record[0] = <unsigned char> topic_bytes
+        memcpy(record + 1, topic_at, topic_bytes)
+        record += 1 + topic_bytes
+        record[0] = <unsigned char> (properties_bytes >> 8)
+        record[1] = <unsigned char> (properties_bytes & 0xFF)
+        memcpy(record + 2, PyBytes_AS_STRING(properties), properties_bytes)
+        PyBuffer_Release(&view)
+        segment.written = end
+        queue_offsets[place] = queue_offset + 1
+        commit_log.store_timestamp_ms = now_ms
+
+        # Its entry in the queue.
+        cdef unsigned char packed[20]
+        put_64(packed, <uint64_t> log_offset)
+        put_32(packed + 8, <uint32_t> size)
+        put_64(packed + 12, <uint64_t> <int64_t> tags_code)
+        tail = queue._tail
+        tail += PyBytes_FromStringAndSize(<char *> packed, 20)
+        queue.max_offset = queue_offset + 1
+        queue.max_log_offset = log_offset + size
+        cdef Py_ssize_t tail_bytes = len(tail)
+        if tail_bytes == 20:
+            queue.family.dirty.add(queue)
+        elif tail_bytes % TAIL_BYTES == 0:
+            queue.write_full_tail()
+        indexer.dispatched_ms = now_ms
+
+        if hashed:
+            link_plain(file, entry, hashes, hashed, log_offset, now_ms)
+        if indexer._on_append is not None:
+            indexer._on_append(
+                self.dispatched(topic, queue_id, queue_offset, log_offset, size, tags_code, now_ms, properties)
+            )
+        self.flusher.appended()
+        return log_offset, queue_offset, size
+
+
+cdef link_plain(file, Py_ssize_t number, uint32_t *hashes, Py_ssize_t count, int64_t log_offset, int64_t store_ms):
+    """As `IndexFile.put_all`, for a file that is not empty."""
+    cdef int64_t begin_ms = file.begin_ms, seconds = 0
+    cdef int64_t slots = file.slots
+    cdef Py_ssize_t used = file.slots_used, index, previous
+    cdef Py_buffer view
+    cdef unsigned char *base
+    cdef unsigned char *slot
+    cdef unsigned char *entry
+    if 0 < begin_ms < store_ms:
+        seconds = min((store_ms - begin_ms) // 1000, 0x7FFFFFFF)
+    PyObject_GetBuffer(file._map, &view, PyBUF_WRITABLE)
+    base = <unsigned char *> view.buf
+    for index in range(count):
+        slot = base + 40 + <int64_t> hashes[index] % slots * 4
+        entry = base + 40 + slots * 4 + number * 20
+        previous = <int32_t> get_32(slot)
+        if not 0 < previous < number:
+            previous = 0
+            used += 1
+        put_32(entry, hashes[index])
+        put_64(entry + 4, <uint64_t> log_offset)
+        put_32(entry + 12, <uint32_t> seconds)
+        put_32(entry + 16, <uint32_t> previous)
+        put_32(slot, <uint32_t> number)
+        number += 1
+    put_64(base + 8, <uint64_t> store_ms)
+    put_64(base + 24, <uint64_t> log_offset)
+    put_32(base + 32, <uint32_t> used)
+    put_32(base + 36, <uint32_t> number)
+    PyBuffer_Release(&view)
+    file.slots_used = used
+    file.is_synced = False
+    file.next_entry = number
+    file.end_log_offset = log_offset
+    file.end_ms = store_ms

@@ -258,6 +258,11 @@ class MessageStore:
         return self._log.flushed_offset
 
     @property
+    def undispatched(self) -> int:
+        """How many messages the key index lacks, as it could not be written. Queues are never behind."""
+        return len(self._indexer.unindexed)
+
+    @property
     def latest_store_ms(self) -> int:
         """When the newest message of all was stored; 0 if there was none."""
         return self._commit_log.store_timestamp_ms

@@ -1,14 +1,15 @@
-"""The short way through a read: the records at the start of a run of queue entries that need no second look.
+"""The short way through a read: all of a run of queue entries, where none of them needs a second look.
 
 A read without filters finds, nearly always, whole records that came since the store was opened, in one log file, within
-the limits for messages in memory. The compiled function takes those and stops at the first that is anything else; the
-readable read in `reads` goes on from there and decides. So taking none, as here without a compiler, is always right.
+the limits for messages in memory. The compiled function takes those, and none at all if one of them is anything else:
+then the readable read in `reads` decides. So taking none, as here without a compiler, is always right.
 """
 
 import contextlib
 import os
 
-Run = tuple[memoryview, int, int]  # a part of a log file: from where, to where
+# Records in order, in one piece where that is cheaper; how many, how many bytes; the last one's place and store time.
+PlainRun = tuple[list[bytes | memoryview], int, int, int, int]
 
 
 def plain_run(
@@ -21,13 +22,13 @@ def plain_run(
     log_offset_min: int,
     count_max: int,
     bytes_max: int,
-) -> tuple[list[Run], int, int, int]:
-    """Runs of records that lie side by side, how many records and bytes they are, and where in the log the last one is.
+) -> PlainRun | None:
+    """The records of *entries*, as many as the limits allow; None if one of them needs a second look.
 
     *view* is a log file that begins at *base*; *topic* is a `topic_field`; the first entry is that of *first_offset*.
-    None below *log_offset_min* is taken, nor one that would make it more than *bytes_max*, but for the first.
+    What lies below *log_offset_min* needs one. The first record may be more than *bytes_max*.
     """
-    return [], 0, 0, 0
+    return None
 
 
 python_plain_run = plain_run

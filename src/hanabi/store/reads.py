@@ -8,6 +8,7 @@ was opened; what came later was checked by nobody's disk yet. (Apache checks nei
 
 import enum
 import logging
+import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -18,13 +19,24 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY, ConsumeQueue
 from hanabi.store.consume_queue_ext import ExtUnit, is_ext_address
 from hanabi.store.consume_queues import ConsumeQueues
-from hanabi.store.plain_run import Run, plain_run
+from hanabi.store.plain_run import plain_run
 from hanabi.wire.record import is_record, topic_field
+from hanabi.wire.sysflag import BORN_HOST_V6
 
 logger = logging.getLogger(__name__)
 
 _FILTERED_ENTRIES_MAX: Final = 800  # how many entries one read looks at when a filter takes few; Apache's 16,000 bytes
 _REPORTS_MAX: Final = 1_000
+_MANY_SLICES: Final = 4
+_SHORT_SLICE_BYTES: Final = 4096
+
+# Of a record: its system flag, then the born time, the born host of 8 or 20 bytes, and the store time.
+_TIME = struct.Struct(">q")
+_SYS_FLAG_AT: Final = 36
+_STORE_TIME_AT: Final = 56
+_STORE_TIME_AT_V6: Final = 68
+
+Run = tuple[memoryview, int, int]  # a part of a log file: from where, to where
 
 EntryFilter = Callable[[int | None, ExtUnit | None], bool]  # (tags code, None if unknown; extension); False: not wanted
 RecordFilter = Callable[[memoryview], bool]
@@ -54,9 +66,10 @@ class GetResult(msgspec.Struct, gc=False):
     next_offset: int  # where to read next
     min_offset: int
     max_offset: int
-    slices: list[memoryview] = []
+    slices: list[bytes | memoryview] = []
     count: int = 0
     size: int = 0
+    last_store_ms: int = 0  # when the last of them was stored
     behind_bytes: int = 0  # of the log, behind the last message that was looked at
     suggests_slave: bool = False  # so far behind that the disk must be read: a slave should do that
 
@@ -109,6 +122,10 @@ class QueueReader:
         if not entries:
             logger.warning("queue %s/%d has no readable entry %d", topic, queue_id, offset)
             return self._nothing(GetStatus.OFFSET_FOUND_NULL, offset, min(queue.next_file(offset), high), low, high)
+        if entry_filter is None and record_filter is None:
+            found = self._plain(queue, entries, offset, max_count, low, high)
+            if found is not None:
+                return found
         result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
         self._collect(queue, result, entries, max_count, entry_filter, record_filter)
         if result.count:
@@ -134,9 +151,8 @@ class QueueReader:
         in_disk_below = log_end - self._memory_bytes
         look_until = offset + max(_FILTERED_ENTRIES_MAX, max_count)
         view, base, limit = _NO_VIEW, 0, 0  # a segment, and the log offsets between which it can be read
-        picked, count, total, log_offset = self._plain(queue, entries, offset, max_count, entry_filter or record_filter)
-        offset += count
-        entries = entries[count * ENTRY.size :]
+        picked: list[Run] = []
+        count = total = log_offset = 0
         while entries:
             for log_offset, size, tags_code in ENTRY.iter_unpack(entries):
                 if count:
@@ -163,28 +179,44 @@ class QueueReader:
                 break
             entries = queue.read(offset, look_until - offset)
         result.slices, result.count, result.size, result.next_offset = _join(picked), count, total, offset
+        result.last_store_ms = _store_time(picked)
         result.behind_bytes = log_end - log_offset
         result.suggests_slave = result.behind_bytes > self._memory_bytes
 
     def _plain(
-        self, queue: ConsumeQueue, entries: bytes, offset: int, max_count: int, any_filter: object
-    ) -> tuple[list[Run], int, int, int]:
-        """What `plain_run` takes of the start of *entries*: usually all of it, if there is no filter."""
-        if any_filter is not None:
-            return [], 0, 0, 0
+        self, queue: ConsumeQueue, entries: bytes, offset: int, max_count: int, low: int, high: int
+    ) -> GetResult | None:
+        """The short way, if it can be gone: see `plain_run`."""
         log_offset, size, _ = ENTRY.unpack_from(entries)
         view, base, _ = self._segment_view(log_offset, size)
         bytes_max, count_max = self._memory_limits
-        return plain_run(
+        log_end, memory_bytes = self._log.end_offset, self._memory_bytes
+        run = plain_run(
             view,
             base,
             entries,
             self._topic_field(queue.topic),
             queue.queue_id,
             offset,
-            max(self._log.end_offset - self._memory_bytes, self._opened_at),
+            max(log_end - memory_bytes, self._opened_at),
             min(max_count, count_max),
             bytes_max,
+        )
+        if run is None:
+            return None
+        slices, count, total, last_log_offset, last_store_ms = run
+        behind = log_end - last_log_offset
+        return GetResult(
+            GetStatus.FOUND,
+            offset + count,
+            low,
+            high,
+            slices,
+            count,
+            total,
+            last_store_ms,
+            behind,
+            behind > memory_bytes,
         )
 
     def _segment_view(self, log_offset: int, size: int) -> tuple[memoryview, int, int]:
@@ -255,11 +287,22 @@ class QueueReader:
         return log_offset is not None and self._log.end_offset - log_offset > self._memory_bytes
 
 
-def _join(picked: list[Run]) -> list[memoryview]:
-    """The records as slices; those that lie side by side become one."""
+def _store_time(picked: list[Run]) -> int:
+    """When the last of these records was stored."""
+    if not picked:
+        return 0
+    view, position, _ = picked[-1]
+    at = position + (_STORE_TIME_AT_V6 if view[position + _SYS_FLAG_AT + 3] & BORN_HOST_V6 else _STORE_TIME_AT)
+    store_time: int = _TIME.unpack_from(view, at)[0]
+    return store_time
+
+
+def _join(picked: list[Run]) -> list[bytes | memoryview]:
+    """The records as slices, those that lie side by side as one; and many short ones copied into one: to hand 32 of
+    1 KiB to the socket one by one takes longer (30 us) than to copy them (19 us, measured with uvloop)."""
     if not picked:
         return []
-    slices: list[memoryview] = []
+    slices: list[bytes | memoryview] = []
     view, start, end = picked[0]
     for other, next_start, next_end in picked[1:]:
         if next_start == end and other is view:
@@ -268,4 +311,6 @@ def _join(picked: list[Run]) -> list[memoryview]:
             slices.append(view[start:end])
             view, start, end = other, next_start, next_end
     slices.append(view[start:end])
+    if len(slices) >= _MANY_SLICES and sum(map(len, slices)) <= _SHORT_SLICE_BYTES * len(slices):
+        return [b"".join(slices)]
     return slices

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from hanabi.broker.config import BrokerConfig
+from hanabi.broker.express import express_sends
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
 from hanabi.broker.intake import Intake
@@ -84,7 +85,9 @@ def send_handlers(
     sends = Sends(intake, topics, groups, settings, flow, StoreHost(store_host), transactions, random_below, now_ms)
     return {
         RequestCode.SEND_MESSAGE: Handler(SendMessageHeader, sends.handle),
-        RequestCode.SEND_MESSAGE_V2: Handler(SendMessageV2Header, sends.handle),
+        RequestCode.SEND_MESSAGE_V2: Handler(
+            SendMessageV2Header, sends.handle, express=express_sends(sends, host_of_peer)
+        ),
         RequestCode.SEND_BATCH_MESSAGE: Handler(SendMessageV2Header, sends.handle),
     }
 
@@ -104,11 +107,12 @@ class Sends:
         random_below: Callable[[int], int],
         now_ms: Callable[[], int],
     ) -> None:
-        self._intake, self._topics, self._groups, self._settings = intake, topics, groups, settings
+        self.intake, self._topics, self._groups, self._settings = intake, topics, groups, settings
         self._flow, self._store_host, self._transactions = flow, store_host, transactions
         self._random_below, self._now_ms = random_below, now_ms
         self._unsaved_topics = topics.unsaved
-        self._find_target = SendTargets(topics, settings, store_host).find
+        self._targets = SendTargets(topics, settings, store_host)
+        self._find_target = self._targets.find
         self._read(settings.broker)
 
     def _read(self, config: BrokerConfig) -> None:
@@ -163,7 +167,7 @@ class Sends:
         if is_half and not _is_retry_of_old_client(message):
             result = self._put_half(message)
         else:
-            result = self._intake.put(message)
+            result = self.intake.put(message)
         if result.status is not PutStatus.PUT_OK:
             return self._refuse_put(result)
         appended = result.appended[0]
@@ -203,7 +207,7 @@ class Sends:
             )
             for part in parts
         ]
-        result = self._intake.put_batch(messages)
+        result = self.intake.put_batch(messages)
         if result.status is not PutStatus.PUT_OK:
             return self._refuse_put(result)
         message_ids = [self._store_host.message_id(appended.log_offset) for appended in result.appended]
@@ -221,7 +225,7 @@ class Sends:
             "MSG_REGION": self._region,
             "TRACE_ON": self._trace_on,
         }
-        durable = self._intake.durable(result) if waits else None
+        durable = self.intake.durable(result) if waits else None
         if self._unsaved_topics and (saved := self._unsaved_topics.get(topic)) is not None:
             return _when_saved(saved, durable, fields)
         return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)

@@ -14,7 +14,7 @@ Java's COMMERCIAL_ and FROM_DISK counters are never counted there either (the fi
 sets, the second nothing sets), so asking for them gets the same answer: there is none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from hanabi.broker.stats.sampler import KEYS_MAX, Sampler, Tallies
@@ -142,6 +142,18 @@ class BrokerStats:
         tally = self._topic_put.get(topic)
         return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
 
+    def put_totals(self) -> Iterator[tuple[dict[str, str], Tally]]:
+        """What was stored since the start, by topic. Over a copy of the keys: counting may go on meanwhile."""
+        return (({"topic": topic}, tally) for topic, tally in list(self._topic_put.items()))
+
+    def get_totals(self) -> Iterator[tuple[dict[str, str], Tally]]:
+        """What was handed out since the start, by topic and group."""
+        return _by_topic_and_group(self._group_get)
+
+    def send_back_totals(self) -> Iterator[tuple[dict[str, str], Tally]]:
+        """What was sent back since the start, by topic and group."""
+        return _by_topic_and_group(self._send_back)
+
     def fallen_behind(self, size_max: int) -> dict[str, int]:
         """The groups that read over *size_max* bytes behind the end of the log, and how far behind."""
         behind: dict[str, int] = {}
@@ -209,6 +221,10 @@ class BrokerStats:
         for falls in (self._fall_ms, self._fall_bytes):
             for place_key in [key for key in falls if place(key)]:
                 del falls[place_key]
+
+
+def _by_topic_and_group(tallies: Tallies[_GroupOfTopic]) -> Iterator[tuple[dict[str, str], Tally]]:
+    return (({"topic": topic, "group": group}, tally) for (topic, group), tally in list(tallies.items()))
 
 
 def _set_bounded(table: dict[_QueueOfGroup, int], key: _QueueOfGroup, value: int, keys_max: int) -> None:

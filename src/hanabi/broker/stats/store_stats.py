@@ -18,7 +18,7 @@ _SAMPLES_MAX: Final = 601
 _RATES_OVER_SECONDS: Final = (10, 60, 600)
 _TURN_MS: Final = 60_000  # the distribution shown is that of the last whole minute
 
-_CLASS_LIMITS_MS: Final = (1, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
+CLASS_LIMITS_MS: Final = (1, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
 _CLASS_NAMES: Final = (
     *("[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]"),
     *("[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]"),
@@ -49,6 +49,8 @@ class StoreStats:
         self.transferred = 0  # messages handed out
         self.put_ms_max = 0
         self.get_ms_max = 0
+        self.put_seconds = 0.0  # of all puts together, but for batches
+        self.slow_puts = [0] * len(_CLASS_NAMES)  # since the start, by class; the first one stays 0: the rest of `puts`
         self._classes = [0] * len(_CLASS_NAMES)
         self._last_classes = self._classes.copy()
         self._fine = [0] * len(_FINE_LIMITS_MS)
@@ -61,7 +63,9 @@ class StoreStats:
 
     def put_took(self, ms: int) -> None:
         """One put took so long. Those of less than a millisecond need not be told: they are the rest."""
-        self._classes[bisect_right(_CLASS_LIMITS_MS, ms)] += 1
+        index = bisect_right(CLASS_LIMITS_MS, ms)
+        self._classes[index] += 1
+        self.slow_puts[index] += 1
         self._fine[bisect_left(_FINE_LIMITS_MS, ms)] += 1
         if ms > self.put_ms_max:
             self.put_ms_max = ms

@@ -1,0 +1,69 @@
+"""The express lane for sends, where it was compiled: see `_speedups`, which says what it is for.
+
+Without it, with HANABI_PURE_PYTHON, and where senders wait for the disk, every send takes the readable way.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from hanabi.remoting.dispatch import Express
+from hanabi.store.plain_puts import plain_puts
+from hanabi.wire.codes import Flag, HeaderForm, Language, ResponseCode
+from hanabi.wire.command import encode_head
+
+if TYPE_CHECKING:
+    from hanabi.broker.handlers.send import Sends
+
+_REGION_BYTES_MAX: Final = 1_000
+_OPAQUE: Final = 1_234_567_890  # stands for a number that is put in later
+_MARKS: Final = ("<id>", "<queue>", "<offset>")
+
+
+def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> Express | None:
+    """What answers plain sends in *sends*' stead, if that can be."""
+    if os.environ.get("HANABI_PURE_PYTHON") or sends.intake.waits_for_disk:
+        return None
+    try:
+        from hanabi.broker._speedups import PlainSends
+    except ImportError:
+        return None
+    put = plain_puts(sends.intake.store)
+    if put is None:
+        return None
+    express: Express = PlainSends(sends, put, host_of_peer, parts_of_answer).answer
+    return express
+
+
+def parts_of_answer(region: str, trace_on: str, store_host: bytes) -> tuple[list[bytes], bytes, bytes] | None:
+    """The answer to a send as `encode_head` makes it, cut where message id, queue, offset and opaque number go.
+
+    In JSON these are five pieces; in the binary form the start of every message id with the head, whose length of
+    fields is still to come, and the fields behind those three. None: too long to be worth it.
+    """
+    id_prefix = store_host.hex().upper()
+    fields = dict(zip(("msgId", "queueId", "queueOffset"), (id_prefix + _MARKS[0], *_MARKS[1:]), strict=True))
+    more = {"MSG_REGION": region, "TRACE_ON": trace_on}
+    if sum(map(len, map(str.encode, more.values()))) > _REGION_BYTES_MAX or len(store_host) != 8:
+        return None
+    json = _head(fields | more, HeaderForm.JSON)[8:]
+    pieces: list[bytes] = []
+    for mark in (*_MARKS, str(_OPAQUE)):
+        piece, found, json = json.partition(mark.encode())
+        if not found:
+            return None
+        pieces.append(piece)
+    binary_head = _head({}, HeaderForm.BINARY)[8:]
+    binary_tail = _head(more, HeaderForm.BINARY)[8 + len(binary_head) :]
+    return [*pieces, json], id_prefix.encode() + binary_head, binary_tail
+
+
+def _head(fields: dict[str, str], form: HeaderForm) -> bytes:
+    return encode_head(
+        code=ResponseCode.SUCCESS,
+        opaque=_OPAQUE,
+        flag=Flag.RESPONSE,
+        fields=fields,
+        form=form,
+        language=Language.PYTHON,
+    )

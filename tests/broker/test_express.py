@@ -1,0 +1,235 @@
+"""The express lane answers and stores what the handlers would, byte for byte, or it does nothing at all."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.handlers.send import send_handlers
+from hanabi.errors import MQError
+from hanabi.remoting.dispatch import Handler, Reply, dispatch
+from hanabi.store.config import FlushMode
+from hanabi.wire.bodies.topics import TopicConfig
+from hanabi.wire.codes import Flag, HeaderForm, RequestCode
+from hanabi.wire.command import decode_command, encode_head, encode_reply_head
+from tests.broker.sending import QUEUES, STORE_HOST, TOPIC, Taking
+
+SENDER: Any = SimpleNamespace(peer="10.1.2.3:40000")
+FIELDS = {
+    "a": "producers",
+    "b": TOPIC,
+    "c": "TBW102",
+    "d": "4",
+    "e": "1",
+    "f": "0",
+    "g": "1700000000123",
+    "h": "0",
+    "i": "UNIQ_KEY\x017F00000100000000\x02WAIT\x01true\x02TAGS\x01TagA\x02KEYS\x01a b\x02",
+    "j": "0",
+    "k": "false",
+    "m": "false",
+}
+
+names = st.sampled_from(
+    ["UNIQ_KEY", "WAIT", "TAGS", "KEYS", "CLUSTER", "TRAN_MSG", "DELAY", "TIMER_DELAY_MS", "x", "MODEL", ""]
+)
+values = st.sampled_from(
+    ["true", "false", "a", "a b", " a  b ", "42", "", "\u00e9", "\x00", "DEL", "x" * 200, '"\\/\b']
+)
+pairs = st.builds(lambda name, value: f"{name}\x01{value}", names, values)
+properties = st.builds(
+    lambda items, separator, end: separator.join(items) + end,
+    st.lists(pairs | values, max_size=6),
+    st.sampled_from(["\x02", "\x02\x02"]),
+    st.sampled_from(["", "\x02"]),
+)
+texts = st.sampled_from(
+    ["", "0", "1", "7", "-1", "00", "1.0", "2147483648", "-2147483648", "true", "TRUE", " 1", "9" * 30]
+)
+changes = st.dictionaries(
+    st.sampled_from([*FIELDS, "l", "n", "AccessKey"]), texts | properties | st.just(TOPIC) | st.none(), max_size=3
+)
+requests = st.fixed_dictionaries(
+    {
+        "fields": st.builds(lambda changed: _merged(FIELDS, changed), changes),
+        "form": st.sampled_from(HeaderForm),
+        "opaque": st.sampled_from([0, 7, 2**31 - 1, -1]),
+        "flag": st.sampled_from([0, 0, 0, int(Flag.ONEWAY), 8]),
+        "version": st.sampled_from([401, 412, 413, 0, -1]),
+        "body": st.binary(max_size=80) | st.just(b"x" * 20_000),
+        "code": st.sampled_from([RequestCode.SEND_MESSAGE_V2] * 5 + [RequestCode.SEND_MESSAGE]),
+    }
+)
+
+
+def _merged(fields: dict[str, str], changed: dict[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in (fields | changed).items() if value is not None}
+
+
+def frame_of(request: dict[str, Any]) -> bytes:
+    head = encode_head(
+        code=request["code"],
+        opaque=request["opaque"],
+        flag=request["flag"],
+        fields=request["fields"],
+        body_bytes=len(request["body"]),
+        form=request["form"],
+        version=request["version"],
+    )
+    return head[4:] + bytes(request["body"])
+
+
+class Side:
+    """A store, and what answers sends into it."""
+
+    def __init__(self, root: Path, **store: Any) -> None:
+        self.root = root
+        self.taking = Taking(root, BrokerConfig(broker_name="broker-a"), **store)
+        self.taking.topics.update(TopicConfig(topic_name="7", read_queue_nums=2, write_queue_nums=1, order=True))
+        parts = (self.taking.topics, self.taking.groups, self.taking.settings)
+        self.handlers: dict[int, Handler] = send_handlers(
+            *(self.taking.intake, *parts, self.taking.flow, STORE_HOST, self.taking.halves),
+            random_below=lambda n: n - 1,
+            now_ms=self.taking.clock,
+        )
+        self.express = self.handlers[RequestCode.SEND_MESSAGE_V2].express
+
+    def answer(self, frame: bytes) -> bytes:
+        """By the handlers alone."""
+        try:
+            command = decode_command(frame)
+            answer = dispatch(self.handlers, command, SENDER)
+        except MQError as error:
+            return repr(error).encode()
+        assert isinstance(answer, Reply)
+        return encode_reply_head(command, answer.code, answer.remark, answer.fields, len(answer.body))
+
+    def written(self, log_offset: int) -> tuple[object, ...]:
+        """What the log has from there on, where every queue ends, what the index says, and what was counted."""
+        store, stats = self.taking.store, self.taking.stats
+        queues = [(queue.topic, queue.queue_id, queue.max_offset, queue.max_log_offset) for queue in store._queues]
+        index = store._index
+        assert index is not None
+        files = [
+            (file.next_entry, file.slots_used, file.end_ms, file.end_log_offset, bytes(file._map[:]))
+            for file in index.files
+        ]
+        log = bytes(store._log.read_tail(log_offset) or b"")
+        return (
+            log,
+            sorted(queues),
+            files,
+            store.max_log_offset,
+            str(stats.view("TOPIC_PUT_NUMS", TOPIC)),
+            stats.store.puts,
+        )
+
+    def files(self) -> dict[str, bytes]:
+        """All of them, once it is closed."""
+        self.taking.close()
+        paths = [path for path in self.root.rglob("*") if path.is_file() and path.name not in ("lock", "checkpoint")]
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in paths if path.parent.name != "index"}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    """One with an express lane and one without; at the end, after all that was sent to them, their files agree."""
+    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("express", "handlers"))
+    if first.express is None:
+        pytest.skip("not compiled here")
+    yield first, second
+    assert first.files() == second.files()
+
+
+def agree(both: tuple[Side, Side], frame: bytes) -> bool:
+    """Send *frame* to both; whether it went by express."""
+    first, second = both
+    assert first.express is not None
+    log_offset = second.taking.store.max_log_offset
+    answer = first.express(frame, SENDER)
+    assert (answer or first.answer(frame)) == second.answer(frame)
+    assert first.written(log_offset) == second.written(log_offset)
+    return answer is not None
+
+
+needs_compiled = pytest.mark.skipif(bool(os.environ.get("HANABI_PURE_PYTHON")), reason="HANABI_PURE_PYTHON is set")
+
+
+@needs_compiled
+@given(requests, st.sampled_from([0, 0, 1, 3000]))
+def test_whatever_is_sent_answers_and_files_are_those_of_the_handlers(
+    both: tuple[Side, Side], request_: dict[str, Any], later_ms: int
+) -> None:
+    for side in both:
+        side.taking.clock.ms += later_ms
+    agree(both, frame_of(request_))
+
+
+@needs_compiled
+@given(requests, st.data())
+def test_a_mutilated_frame_is_declined_or_answered_as_by_the_handlers(
+    both: tuple[Side, Side], request_: dict[str, Any], data: st.DataObject
+) -> None:
+    frame = bytearray(frame_of(request_))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, min(len(frame) - 1, 400)))
+        frame[at] = data.draw(st.integers(0, 255))
+    agree(both, bytes(frame))
+
+
+@needs_compiled
+def test_usual_sends_are_taken_in_both_forms_even_when_files_are_full(both: tuple[Side, Side]) -> None:
+    taken = 0
+    for number in range(300):
+        request = {"code": 310, "opaque": number, "flag": 0, "version": 401 + number % 2 * 20, "body": b"x" * 400}
+        fields = FIELDS | {
+            "e": str(number % QUEUES),
+            "i": f"UNIQ_KEY\x01{number}\x02KEYS\x01k{number} z\x02WAIT\x01true",
+        }
+        frame = frame_of({**request, "fields": fields, "form": HeaderForm(number // 2 % 2)})
+        taken += agree(both, frame)
+    assert taken > 250
+
+
+@needs_compiled
+def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_hold_at_once(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    if side.express is None:
+        pytest.skip("not compiled here")
+    frame = frame_of({"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "fields": FIELDS, "form": 0})
+    side.answer(frame)  # makes the index file
+    side.answer(frame)  # the hash of the topic is known from now on
+    assert side.express(frame, SENDER) is not None
+    side.taking.flow.busy = "much to do"
+    assert side.express(frame, SENDER) is None
+    side.taking.flow.busy = None
+    side.taking.change(region_id="elsewhere")
+    answer = side.express(frame, SENDER)
+    assert answer is not None
+    assert b"elsewhere" in answer
+    config = side.taking.topics.find(TOPIC)
+    assert config is not None
+    side.taking.topics.update(msgspec.structs.replace(config, perm=4))
+    assert side.express(frame, SENDER) is None
+    side.taking.topics.update(config)
+    side.answer(frame)
+    assert side.express(frame, SENDER) is not None
+    side.taking.close()
+    assert side.express(frame, SENDER) is None
+
+
+def test_where_senders_wait_for_the_disk_there_is_no_express_lane(tmp_path: Path) -> None:
+    async def main() -> None:
+        side = Side(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
+        assert side.express is None
+        side.taking.close()
+
+    asyncio.run(main())
