@@ -2,18 +2,19 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benches.c_programs import compiled
 from benches.servers import APACHE, OURS
-from tests.interop.apache import ApacheBroker, ApacheNameServer
-from tests.interop.jars import SERVERS_4, JavaUnavailable, classpath
+from tests.interop.apache import ApacheBroker, ApacheNameServer, properties
+from tests.interop.jars import ALL_5, SERVERS_4, JavaUnavailable, classpath, versions
 from tests.interop.processes import ServerProcess, free_port
 
 FLOOR = "floor"
+APACHE_5 = f"Apache {versions(ALL_5)}"
 APACHE_JVM = ("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC")
 
 # Apache's own defaults, which the tests' small brokers change.
@@ -42,20 +43,25 @@ class RunningBroker:
 
 
 @contextmanager
-def broker(name: str, home: Path) -> Iterator[RunningBroker]:
-    """The broker of this name, in a process of its own until the end of the block."""
+def broker(name: str, home: Path, settings: Mapping[str, object] | None = None) -> Iterator[RunningBroker]:
+    """The broker of this name, in a process of its own until the end of the block, which is a kill -9. A second one on
+    the same *home* goes on with its store. *settings* are more of its broker.conf."""
+    home.mkdir(parents=True, exist_ok=True)
     start = {FLOOR: _floor, OURS: _ours}.get(name, _apache)
-    with start(home) as (address, pid, namesrv):
+    with start(name, home, FULL_SIZE | dict(settings or {})) as (address, pid, namesrv):
         host, _, port = address.rpartition(":")
         yield RunningBroker(name, host, int(port), pid, namesrv)
 
 
+def store_of(name: str, home: Path) -> Path:
+    """Where the broker of this name has its store."""
+    return home / "data" if name == OURS else home / "broker" / "store"
+
+
 @contextmanager
-def _ours(home: Path) -> Iterator[tuple[str, int, str]]:
-    home.mkdir(parents=True)
-    config = home / "broker.conf"
-    config.write_text("".join(f"{key}={value}\n" for key, value in FULL_SIZE.items()))
-    command = [sys.executable, "-m", "hanabi", "serve", "--home", str(home / "data"), "-c", str(config)]
+def _ours(name: str, home: Path, settings: Mapping[str, object]) -> Iterator[tuple[str, int, str]]:
+    config = properties(home / "broker.conf", settings)
+    command = [sys.executable, "-m", "hanabi", "serve", "--home", str(store_of(name, home)), "-c", str(config)]
     ports = ["--namesrv-port", "0", "--broker-port", "0"]
     with _ended(ServerProcess("our broker", [*command, *ports], home / "log")) as process:
         namesrv = process.wait_for_line("ready namesrv ").split()[-1]
@@ -63,18 +69,18 @@ def _ours(home: Path) -> Iterator[tuple[str, int, str]]:
 
 
 @contextmanager
-def _apache(home: Path) -> Iterator[tuple[str, int, str]]:
+def _apache(name: str, home: Path, settings: Mapping[str, object]) -> Iterator[tuple[str, int, str]]:
     name_server = ApacheNameServer(home / "namesrv")
     with _ended(name_server.process):
         name_server.wait_ready()
         server = ApacheBroker(
             home / "broker",
-            SERVERS_4,
+            ALL_5 if name == APACHE_5 else SERVERS_4,
             name="broker-a",
             cluster="bench",
             namesrv=name_server.address,
             jvm=APACHE_JVM,
-            settings=FULL_SIZE,
+            settings=settings,
         )
         with _ended(server.process):
             server.wait_ready()
@@ -82,12 +88,9 @@ def _apache(home: Path) -> Iterator[tuple[str, int, str]]:
 
 
 @contextmanager
-def _floor(home: Path) -> Iterator[tuple[str, int, str]]:
-    home.mkdir(parents=True)
+def _floor(name: str, home: Path, settings: Mapping[str, object]) -> Iterator[tuple[str, int, str]]:
     port = free_port()
-    with _ended(
-        ServerProcess("floor", [str(compiled("floor")), str(port), str(home / "log")], home / "out")
-    ) as process:
+    with _ended(ServerProcess(name, [str(compiled("floor")), str(port), str(home / "log")], home / "out")) as process:
         process.wait_until(_listens(port), "listen")
         yield f"127.0.0.1:{port}", process.pid, ""
 
@@ -105,13 +108,15 @@ def _listens(port: int) -> Callable[[], bool]:
     return lambda: any(wanted in line for line in Path("/proc/net/tcp").read_text().splitlines())
 
 
-def brokers_here() -> tuple[list[str], str]:
+def brokers_here(*, newest: bool = False) -> tuple[list[str], str]:
     """The names of the brokers that can be measured here, and a sentence when Apache's is not among them."""
     try:
         classpath(SERVERS_4)
+        if newest:
+            classpath(ALL_5)
     except JavaUnavailable as error:
         return [FLOOR, OURS], f"Apache's broker was not measured: {error}."
-    return [FLOOR, OURS, APACHE], ""
+    return [FLOOR, OURS, APACHE, *([APACHE_5] if newest else [])], ""
 
 
 def pure_python() -> bool:

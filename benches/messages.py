@@ -1,119 +1,204 @@
-"""Sends and pulls a second, and latency: the same load on our broker, Apache's and the floor, in turn, round by round.
+"""Brokers side by side: sends and pulls a second, latencies, many topics, a backlog, and how long a recovery takes.
 
-The rounds alternate because a machine is not the same from one minute to the next; the ratio is taken in each pair.
+Ours, Apache's 4.9 and 5.x, and the floor (a C server that only copies bytes into a mapped file) with equal settings,
+the same load from the same generator, in turn. See `rounds` for how.
 """
 
-import re
 import subprocess
 import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import psutil
 
-from benches.broker_servers import APACHE_JVM, FLOOR, RunningBroker, broker, brokers_here, pure_python
-from benches.c_programs import compiled
-from benches.report import publish, table
+from benches.broker_servers import (
+    APACHE_5,
+    APACHE_JVM,
+    FLOOR,
+    RunningBroker,
+    broker,
+    brokers_here,
+    pure_python,
+    store_of,
+)
+from benches.charts import bars
+from benches.report import keep_figures, publish, table
+from benches.rounds import HEAD, Load, Measured, Results, alternate, run_load
 from benches.servers import APACHE, OURS
+from hanabi.wire.bodies.topics import TopicConfig, TopicConfigTable
+from hanabi.wire.fastjson import encode_body
 
-CONNECTIONS, IN_FLIGHT, BODY_BYTES = 16, 8, 1024
-PULL_QUEUES, PULL_BATCH = 4, 32
 PACE = 5_000
-BACKLOG_TOPIC = "Backlog"
+SHARES = (25, 50, 75)  # per cent of what the slower one can do
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One round."""
+class Effort:
+    """How long it is measured. Only the long one is for quoting."""
 
-    per_second: float
-    cpu_us: float  # of the server, a message
-    p50_us: float = 0.0
-    p99_us: float = 0.0
+    rounds: int
+    seconds: float
+    warm_up_seconds: float
+    topics: tuple[int, ...]
+    backlog: int
+
+    def alternate(self, load: Load, servers: list[RunningBroker]) -> Results:
+        return alternate(load, servers, rounds=self.rounds, seconds=self.seconds, warm_up_seconds=self.warm_up_seconds)
 
 
-def run(server: RunningBroker, *words: object) -> Measured:
-    """One round of the load generator: `send CONNECTIONS WINDOW SECONDS BODY TOPIC [RATE]`, or `pull ...`."""
-    kind, *rest = words
-    process = psutil.Process(server.pid)
-    before = sum(process.cpu_times()[:2])
-    command = [str(compiled("messages")), str(kind), server.host, str(server.port), *map(str, rest)]
-    began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - began
-    cpu_seconds = sum(process.cpu_times()[:2]) - before
-    if done.returncode:
-        raise AssertionError(f"{server.name}: {done.stdout}{done.stderr}")
-    found = re.search(r"(\d+) msg/s", done.stdout)
-    assert found is not None, done.stdout
-    per_second = float(found[1])
-    percentiles = [float(number) for number in re.findall(r"p(?:50|99) (\d+)", done.stdout)] or [0.0, 0.0]
-    return Measured(per_second, cpu_seconds * 1e6 / max(per_second * seconds, 1), *percentiles)
+QUICK = Effort(2, 1.0, 1.0, (1_000,), 100_000)
+LONG = Effort(3, 3.0, 4.0, (1_000, 10_000), 1_000_000)
+
+SENDS = (
+    Load("send 1 KiB, 16 x 8 in flight", "send", topic="Send"),
+    Load("send 1 KiB, 16 x 1 in flight", "send", topic="Sixteen", window=1),
+    Load("send 1 KiB, one at a time", "send", topic="Single", connections=1, window=1),
+    Load("send 128 B, 16 x 8 in flight", "send", topic="Small", body=128),
+    Load("send 128 B, 16 x 1 in flight", "send", topic="SmallSixteen", body=128, window=1),
+    Load("send 128 B, one at a time", "send", topic="SmallSingle", body=128, connections=1, window=1),
+    Load(f"send 1 KiB at {PACE:,} a second", "send", topic="Paced", rate=PACE),
+)
+# The floor knows no other requests.
+BROKER_SENDS = (
+    Load("send 1 KiB, 16 x 8, binary headers", "send", topic="Binary", form="binary"),
+    Load("send batches of 32 x 1 KiB, 16 x 1", "send", topic="Batch", batch=32, window=1),
+)
 
 
 def main(*, quick: bool = False) -> None:
-    names, missing = brokers_here()
-    rounds, seconds = (2, 2) if quick else (5, 5)
-    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
-        servers = [stack.enter_context(broker(name, Path(folder, str(number)))) for number, name in enumerate(names)]
-        send = ("send", CONNECTIONS, IN_FLIGHT, seconds, BODY_BYTES)
-        one = ("send", 1, 1, seconds, BODY_BYTES)
-        paced = ("send", CONNECTIONS, IN_FLIGHT, seconds, BODY_BYTES)
-        loads: dict[str, tuple[tuple[object, ...], list[RunningBroker]]] = {
-            f"send 1 KiB, {CONNECTIONS} x {IN_FLIGHT} in flight": ((*send, "Send"), servers),
-            "send 1 KiB, one at a time": ((*one, "Single"), servers),
-            f"send 1 KiB at {PACE:,} a second": ((*paced, "Paced", PACE), servers),
-        }
-        rows: list[list[str]] = []
-        for title, (words, measured_servers) in loads.items():
-            rows += measure(title, words, measured_servers, rounds, warm_up=1 if quick else 3)
+    names, missing = brokers_here(newest=not quick)
+    effort = QUICK if quick else LONG
+    print(f"messages: {', '.join(names)}", flush=True)
+    results: list[Results] = []
+    more: list[list[str]] = []
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        servers = [stack.enter_context(broker(name, Path(folder, str(at)))) for at, name in enumerate(names)]
         brokers = [server for server in servers if server.name != FLOOR]
-        for server in brokers:
-            run(server, "send", CONNECTIONS, IN_FLIGHT, 4 if quick else 10, BODY_BYTES, BACKLOG_TOPIC)
-        pull = ("pull", PULL_QUEUES, 1, 60, PULL_BATCH, BACKLOG_TOPIC)
-        rows += measure(f"pull of {PULL_BATCH}, {PULL_QUEUES} queues to their end", pull, brokers, rounds, warm_up=1)
+        results += [effort.alternate(load, servers) for load in SENDS]
+        results += [effort.alternate(load, brokers) for load in BROKER_SENDS]
+        results += relays(brokers, results[0], effort)
+        results += pulls(brokers, effort)
+        more += [["resident after all of it, MB", server.name, f"{_megabytes(server):,.0f}"] for server in brokers]
+    names = [name for name in names if name not in (FLOOR, APACHE_5)]
+    results.append(flushed(names, effort))
+    results += [with_topics(names, effort, count) for count in effort.topics]
+    for name in names:
+        more += after_a_kill(name, effort)
     setting = (
-        f"ASYNC_FLUSH, full-size files, Apache's JVM {' '.join(APACHE_JVM)}; JSON headers; medians of {rounds} "
-        f"alternating rounds. Our compiled functions are {'off' if pure_python() else 'on'}."
+        f"ASYNC_FLUSH unless said, full-size files, Apache's JVM {' '.join(APACHE_JVM)}; JSON headers unless said; "
+        f"medians of {effort.rounds} alternating rounds of {effort.seconds:g} s after a warm-up; spread is (largest - "
+        "smallest) / median. CPU us a message is CPU seconds a million. Our compiled functions are "
+        f"{'off' if pure_python() else 'on'}."
     )
-    head = ("load", "server", "messages/s", "p50 us", "p99 us", "server CPU us/message", "ratio to Apache", "to floor")
-    publish("messages", "Messages a second", setting, table(head, rows), missing, quick=quick)
+    rows = [row for result in results for row in result.rows()]
+    others = table(("what", "server", "figure"), more)
+    publish("messages", "Brokers side by side", setting, table(HEAD, rows), others, missing, quick=quick)
+    keep_figures("messages", {result.title: result.figures() for result in results} | {"more": more})
+    if APACHE in names:
+        chart(results)
 
 
-def measure(
-    title: str, words: tuple[object, ...], servers: list[RunningBroker], rounds: int, *, warm_up: int
-) -> list[list[str]]:
-    """The rows of one load."""
-    for server in servers:
-        for _ in range(warm_up):
-            run(server, *words)
-    results: dict[str, list[Measured]] = {server.name: [] for server in servers}
-    for _ in range(rounds):
-        for server in servers:
-            results[server.name].append(run(server, *words))
-    return [
-        [
-            title,
-            name,
-            f"{median(result.per_second for result in mine):,.0f}",
-            f"{median(result.p50_us for result in mine):,.0f}",
-            f"{median(result.p99_us for result in mine):,.0f}",
-            f"{median(result.cpu_us for result in mine):.1f}",
-            _ratio(results, name, APACHE),
-            _ratio(results, name, FLOOR),
-        ]
-        for name, mine in results.items()
+def relays(brokers: list[RunningBroker], at_most: Results, effort: Effort) -> list[Results]:
+    """From send to arrival at a consumer that waits, at parts of what the slowest broker can take."""
+    slowest = min(at_most.median(server.name) for server in brokers)
+    found: list[Results] = []
+    for share in SHARES:
+        rate = int(slowest * share / 100)
+        title = f"send to arrival at {rate:,} a second ({share} % of the slowest)"
+        found.append(effort.alternate(Load(title, "relay", topic="Send", rate=rate), brokers))
+    return found
+
+
+def pulls(brokers: list[RunningBroker], effort: Effort) -> list[Results]:
+    """All of a backlog; then the same while others send."""
+    for server in brokers:
+        _fill(server, "Backlog", effort.backlog)
+    pull = Load(f"pull of 32, {effort.backlog:,} messages in 4 queues", "pull", topic="Backlog", seconds=120)
+    found = [effort.alternate(pull, brokers)]
+    sending = Load("", "send", topic="Backlog", rate=PACE, seconds=120)
+    both: dict[str, list[Measured]] = {server.name: [] for server in brokers}
+    for _ in range(effort.rounds):
+        for server in brokers:
+            with subprocess.Popen(sending.command(server), stdout=subprocess.DEVNULL) as sender:
+                both[server.name].append(run_load(server, pull))
+                sender.kill()
+    found.append(Results(f"the same while {PACE:,} a second are sent to it", both))
+    return found
+
+
+def flushed(names: list[str], effort: Effort) -> Results:
+    """Each message on the disk before it is acknowledged."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        settings = {"flushDiskType": "SYNC_FLUSH"}
+        servers = [stack.enter_context(broker(name, Path(folder, str(at)), settings)) for at, name in enumerate(names)]
+        return effort.alternate(Load("send 1 KiB, 16 x 8, SYNC_FLUSH", "send", topic="Flushed"), servers)
+
+
+def with_topics(names: list[str], effort: Effort, count: int) -> Results:
+    """The same sends spread over many topics, which are there from the start."""
+    topics = {f"Many-{number}": TopicConfig(topic_name=f"Many-{number}") for number in range(count)}
+    text = encode_body(TopicConfigTable(topic_config_table=topics))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        servers: list[RunningBroker] = []
+        for at, name in enumerate(names):
+            home = Path(folder, str(at))
+            config = store_of(name, home) / "config"
+            config.mkdir(parents=True)
+            (config / "topics.json").write_bytes(text)
+            servers.append(stack.enter_context(broker(name, home)))
+        return effort.alternate(
+            Load(f"send 1 KiB, 16 x 8, {count:,} topics", "send", topic="Many", topics=count), servers
+        )
+
+
+def after_a_kill(name: str, effort: Effort) -> list[list[str]]:
+    """How long until a broker that was killed serves again."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder, "home")
+        with broker(name, home) as server:
+            _fill(server, "Backlog", effort.backlog)
+        began = time.monotonic()
+        with broker(name, home) as server:
+            seconds = time.monotonic() - began
+            pulled = run_load(server, Load("pull", "pull", topic="Backlog", seconds=120))
+        assert pulled.per_second > 0
+        return [[f"ready again after kill -9 with {effort.backlog:,} x 1 KiB, s", name, f"{seconds:.2f}"]]
+
+
+def _fill(server: RunningBroker, topic: str, count: int) -> None:
+    left = count
+    while left > 0:
+        load = Load("filling", "send", topic=topic, batch=32, window=1, seconds=max(left / 100_000, 0.2))
+        command = load.command(server)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert not done.returncode, done.stdout + done.stderr
+        left -= int(done.stdout.partition('"messages": ')[2].partition(",")[0])
+
+
+def _megabytes(server: RunningBroker) -> float:
+    return float(psutil.Process(server.pid).memory_info().rss) / 1e6
+
+
+def chart(results: list[Results]) -> None:
+    """How we compare with Apache, a bar a load."""
+    ratios = [(result.title, result.ratio(OURS, APACHE) or 0.0) for result in results if APACHE in result.rounds]
+    rates = [(title, ratio) for title, ratio in ratios if "a second" not in title or "the same" in title]
+    bars("messages_ratio", f"Messages a second, {OURS} to {APACHE} (1 is equal)", rates, line=1.0)
+    paced = [result for result in results if result.title.startswith("send to arrival")]
+    waits = [
+        (f"{name}, {result.title.partition('(')[2].rstrip(')')}", _p99_ms(result, name))
+        for result in paced
+        for name in (OURS, APACHE)
+        if name in result.rounds
     ]
+    bars("messages_latency", "From send to arrival, p99 in milliseconds (less is better)", waits)
 
 
-def _ratio(results: dict[str, list[Measured]], name: str, peer: str) -> str:
-    if name != OURS or peer not in results:
-        return ""
-    pairs = zip(results[name], results[peer], strict=True)
-    return f"{median(ours.per_second / theirs.per_second for ours, theirs in pairs):.2f}"
+def _p99_ms(result: Results, name: str) -> float:
+    ordered = sorted(round_.p99_us for round_ in result.rounds[name])
+    return ordered[len(ordered) // 2] / 1000
 
 
 if __name__ == "__main__":

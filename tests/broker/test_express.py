@@ -17,6 +17,7 @@ from hanabi.broker.handlers.send import send_handlers
 from hanabi.errors import MQError
 from hanabi.remoting.dispatch import Handler, Reply, dispatch
 from hanabi.store.config import FlushMode
+from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import Flag, HeaderForm, RequestCode
 from hanabi.wire.command import decode_command, encode_head, encode_reply_head
@@ -67,6 +68,26 @@ requests = st.fixed_dictionaries(
         "body": st.binary(max_size=80) | st.just(b"x" * 20_000),
         "code": st.sampled_from([RequestCode.SEND_MESSAGE_V2] * 5 + [RequestCode.SEND_MESSAGE]),
     }
+)
+parts = st.builds(
+    BatchMessage,
+    st.sampled_from([0, 5, -1]),
+    st.binary(min_size=1, max_size=50) | st.just(b""),
+    st.just(FIELDS["i"].encode()) | properties.map(str.encode) | st.binary(max_size=20),
+)
+batches = st.builds(
+    lambda request, changed, batch, tail: (
+        request
+        | {
+            "code": RequestCode.SEND_BATCH_MESSAGE,
+            "fields": _merged(FIELDS | {"m": "true", "i": "WAIT\x01true\x02UNIQ_KEY\x017F01"}, changed),
+            "body": encode_batch(batch) + tail,
+        }
+    ),
+    requests,
+    changes,
+    st.lists(parts, max_size=6),
+    st.sampled_from([b"", b"", b"", b"x", bytes(22)]),
 )
 
 
@@ -164,7 +185,7 @@ needs_compiled = pytest.mark.skipif(bool(os.environ.get("HANABI_PURE_PYTHON")), 
 
 
 @needs_compiled
-@given(requests, st.sampled_from([0, 0, 1, 3000]))
+@given(requests | batches, st.sampled_from([0, 0, 1, 3000]))
 def test_whatever_is_sent_answers_and_files_are_those_of_the_handlers(
     both: tuple[Side, Side], request_: dict[str, Any], later_ms: int
 ) -> None:
@@ -174,7 +195,7 @@ def test_whatever_is_sent_answers_and_files_are_those_of_the_handlers(
 
 
 @needs_compiled
-@given(requests, st.data())
+@given(requests | batches, st.data())
 def test_a_mutilated_frame_is_declined_or_answered_as_by_the_handlers(
     both: tuple[Side, Side], request_: dict[str, Any], data: st.DataObject
 ) -> None:
@@ -197,6 +218,18 @@ def test_usual_sends_are_taken_in_both_forms_even_when_files_are_full(both: tupl
         frame = frame_of({**request, "fields": fields, "form": HeaderForm(number // 2 % 2)})
         taken += agree(both, frame)
     assert taken > 250
+
+
+@needs_compiled
+def test_usual_batches_are_taken_in_both_forms(both: tuple[Side, Side]) -> None:
+    taken = 0
+    for number in range(100):
+        batch = [BatchMessage(part, b"x" * 100, FIELDS["i"].encode()) for part in range(10)]
+        fields = FIELDS | {"m": "true", "e": str(number % QUEUES), "i": "WAIT\x01true\x02UNIQ_KEY\x017F01"}
+        request = {"code": 320, "opaque": number, "flag": 0, "version": 401 + number % 2 * 20}
+        form = HeaderForm(number // 2 % 2)
+        taken += agree(both, frame_of({**request, "fields": fields, "form": form, "body": encode_batch(batch)}))
+    assert taken > 40
 
 
 @needs_compiled

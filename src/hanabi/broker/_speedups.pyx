@@ -3,9 +3,9 @@
 
 Optional, as `hanabi.wire._speedups`; the readable way through `remoting.dispatch` and `handlers.send` is what it must
 agree with, for every frame: it answers the same, byte for byte, and stores the same, or it declines before anything is
-changed, and the readable way has the frame. So whatever is unusual may be declined here, and most of it is:
-only SEND_MESSAGE_V2 is known, with fields in ASCII, to a queue and topic that exist, for a message that
-neither waits nor is part of a transaction, a retry or a batch.
+changed, and the readable way has the frame. So whatever is unusual may be declined here, and most of it is: only
+SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE are known, with fields in ASCII, to a queue and topic that exist, for messages
+that neither wait nor are part of a transaction or a retry.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -17,14 +17,18 @@ from libc.string cimport memchr, memcmp, memcpy, memmove
 from time import perf_counter
 
 cdef enum:
-    CODE = 310
+    SEND = 310
+    BATCH = 320
     HEADER_MAX = 32768  # longer ones take the other way
     TOPIC_MAX = 127
     V5_0_0 = 413  # see handlers.send
     FIELDS = 14  # a to n
-    REPLY_MAX = 2048
+    REPLY_MAX = 2048  # with one id
+    BATCH_MAX = 256  # messages
+    PROPERTIES_MAX = 32767
 
-cdef const char *JSON_START = b'{"code":310,'
+cdef const char *JSON_SEND = b'{"code":310,'
+cdef const char *JSON_BATCH = b'{"code":320,'
 cdef const char *HEX = b"0123456789ABCDEF"
 
 ctypedef const unsigned char *Bytes
@@ -40,6 +44,7 @@ cdef struct Send:  # what the header of one says; a field that was not sent has 
     int64_t opaque
     int64_t version
     bint is_json
+    bint is_batch
 
 
 cdef inline uint32_t get_32(Bytes at) noexcept:
@@ -67,6 +72,10 @@ cdef bint number_in(Text text, int64_t *number) noexcept:
         at += 1
     number[0] = -value if negative else value
     return True
+
+
+cdef inline bint is_true(Text text) noexcept:
+    return text.at != NULL and text.size == 4 and not memcmp(text.at, b"true", 4)
 
 
 cdef inline bint is_false(Text text) noexcept:
@@ -276,6 +285,16 @@ cdef Py_ssize_t stored_properties(unsigned char *text, Py_ssize_t size) noexcept
     return into - text
 
 
+cdef inline bint shares_nothing(Bytes at, Py_ssize_t size) noexcept:
+    """As `stored_properties.batch_properties`: whether all that a batch says for its messages is a key of its own."""
+    cdef Bytes end = at + size
+    while at < end:
+        if end - at < 9 or memcmp(at, b"UNIQ_KEY\x01", 9):
+            return False
+        at = <Bytes> memchr(at, 2, end - at) + 1
+    return True
+
+
 cdef inline bint has_delay(Bytes at, Py_ssize_t size) noexcept:
     """DEL, which all names of delays contain."""
     cdef Bytes end = at + size
@@ -297,7 +316,7 @@ cdef class PlainSends:
     cdef bytes store_host, added_old, added_new
     cdef object parts_of_answer
     cdef list json_parts
-    cdef bytes binary_head, binary_tail
+    cdef bytes id_prefix, binary_head, binary_tail
     cdef unsigned char properties[HEADER_MAX + 8]
 
     def __init__(self, sends, put, host_of_peer, parts_of_answer):
@@ -319,29 +338,36 @@ cdef class PlainSends:
             self.store_host = self.sends._store_host.raw
             self.added_old, self.added_new = self.sends._cluster.encode(), self.sends._cluster_and_region.encode()
             parts = self.parts_of_answer(self.sends._region, self.sends._trace_on, self.store_host)
-            self.json_parts, self.binary_head, self.binary_tail = parts or (None, None, None)
+            self.id_prefix, self.json_parts, self.binary_head, self.binary_tail = parts or (None, None, None, None)
         return self.flow.busy is None and not config.start_accept_sends_at_ms and self.json_parts is not None
 
     def answer(self, bytes frame not None, connection):
         """The answer to the request in *frame*, or None: then nothing was done."""
         cdef Bytes start = <Bytes> PyBytes_AS_STRING(frame)
-        cdef Py_ssize_t frame_bytes = PyBytes_GET_SIZE(frame)
-        if frame_bytes < 28:
-            return None
-        cdef Py_ssize_t header_bytes = start[1] << 16 | start[2] << 8 | start[3], body_at = header_bytes + 4
+        cdef Py_ssize_t frame_bytes = PyBytes_GET_SIZE(frame), header_bytes, body_at
         cdef Send send
         cdef Text *fields = send.fields
         cdef int field
+        if frame_bytes < 28:
+            return None
+        header_bytes = start[1] << 16 | start[2] << 8 | start[3]
+        body_at = header_bytes + 4
+        if body_at >= frame_bytes or header_bytes > HEADER_MAX:
+            return None
         for field in range(FIELDS):
             fields[field].at = NULL
         send.opaque, send.version, send.is_json = 0, 0, start[0] == 0
-        if body_at >= frame_bytes or header_bytes > HEADER_MAX:
-            return None
         if send.is_json:
-            if memcmp(start + 4, JSON_START, 12) or not read_json(start + 4, start + body_at, &send):
+            send.is_batch = not memcmp(start + 4, JSON_BATCH, 12)
+            if not send.is_batch and memcmp(start + 4, JSON_SEND, 12):
                 return None
-        elif start[0] != 1 or (start[4] << 8 | start[5]) != CODE or not read_binary(start + 4, start + body_at, &send):
-            return None
+            if not read_json(start + 4, start + body_at, &send):
+                return None
+        else:
+            field = start[4] << 8 | start[5]
+            send.is_batch = field == BATCH
+            if start[0] != 1 or (field != SEND and field != BATCH) or not read_binary(start + 4, start + body_at, &send):
+                return None
 
         cdef int64_t queues_wanted, queue_id, sys_flag, born_ms, flag, reconsumed = 0, unused
         for field in range(8):  # a to h must be there
@@ -356,7 +382,7 @@ cdef class PlainSends:
             or (fields[9].at != NULL and not number_in(fields[9], &reconsumed))
             or (fields[11].at != NULL and not (number_in(fields[11], &unused) and is_int32(unused)))
             or not is_false(fields[10])
-            or not is_false(fields[12])
+            or (not is_true(fields[12]) if send.is_batch else not is_false(fields[12]))
             or not is_int32(queues_wanted)
             or not is_int32(sys_flag)
             or not is_int32(flag)
@@ -377,78 +403,145 @@ cdef class PlainSends:
         config = target.config
         if config is not self.find_config(topic) or config.order or queue_id >= <int64_t> target.queues:
             return None
-
-        cdef Py_ssize_t size = 0
-        if fields[8].at != NULL:
-            if send.is_json:
-                size = unescape(fields[8], self.properties)
-            else:
-                memcpy(self.properties, fields[8].at, fields[8].size)
-                size = fields[8].size
-            if size < 0 or has_delay(self.properties, size):
-                return None
-            size = stored_properties(self.properties, size)
-            if size < 0:
-                return None
-        properties = PyBytes_FromStringAndSize(<char *> self.properties, size) + (
-            self.added_old if send.version < V5_0_0 else self.added_new
-        )
+        messages = self.messages_of(frame, body_at, <int32_t> flag, &send)
+        if messages is None:
+            return None
 
         began = perf_counter()
         place = self.put(
             topic,
             queue_id,
             frame,
-            body_at,
-            properties,
+            messages,
             born_ms,
             self.host_of_peer(connection.peer),
             self.store_host,
-            <int32_t> flag,
             <int32_t> sys_flag | <int32_t> target.sys_flag,
             <int32_t> reconsumed,
         )
         if place is None:
             return None
-        cdef double took = perf_counter() - began
+        queue_offset, size, log_offsets = <tuple> place
+        if not send.is_batch:
+            self.time_put(perf_counter() - began)
+        self.count(topic, len(<list> log_offsets), size, queue_id)
+        return self.reply(&send, <list> log_offsets, queue_id, queue_offset)
+
+    cdef time_put(self, double took):
         self.store_stats.put_seconds += took
         if took >= 0.001:
             self.stats.put_latency_ms(int(took * 1000))
-        log_offset, queue_offset, record_bytes = <tuple> place
-        self.count(topic, 1, record_bytes, queue_id)
-        return self.reply(&send, log_offset, queue_id, queue_offset)
 
-    cdef bytes reply(self, Send *send, int64_t log_offset, int64_t queue_id, int64_t queue_offset):
+    cdef list messages_of(self, bytes frame, Py_ssize_t body_at, int32_t flag, Send *send):
+        """What is to be stored, as `PlainPuts.put` wants it; None where the readable way has more to do."""
+        cdef Py_ssize_t size = 0
+        if send.fields[8].at != NULL:
+            if send.is_json:
+                size = unescape(send.fields[8], self.properties)
+            else:
+                size = send.fields[8].size
+                memcpy(self.properties, send.fields[8].at, size)
+            if size < 0 or has_delay(self.properties, size):
+                return None
+            size = stored_properties(self.properties, size)
+            if size < 0:
+                return None
+        added = self.added_old if send.version < V5_0_0 else self.added_new
+        if send.is_batch:
+            return self.parts_of_batch(frame, body_at, added) if shares_nothing(self.properties, size) else None
+        properties = PyBytes_FromStringAndSize(<char *> self.properties, size) + added
+        return [(body_at, PyBytes_GET_SIZE(frame) - body_at, flag, properties)]
+
+    cdef list parts_of_batch(self, bytes frame, Py_ssize_t at, bytes added):
+        """As `wire.batch.decode_batch` and `stored_properties.in_batch`."""
+        cdef Bytes start = <Bytes> PyBytes_AS_STRING(frame)
+        cdef Py_ssize_t end = PyBytes_GET_SIZE(frame)
+        cdef int64_t body_bytes, properties_bytes, size
+        cdef Bytes part
+        if end - at > <Py_ssize_t> self.settings.store.message_bytes_max:
+            return None
+        cdef list messages = []
+        while at < end:
+            if end - at < 22 or len(messages) == BATCH_MAX:
+                return None
+            part = start + at
+            body_bytes = <int32_t> get_32(part + 16)
+            if body_bytes <= 0 or body_bytes > end - at - 22:
+                return None
+            properties_bytes = part[20 + body_bytes] << 8 | part[21 + body_bytes]
+            size = 22 + body_bytes + properties_bytes
+            if properties_bytes > PROPERTIES_MAX or size > end - at or <int64_t> get_32(part) != size:
+                return None
+            part += 22 + body_bytes
+            if not is_ascii(part, properties_bytes) or has_delay(part, properties_bytes):
+                return None
+            memcpy(self.properties, part, properties_bytes)
+            properties_bytes = stored_properties(self.properties, properties_bytes)
+            if properties_bytes < 0:
+                return None
+            properties = PyBytes_FromStringAndSize(<char *> self.properties, properties_bytes) + added
+            messages.append((at + 20, body_bytes, <int32_t> get_32(start + at + 12), properties))
+            at += size
+        return messages
+
+    cdef bytes reply(self, Send *send, list log_offsets, int64_t queue_id, int64_t queue_offset):
         """What `wire.command.encode_reply_head` makes of it."""
-        cdef char reply[REPLY_MAX]
-        cdef char hexadecimal[17]
+        cdef Py_ssize_t ids_bytes = 33 * len(log_offsets) - 1
+        reply = PyBytes_FromStringAndSize(NULL, REPLY_MAX + ids_bytes)
+        cdef char *start = PyBytes_AS_STRING(reply)
+        cdef char *at = start + 8
+        cdef char *fields
         cdef char queue_digits[24]
         cdef char offset_digits[24]
-        cdef int digit
-        cdef uint64_t left = <uint64_t> log_offset
-        for digit in range(15, -1, -1):
-            hexadecimal[digit] = HEX[left & 15]
-            left >>= 4
         cdef int queue_length = snprintf(queue_digits, 24, b"%lld", <long long> queue_id)
         cdef int offset_length = snprintf(offset_digits, 24, b"%lld", <long long> queue_offset)
-        cdef char *at = reply + 8
-        cdef Py_ssize_t header_bytes
         if send.is_json:
             at = add(at, <bytes> self.json_parts[0])
-            memcpy(at, hexadecimal, 16)
-            at = add(at + 16, <bytes> self.json_parts[1])
-            memcpy(at, queue_digits, queue_length)
-            at = add(at + queue_length, <bytes> self.json_parts[2])
-            memcpy(at, offset_digits, offset_length)
-            at = add(at + offset_length, <bytes> self.json_parts[3])
+            at = self.add_ids(at, log_offsets)
+            at = add(at, <bytes> self.json_parts[1])
+            at = add_text(at, queue_digits, queue_length)
+            at = add(at, <bytes> self.json_parts[2])
+            at = add_text(at, offset_digits, offset_length)
+            at = add(at, <bytes> self.json_parts[3])
             at += snprintf(at, 24, b"%lld", <long long> send.opaque)
             at = add(at, <bytes> self.json_parts[4])
         else:
-            at = binary_reply(self, at, send, hexadecimal, queue_digits, queue_length, offset_digits, offset_length)
-        header_bytes = at - reply - 8
-        put_32(reply, <uint32_t> (4 + header_bytes))
-        put_32(reply + 4, <uint32_t> header_bytes | (0 if send.is_json else 1 << 24))
-        return PyBytes_FromStringAndSize(reply, 8 + header_bytes)
+            at = add(at, self.binary_head)
+            put_32(start + 8 + 5, <uint32_t> <int32_t> send.opaque)
+            fields = at
+            at = add_text(at, b"\x00\x05msgId", 7)
+            put_32(at, <uint32_t> ids_bytes)
+            at = self.add_ids(at + 4, log_offsets)
+            at = add_text(at, b"\x00\x07queueId", 9)
+            put_32(at, <uint32_t> queue_length)
+            at = add_text(at + 4, queue_digits, queue_length)
+            at = add_text(at, b"\x00\x0bqueueOffset", 13)
+            put_32(at, <uint32_t> offset_length)
+            at = add_text(at + 4, offset_digits, offset_length)
+            at = add(at, self.binary_tail)
+            put_32(fields - 4, <uint32_t> (at - fields))
+        cdef Py_ssize_t header_bytes = at - start - 8
+        put_32(start, <uint32_t> (4 + header_bytes))
+        put_32(start + 4, <uint32_t> header_bytes | (0 if send.is_json else 1 << 24))
+        return reply[: 8 + header_bytes]
+
+    cdef char *add_ids(self, char *at, list log_offsets) except NULL:
+        """As `wire.message_id.encode_offset_id` for each, separated by commas."""
+        cdef uint64_t left
+        cdef int digit
+        cdef bint is_first = True
+        for log_offset in log_offsets:
+            if not is_first:
+                at[0] = c","
+                at += 1
+            is_first = False
+            memcpy(at, PyBytes_AS_STRING(self.id_prefix), 16)
+            left = log_offset
+            for digit in range(31, 15, -1):
+                at[digit] = HEX[left & 15]
+                left >>= 4
+            at += 32
+        return at
 
 
 cdef inline void put_32(char *at, uint32_t value) noexcept:
@@ -458,41 +551,11 @@ cdef inline void put_32(char *at, uint32_t value) noexcept:
     at[3] = <char> (value & 0xFF)
 
 
-cdef inline char *add(char *at, bytes piece):
+cdef inline char *add(char *at, bytes piece) noexcept:
     memcpy(at, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
     return at + PyBytes_GET_SIZE(piece)
 
 
-cdef inline char *add_field(char *at, const char *name, int name_bytes, const char *value, int value_bytes) noexcept:
-    at[0] = <char> (name_bytes >> 8)
-    at[1] = <char> name_bytes
-    memcpy(at + 2, name, name_bytes)
-    at += 2 + name_bytes
-    put_32(at, <uint32_t> value_bytes)
-    memcpy(at + 4, value, value_bytes)
-    return at + 4 + value_bytes
-
-
-cdef char *binary_reply(
-    PlainSends sends,
-    char *at,
-    Send *send,
-    const char *hexadecimal,
-    const char *queue_digits,
-    int queue_length,
-    const char *offset_digits,
-    int offset_length,
-):
-    cdef char *start = at
-    cdef char message_id[32]
-    memcpy(message_id, PyBytes_AS_STRING(sends.binary_head), 16)
-    memcpy(message_id + 16, hexadecimal, 16)
-    at = add(at, sends.binary_head[16:])
-    put_32(start + 5, <uint32_t> <int32_t> send.opaque)
-    cdef char *fields = at
-    at = add_field(at, b"msgId", 5, message_id, 32)
-    at = add_field(at, b"queueId", 7, queue_digits, queue_length)
-    at = add_field(at, b"queueOffset", 11, offset_digits, offset_length)
-    at = add(at, sends.binary_tail)
-    put_32(fields - 4, <uint32_t> (at - fields))
-    return at
+cdef inline char *add_text(char *at, const char *text, Py_ssize_t size) noexcept:
+    memcpy(at, text, size)
+    return at + size

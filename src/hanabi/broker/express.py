@@ -35,14 +35,13 @@ def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> Expre
     return express
 
 
-def parts_of_answer(region: str, trace_on: str, store_host: bytes) -> tuple[list[bytes], bytes, bytes] | None:
-    """The answer to a send as `encode_head` makes it, cut where message id, queue, offset and opaque number go.
+def parts_of_answer(region: str, trace_on: str, store_host: bytes) -> tuple[bytes, list[bytes], bytes, bytes] | None:
+    """The answer to a send as `encode_head` makes it, cut where message ids, queue, offset and opaque number go.
 
-    In JSON these are five pieces; in the binary form the start of every message id with the head, whose length of
+    The start of every id; the five pieces of the JSON form; of the binary form the head, in which the length of the
     fields is still to come, and the fields behind those three. None: too long to be worth it.
     """
-    id_prefix = store_host.hex().upper()
-    fields = dict(zip(("msgId", "queueId", "queueOffset"), (id_prefix + _MARKS[0], *_MARKS[1:]), strict=True))
+    fields = dict(zip(("msgId", "queueId", "queueOffset"), _MARKS, strict=True))
     more = {"MSG_REGION": region, "TRACE_ON": trace_on}
     if sum(map(len, map(str.encode, more.values()))) > _REGION_BYTES_MAX or len(store_host) != 8:
         return None
@@ -55,7 +54,7 @@ def parts_of_answer(region: str, trace_on: str, store_host: bytes) -> tuple[list
         pieces.append(piece)
     binary_head = _head({}, HeaderForm.BINARY)[8:]
     binary_tail = _head(more, HeaderForm.BINARY)[8 + len(binary_head) :]
-    return [*pieces, json], id_prefix.encode() + binary_head, binary_tail
+    return store_host.hex().upper().encode(), [*pieces, json], binary_head, binary_tail
 
 
 def _head(fields: dict[str, str], form: HeaderForm) -> bytes:

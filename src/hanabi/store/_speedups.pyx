@@ -187,7 +187,8 @@ cdef enum:
     BLANK_BYTES = 8  # remain behind every record
     TOPIC_BYTES_MAX = 127
     PROPERTIES_BYTES_MAX = 32767
-    KEYS_MAX = 16
+    PARTS_MAX = 256
+    HASHES_MAX = 1024
     TAIL_BYTES = 4080
     PLAIN_FLAGS = 0x0703  # compressed, several tags, how it is compressed
 
@@ -224,21 +225,33 @@ cdef inline bint is_ascii(const unsigned char *at, const unsigned char *end) noe
     return True
 
 
+cdef struct Part:  # a message that is about to be stored
+    const unsigned char *body
+    Py_ssize_t body_bytes
+    const unsigned char *properties
+    Py_ssize_t properties_bytes
+    int32_t flag
+    int32_t tags_code
+    Py_ssize_t hashes  # up to here in the hashes of all
+
+
 cdef class PlainPuts:
-    """Puts of messages that need no second look: `put` does what `MessageStore.put` does, or nothing.
+    """Puts of messages that need no second look: `put` does what `MessageStore.put` and `put_batch` do, or nothing.
 
     What is unusual in any way (a new queue, a full file, an extension, a delay, a key that is not ASCII...) is not for
     here: `put` returns None before anything is changed, and the readable way takes over.
     """
 
-    cdef object store, commit_log, log, queues, indexer, index, retention, flusher, clock, dispatched
+    cdef object store, commit_log, log, indexer, index, retention, flusher, clock, dispatched
     cdef dict topics
+    cdef Part parts[PARTS_MAX]
+    cdef uint32_t hashes[HASHES_MAX]
 
     def __init__(self, store, dispatched):
         """*dispatched* makes what `on_append` gets."""
         self.store, self.dispatched = store, dispatched
         self.commit_log, self.log = store._commit_log, store._commit_log.log
-        self.queues, self.indexer, self.index = store._queues, store._indexer, store._index
+        self.indexer, self.index = store._indexer, store._index
         self.topics, self.clock = store._queues._topics, store._commit_log._now_ms
         self.retention, self.flusher = store.retention, store._log_flusher
 
@@ -247,182 +260,244 @@ cdef class PlainPuts:
         str topic not None,
         queue_id,
         bytes frame not None,
-        Py_ssize_t body_at,
-        bytes properties not None,
+        list messages not None,
         int64_t born_ms,
         bytes born_host not None,
         bytes store_host not None,
-        int32_t flag,
         int32_t sys_flag,
         int32_t reconsumed,
     ):
-        """Store the message whose body is the rest of *frame*: its log offset, queue offset and size, or None."""
-        cdef dict queues
-        cdef object store = self.store, indexer = self.indexer, log = self.log, commit_log = self.commit_log
+        """Store *messages*, which are (body at, body bytes, flag, properties) with bodies in *frame*: the first one's
+        queue offset, how many bytes they are, and the log offset of each; or None."""
+        store, indexer, log, commit_log = self.store, self.indexer, self.log, self.commit_log
         if store._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed:
             return None
-        queues = self.topics.get(topic)
+        cdef dict queues = self.topics.get(topic)
         queue = queues.get(queue_id) if queues is not None else None
         segment = log.active
         if queue is None or segment is None or log.failure is not None or segment.buffer is not None:
             return None
-        cdef Py_ssize_t body_bytes = PyBytes_GET_SIZE(frame) - body_at, topic_bytes
-        cdef Py_ssize_t properties_bytes = PyBytes_GET_SIZE(properties)
+        cdef Py_ssize_t topic_bytes
         cdef const char *topic_at = PyUnicode_AsUTF8AndSize(topic, &topic_bytes)
-        cdef int64_t size = HEAD_BYTES + body_bytes + 1 + topic_bytes + 2 + properties_bytes
-        cdef int64_t written = segment.written, end = written + size, log_offset = segment.base_offset + written
-        if (
-            body_bytes < 0
-            or body_bytes > <Py_ssize_t> commit_log.message_bytes_max
-            or not 0 < topic_bytes <= TOPIC_BYTES_MAX
-            or properties_bytes > PROPERTIES_BYTES_MAX
-            or (properties_bytes and PyBytes_AS_STRING(properties)[properties_bytes - 1] == 0)
-            or PyBytes_GET_SIZE(born_host) != 8
-            or PyBytes_GET_SIZE(store_host) != 8
-            or sys_flag & ~PLAIN_FLAGS
-            or end + BLANK_BYTES > <int64_t> segment.size
-            or end > <int64_t> log.prepare_at
-            or queue.ext is not None
-            or topic == SCHEDULE_TOPIC
-        ):
-            return None
+        cdef int64_t written = segment.written, log_offset = segment.base_offset + written
         place = (topic, queue_id)
         queue_offsets = commit_log._queue_offsets
         cdef int64_t queue_offset = queue_offsets.get(place, 0)
-        if queue_offset != <int64_t> queue.max_offset or log_offset < <int64_t> queue.max_log_offset:
+        if (
+            not 0 < topic_bytes <= TOPIC_BYTES_MAX
+            or PyBytes_GET_SIZE(born_host) != 8
+            or PyBytes_GET_SIZE(store_host) != 8
+            or sys_flag & ~PLAIN_FLAGS
+            or queue.ext is not None
+            or topic == SCHEDULE_TOPIC
+            or queue_offset != <int64_t> queue.max_offset
+            or log_offset < <int64_t> queue.max_log_offset
+        ):
             return None
-
-        # What of the properties is indexed.
-        cdef const unsigned char *at = <const unsigned char *> PyBytes_AS_STRING(properties)
-        cdef const unsigned char *properties_end = at + properties_bytes
-        cdef const unsigned char *pair_end
-        cdef const unsigned char *value
-        cdef const unsigned char *keys = NULL
-        cdef const unsigned char *keys_end = NULL
-        cdef const unsigned char *unique = NULL
-        cdef const unsigned char *unique_end = NULL
-        cdef int32_t tags_code = 0
-        while at < properties_end:
-            pair_end = <const unsigned char *> memchr(at, 2, properties_end - at)
-            if pair_end == NULL:
-                pair_end = properties_end
-            value = <const unsigned char *> memchr(at, 1, pair_end - at)
-            if value != NULL and value + 1 < pair_end:
-                value += 1
-                if value - at == 5 and not memcmp(at, b"TAGS", 4):
-                    if not is_ascii(value, pair_end):
-                        return None
-                    tags_code = <int32_t> java_hash(0, value, pair_end)
-                elif value - at == 5 and not memcmp(at, b"KEYS", 4):
-                    keys, keys_end = value, pair_end
-                elif value - at == 9 and not memcmp(at, b"UNIQ_KEY", 8):
-                    unique, unique_end = value, pair_end
-            at = pair_end + 1
-
-        # Where the key index takes it.
-        cdef uint32_t hashes[KEYS_MAX]
-        cdef Py_ssize_t hashed = 0, entry = 0
-        cdef uint32_t prefix
-        file = None
-        if self.index is not None and (unique != NULL or keys != NULL):
-            file = self.index._growing
-            known = self.index._prefixes.get(topic)
-            if file is None or known is None or log_offset <= <int64_t> file.end_log_offset:
-                return None
-            prefix = known
-            if unique != NULL:
-                if not is_ascii(unique, unique_end):
-                    return None
-                hashes[0] = positive(java_hash(prefix, unique, unique_end))
-                hashed = 1
-            if keys != NULL:
-                if not is_ascii(keys, keys_end):
-                    return None
-                while keys < keys_end:
-                    value = <const unsigned char *> memchr(keys, 32, keys_end - keys)
-                    if value == NULL:
-                        value = keys_end
-                    if value > keys:
-                        if hashed == KEYS_MAX:
-                            return None
-                        hashes[hashed] = positive(java_hash(prefix, keys, value))
-                        hashed += 1
-                    keys = value + 1
+        file, prefix = None, None
+        if self.index is not None:
+            file, prefix = self.index._growing, self.index._prefixes.get(topic)
+        cdef Py_ssize_t count = self.prepare(frame, messages, commit_log.message_bytes_max, file, prefix)
+        if count <= 0:
+            return None
+        cdef Part *part = self.parts
+        cdef Py_ssize_t index
+        cdef int64_t total = 0
+        for index in range(count):
+            total += HEAD_BYTES + part[index].body_bytes + 3 + topic_bytes + part[index].properties_bytes
+        if written + total + BLANK_BYTES > <int64_t> segment.size or written + total > <int64_t> log.prepare_at:
+            return None
+        cdef Py_ssize_t hashes = part[count - 1].hashes, entry = 0
+        if hashes:
             entry = file.next_entry
-            if entry <= 1 or entry + hashed > <Py_ssize_t> file.entries_max:
+            if log_offset <= <int64_t> file.end_log_offset or entry + hashes > <Py_ssize_t> file.entries_max:
                 return None
 
         cdef int64_t now_ms = self.clock()
         cdef int64_t newest_ms = commit_log.store_timestamp_ms
         if now_ms < newest_ms:
             now_ms = newest_ms
-
-        # The record, where it stays.
         cdef Py_buffer view
         cdef unsigned char *record
-        cdef uint32_t checksum = crc32(PyBytes_FromStringAndSize(PyBytes_AS_STRING(frame) + body_at, body_bytes))
+        cdef int64_t at = log_offset, size
+        cdef list offsets = []
+        packed = PyBytes_FromStringAndSize(NULL, 20 * count)  # the entries in the queue
+        cdef unsigned char *packed_at = <unsigned char *> PyBytes_AS_STRING(packed)
         PyObject_GetBuffer(segment._map, &view, PyBUF_WRITABLE)
-        record = <unsigned char *> view.buf + written
-        put_32(record, <uint32_t> size)
-        put_32(record + 4, MAGIC)
-        put_32(record + 8, checksum & 0x7FFFFFFF)
-        put_32(record + 12, <uint32_t> <int32_t> queue_id)
-        put_32(record + 16, <uint32_t> flag)
-        put_64(record + 20, <uint64_t> queue_offset)
-        put_64(record + 28, <uint64_t> log_offset)
-        put_32(record + 36, <uint32_t> sys_flag)
-        put_64(record + 40, <uint64_t> born_ms)
-        memcpy(record + 48, PyBytes_AS_STRING(born_host), 8)
-        put_64(record + 56, <uint64_t> now_ms)
-        memcpy(record + 64, PyBytes_AS_STRING(store_host), 8)
-        put_32(record + 72, <uint32_t> reconsumed)
-        put_64(record + 76, 0)
-        put_32(record + 84, <uint32_t> body_bytes)
-        record += HEAD_BYTES
-        memcpy(record, PyBytes_AS_STRING(frame) + body_at, body_bytes)
-        record += body_bytes
-        record[0] = <unsigned char> topic_bytes
-        memcpy(record + 1, topic_at, topic_bytes)
-        record += 1 + topic_bytes
-        record[0] = <unsigned char> (properties_bytes >> 8)
-        record[1] = <unsigned char> (properties_bytes & 0xFF)
-        memcpy(record + 2, PyBytes_AS_STRING(properties), properties_bytes)
-        PyBuffer_Release(&view)
-        segment.written = end
-        queue_offsets[place] = queue_offset + 1
+        try:
+            for index in range(count):
+                part = self.parts + index
+                record = <unsigned char *> view.buf + written + (at - log_offset)
+                size = HEAD_BYTES + part.body_bytes + 3 + topic_bytes + part.properties_bytes
+                put_32(record, <uint32_t> size)
+                put_32(record + 4, MAGIC)
+                put_32(record + 8, checksum(part.body, part.body_bytes))
+                put_32(record + 12, <uint32_t> <int32_t> queue_id)
+                put_32(record + 16, <uint32_t> part.flag)
+                put_64(record + 20, <uint64_t> (queue_offset + index))
+                put_64(record + 28, <uint64_t> at)
+                put_32(record + 36, <uint32_t> sys_flag)
+                put_64(record + 40, <uint64_t> born_ms)
+                memcpy(record + 48, PyBytes_AS_STRING(born_host), 8)
+                put_64(record + 56, <uint64_t> now_ms)
+                memcpy(record + 64, PyBytes_AS_STRING(store_host), 8)
+                put_32(record + 72, <uint32_t> reconsumed)
+                put_64(record + 76, 0)
+                put_32(record + 84, <uint32_t> part.body_bytes)
+                record += HEAD_BYTES
+                memcpy(record, part.body, part.body_bytes)
+                record += part.body_bytes
+                record[0] = <unsigned char> topic_bytes
+                memcpy(record + 1, topic_at, topic_bytes)
+                record += 1 + topic_bytes
+                record[0] = <unsigned char> (part.properties_bytes >> 8)
+                record[1] = <unsigned char> (part.properties_bytes & 0xFF)
+                memcpy(record + 2, part.properties, part.properties_bytes)
+                put_64(packed_at, <uint64_t> at)
+                put_32(packed_at + 8, <uint32_t> size)
+                put_64(packed_at + 12, <uint64_t> <int64_t> part.tags_code)
+                packed_at += 20
+                offsets.append(at)
+                at += size
+        finally:
+            PyBuffer_Release(&view)
+        segment.written = written + total
+        queue_offsets[place] = queue_offset + count
         commit_log.store_timestamp_ms = now_ms
-
-        # Its entry in the queue.
-        cdef unsigned char packed[20]
-        put_64(packed, <uint64_t> log_offset)
-        put_32(packed + 8, <uint32_t> size)
-        put_64(packed + 12, <uint64_t> <int64_t> tags_code)
-        tail = queue._tail
-        tail += PyBytes_FromStringAndSize(<char *> packed, 20)
-        queue.max_offset = queue_offset + 1
-        queue.max_log_offset = log_offset + size
-        cdef Py_ssize_t tail_bytes = len(tail)
-        if tail_bytes == 20:
-            queue.family.dirty.add(queue)
-        elif tail_bytes % TAIL_BYTES == 0:
-            queue.write_full_tail()
+        add_entries(queue, packed, queue_offset + count, at)
         indexer.dispatched_ms = now_ms
-
-        if hashed:
-            link_plain(file, entry, hashes, hashed, log_offset, now_ms)
+        if hashes:
+            link_plain(file, entry, self.parts, count, self.hashes, offsets, now_ms)
         if indexer._on_append is not None:
-            indexer._on_append(
-                self.dispatched(topic, queue_id, queue_offset, log_offset, size, tags_code, now_ms, properties)
-            )
+            tell(indexer._on_append, self.dispatched, topic, queue_id, queue_offset, messages, offsets, at, self.parts, now_ms)
         self.flusher.appended()
-        return log_offset, queue_offset, size
+        return queue_offset, total, offsets
+
+    cdef Py_ssize_t prepare(self, bytes frame, list messages, Py_ssize_t body_bytes_max, file, prefix) except -1:
+        """What of *messages* is stored and indexed, in `parts` and `hashes`: how many they are; 0: not for us."""
+        cdef Py_ssize_t count = 0, hashed = 0, total = 0, body_at
+        cdef Part *part
+        if len(messages) > PARTS_MAX:
+            return 0
+        for message in messages:
+            part = self.parts + count
+            body_at, part.body_bytes, part.flag, properties = <tuple> message
+            if body_at < 0 or part.body_bytes < 0 or body_at + part.body_bytes > PyBytes_GET_SIZE(frame):
+                return 0
+            part.body = <const unsigned char *> PyBytes_AS_STRING(frame) + body_at
+            part.properties = <const unsigned char *> PyBytes_AS_STRING(properties)
+            part.properties_bytes = PyBytes_GET_SIZE(properties)
+            total += part.body_bytes
+            if (
+                total > body_bytes_max
+                or part.properties_bytes > PROPERTIES_BYTES_MAX
+                or (part.properties_bytes and part.properties[part.properties_bytes - 1] == 0)
+            ):
+                return 0
+            hashed = self.index_part(part, hashed, file, prefix)
+            if hashed < 0:
+                return 0
+            part.hashes = hashed
+            count += 1
+        return count
+
+    cdef Py_ssize_t index_part(self, Part *part, Py_ssize_t hashed, file, prefix) except -2:
+        """Find the tags and hash the keys of one message; how many hashes there are then, or -1."""
+        cdef const unsigned char *at = part.properties
+        cdef const unsigned char *end = at + part.properties_bytes
+        cdef const unsigned char *pair_end
+        cdef const unsigned char *value
+        cdef const unsigned char *keys = NULL
+        cdef const unsigned char *keys_end = NULL
+        cdef const unsigned char *unique = NULL
+        cdef const unsigned char *unique_end = NULL
+        cdef uint32_t start
+        part.tags_code = 0
+        while at < end:
+            pair_end = <const unsigned char *> memchr(at, 2, end - at)
+            if pair_end == NULL:
+                pair_end = end
+            value = <const unsigned char *> memchr(at, 1, pair_end - at)
+            if value != NULL and value + 1 < pair_end:
+                value += 1
+                if value - at == 5 and not memcmp(at, b"TAGS", 4):
+                    if not is_ascii(value, pair_end):
+                        return -1
+                    part.tags_code = <int32_t> java_hash(0, value, pair_end)
+                elif value - at == 5 and not memcmp(at, b"KEYS", 4):
+                    keys, keys_end = value, pair_end
+                elif value - at == 9 and not memcmp(at, b"UNIQ_KEY", 8):
+                    unique, unique_end = value, pair_end
+            at = pair_end + 1
+        if self.index is None or (unique == NULL and keys == NULL):
+            return hashed
+        if file is None or prefix is None or <Py_ssize_t> file.next_entry <= 1:
+            return -1
+        start = prefix
+        if unique != NULL:
+            if not is_ascii(unique, unique_end) or hashed == HASHES_MAX:
+                return -1
+            self.hashes[hashed] = positive(java_hash(start, unique, unique_end))
+            hashed += 1
+        if keys != NULL and not is_ascii(keys, keys_end):
+            return -1
+        while keys < keys_end:
+            value = <const unsigned char *> memchr(keys, 32, keys_end - keys)
+            if value == NULL:
+                value = keys_end
+            if value > keys:
+                if hashed == HASHES_MAX:
+                    return -1
+                self.hashes[hashed] = positive(java_hash(start, keys, value))
+                hashed += 1
+            keys = value + 1
+        return hashed
 
 
-cdef link_plain(file, Py_ssize_t number, uint32_t *hashes, Py_ssize_t count, int64_t log_offset, int64_t store_ms):
-    """As `IndexFile.put_all`, for a file that is not empty."""
-    cdef int64_t begin_ms = file.begin_ms, seconds = 0
+cdef inline uint32_t checksum(const unsigned char *body, Py_ssize_t size) except? 0:
+    return <uint32_t> (crc32(PyBytes_FromStringAndSize(<const char *> body, size)) & 0x7FFFFFFF)
+
+
+cdef add_entries(queue, bytes packed, int64_t next_offset, int64_t log_end):
+    """As `ConsumeQueue.put` for each of the *packed* entries."""
+    tail = queue._tail
+    cdef Py_ssize_t before = len(tail), after = before + PyBytes_GET_SIZE(packed)
+    tail += packed
+    queue.max_offset = next_offset
+    queue.max_log_offset = log_end
+    # Looks at the tail after the append: another thread that empties it in between finds these entries, or we do.
+    cdef Py_ssize_t now = len(tail)
+    if before == 0 or now < after:
+        queue.family.dirty.add(queue)
+    if now // TAIL_BYTES > before // TAIL_BYTES:
+        queue.write_full_tail()
+
+
+cdef tell(on_append, dispatched, topic, queue_id, int64_t queue_offset, list messages, list offsets, int64_t end, Part *parts, int64_t now_ms):
+    cdef Py_ssize_t index, count = len(offsets)
+    cdef int64_t at, next_at
+    for index in range(count):
+        at = offsets[index]
+        next_at = offsets[index + 1] if index + 1 < count else end
+        on_append(
+            dispatched(
+                topic,
+                queue_id,
+                queue_offset + index,
+                at,
+                next_at - at,
+                parts[index].tags_code,
+                now_ms,
+                (<tuple> messages[index])[3],
+            )
+        )
+
+
+cdef link_plain(file, Py_ssize_t number, Part *parts, Py_ssize_t count, uint32_t *hashes, list offsets, int64_t store_ms):
+    """As `IndexFile.put_all` for each message, for a file that is not empty."""
+    cdef int64_t begin_ms = file.begin_ms, seconds = 0, log_offset = 0
     cdef int64_t slots = file.slots
-    cdef Py_ssize_t used = file.slots_used, index, previous
+    cdef Py_ssize_t used = file.slots_used, index, hash_at = 0, previous
     cdef Py_buffer view
     cdef unsigned char *base
     cdef unsigned char *slot
@@ -432,18 +507,22 @@ cdef link_plain(file, Py_ssize_t number, uint32_t *hashes, Py_ssize_t count, int
     PyObject_GetBuffer(file._map, &view, PyBUF_WRITABLE)
     base = <unsigned char *> view.buf
     for index in range(count):
-        slot = base + 40 + <int64_t> hashes[index] % slots * 4
-        entry = base + 40 + slots * 4 + number * 20
-        previous = <int32_t> get_32(slot)
-        if not 0 < previous < number:
-            previous = 0
-            used += 1
-        put_32(entry, hashes[index])
-        put_64(entry + 4, <uint64_t> log_offset)
-        put_32(entry + 12, <uint32_t> seconds)
-        put_32(entry + 16, <uint32_t> previous)
-        put_32(slot, <uint32_t> number)
-        number += 1
+        if hash_at < parts[index].hashes:
+            log_offset = offsets[index]
+        while hash_at < parts[index].hashes:
+            slot = base + 40 + <int64_t> hashes[hash_at] % slots * 4
+            entry = base + 40 + slots * 4 + number * 20
+            previous = <int32_t> get_32(slot)
+            if not 0 < previous < number:
+                previous = 0
+                used += 1
+            put_32(entry, hashes[hash_at])
+            put_64(entry + 4, <uint64_t> log_offset)
+            put_32(entry + 12, <uint32_t> seconds)
+            put_32(entry + 16, <uint32_t> previous)
+            put_32(slot, <uint32_t> number)
+            number += 1
+            hash_at += 1
     put_64(base + 8, <uint64_t> store_ms)
     put_64(base + 24, <uint64_t> log_offset)
     put_32(base + 32, <uint32_t> used)

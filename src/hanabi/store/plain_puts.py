@@ -11,24 +11,23 @@ from hanabi.store.message_store import MessageStore
 
 
 class PlainPut(Protocol):
-    """Stores the message whose body is the rest of *frame*: log offset, queue offset and size; None: nothing was done,
-    and the message is for `MessageStore.put`."""
+    """Stores messages of one queue, each (body at, body bytes, flag, properties) with its body in *frame*: the first
+    one's queue offset, how many bytes they are, the log offset of each. None: nothing was done, and they are for
+    `MessageStore`."""
 
     def __call__(
         self,
         topic: str,
         queue_id: int,
         frame: bytes,
-        body_at: int,
-        properties: bytes,
+        messages: list[tuple[int, int, int, bytes]],
         born_timestamp_ms: int,
         born_host: bytes,
         store_host: bytes,
-        flag: int,
         sys_flag: int,
         reconsume_times: int,
         /,
-    ) -> tuple[int, int, int] | None: ...
+    ) -> tuple[int, int, list[int]] | None: ...
 
 
 def plain_puts(store: MessageStore) -> PlainPut | None:
