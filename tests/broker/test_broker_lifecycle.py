@@ -18,8 +18,10 @@ from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.store.config import FlushMode
 from hanabi.testing.cluster import cluster, running_broker, small_store
+from hanabi.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
+from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import SendMessageV2Header
@@ -397,6 +399,23 @@ def test_what_was_saved_is_what_apache_would_read(tmp_path: Path) -> None:
         "topicSysFlag": 0,
         "writeQueueNums": 4,
     }
+
+
+def test_a_clock_that_is_set_parts_nobody_from_the_broker(tmp_path: Path) -> None:
+    """Found by chaos: who was heard between the clock's jump back and the next look counted as silent for long."""
+
+    async def main() -> None:
+        clock = Clock()
+        async with running_broker(tmp_path, now_ms=clock) as broker, connected(broker.address) as peer:
+            heartbeat = HeartbeatData(client_id="shop-1", producer_data_set=[ProducerData(group_name="shops")])
+            for jump_ms in (3_600_000, -3_600_000, -3_600_000, 3_600_000):
+                broker.tables.clients.expire()
+                clock.ms += jump_ms
+                await peer.ask(RequestCode.HEART_BEAT, body=encode_body(heartbeat))
+                broker.tables.clients.expire()
+                assert broker.tables.producers.group("shops")
+
+    asyncio.run(main())
 
 
 def test_a_clock_that_is_set_forward_takes_no_queue_from_its_owner(tmp_path: Path) -> None:

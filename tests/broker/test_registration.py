@@ -97,7 +97,7 @@ async def registering(*addresses: str, **broker: object) -> AsyncIterator[Runnin
     config = BrokerConfig(broker_name="broker-a", namesrv_addr=";".join(addresses), **broker)  # type: ignore[arg-type]
     settings = Settings(config, StoreConfig())
     topics = Topics(None, settings, Clock())
-    connector = Connector()
+    connector = Connector(on_close=lambda connection: registration.lost(connection.peer))
     registration = Registration(IDENTITY, topics, settings, connector, retry_seconds=0.01)
     topics.on_change.append(registration.changed)
     task = asyncio.create_task(registration.run())
@@ -298,5 +298,21 @@ def test_while_topics_come_and_come_registering_is_not_all_that_is_done() -> Non
                 await asyncio.sleep(0.002)
             await listener.until(lambda: "Topic199" in listener.registered[-1][1])
             assert (len(listener.registered) - 1) * listener.SECONDS < 0.5 * (now() - began)
+
+    asyncio.run(main())
+
+
+def test_a_name_server_that_restarted_hears_from_us_before_the_next_round(tmp_path: Path) -> None:
+    async def main() -> None:
+        first, second = Listener(), Listener()
+        server = RemotingServer(first.handlers())
+        host, port = await server.start("127.0.0.1", 0)
+        async with registering(f"{host}:{port}"):
+            await first.until(lambda: len(first.registered) == 1)
+            await server.stop(1.0)
+            again = RemotingServer(second.handlers())
+            await again.start(host, port)
+            await second.until(lambda: len(second.registered) == 1)  # in 10 s; a round takes 30
+            await again.stop(1.0)
 
     asyncio.run(main())

@@ -3,7 +3,8 @@
     "Orders@billing" -> {queue id: offset}        everything below the offset is consumed
 
 `config/consumerOffset.json` is byte for byte as Apache writes it. Changes are in memory first and in the file at the
-next `save`, as Apache has it: a crash costs the commits of the last seconds, and consumers get those messages again.
+next `save`, as Apache has it; what a kill would cost since then is kept beside it, in `consumerOffset.marks` (see
+`offset_marks`). A power cut may still cost the commits of the last seconds, and consumers get those messages again.
 Knows nothing of topics, groups or queues that exist: who may commit what is the handlers' business.
 
 Agrees with ConsumerOffsetManager (4.9.8). What is added: an offset does not go backwards unless the caller says so,
@@ -14,11 +15,13 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from hanabi.broker.offset_marks import NO_FILE, OffsetMarks, digest_of, read_marks
 from hanabi.durable_table import DurableTable
 from hanabi.errors import SystemBusy
 from hanabi.wire.bodies.offsets import ConsumerOffsetTable
@@ -48,16 +51,24 @@ class ConsumerOffsets:
         self._saving = threading.Lock()
         self._told: set[str] = set()  # of which we said that they went backwards, since the last save
         self._file: DurableTable[dict[str, Offsets]] | None = None
+        self._marks: OffsetMarks | None = None
         if path is not None:
-            self._file = DurableTable(path, encode=self._encode, decode=_decode)
+            self._file = DurableTable(path, encode=self._encode_to_save, decode=self._decode_loaded)
             self._file.check_writable()
+            self._digest = NO_FILE
             self._table = self._file.load() or {}
             self._changed.update(dict.fromkeys(reversed(self._table)))  # so that the file keeps its order
+            self._take_marks(path.with_suffix(".marks"))
         self._count = sum(map(len, self._table.values()))
 
     def __len__(self) -> int:
         """How many queues of groups have an offset."""
         return self._count
+
+    @property
+    def pairs(self) -> int:
+        """How many groups have an offset in how many topics, together."""
+        return len(self._table)
 
     # Asking
 
@@ -81,6 +92,10 @@ class ConsumerOffsets:
     def topics_and_groups(self) -> list[tuple[str, str]]:
         """Each topic in which a group has an offset, with that group."""
         return [_topic_and_group(key) for key in list(self._table)]
+
+    def each_topic_and_group(self) -> Iterator[tuple[str, str]]:
+        """The same, one at a time: for who has not the time for all of them at once. Commits may go on meanwhile."""
+        return map(_topic_and_group, list(self._table))
 
     def table(self) -> ConsumerOffsetTable:
         """All offsets, a copy."""
@@ -109,10 +124,14 @@ class ConsumerOffsets:
             if not backwards:
                 return False
             self._tell(key, queue_id, kept, offset, client)
+            if self._marks is not None:
+                self._marks.went_back()
         if offsets is None or queue_id not in offsets:
             offsets = self._with_one_more(key)
         offsets[queue_id] = offset
         self._changed[key] = None
+        if self._marks is not None:
+            self._marks.put(key, queue_id, offset)
         return True
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -128,6 +147,10 @@ class ConsumerOffsets:
         added = len(source) - len(self._table.get(key, {}))
         if self._count + added > self._offsets_max:
             raise SystemBusy(f"{key} gets no {len(source)} offsets: there are {self._count}, limit {self._offsets_max}")
+        if self._marks is not None:
+            self._marks.forget(key, self._table.get(key, ()))
+            for queue_id, offset in source.items():
+                self._marks.put(key, queue_id, offset)
         self._table[key] = dict(source)
         self._count += added
         self._changed[key] = None
@@ -150,7 +173,10 @@ class ConsumerOffsets:
         return self._table.setdefault(key, {})
 
     def _remove(self, key: str) -> None:
-        self._count -= len(self._table.pop(key, {}))
+        gone = self._table.pop(key, {})
+        self._count -= len(gone)
+        if self._marks is not None:
+            self._marks.forget(key, gone)
         self._changed[key] = None
 
     def _tell(self, key: str, queue_id: int, kept: int, offset: int, client: str) -> None:
@@ -170,6 +196,41 @@ class ConsumerOffsets:
             self._is_saved = False
             self._file.save(self._table)
             self._is_saved = True
+            if self._marks is not None:
+                self._marks.saved()
+
+    def _take_marks(self, path: Path) -> None:
+        """Go on with what was committed after the last save, if the process that did it left word of it."""
+        try:
+            found = read_marks(path.read_bytes())
+        except FileNotFoundError:
+            found = None
+        except OSError as error:
+            logger.warning("%s cannot be read: %s", path, error.strerror or error)
+            found = None
+        newer = 0
+        if found is not None and self._digest in found.digests:
+            for (key, queue_id), offset in found.offsets.items():
+                if offset > self._table.get(key, {}).get(queue_id, NOT_FOUND):
+                    self._table.setdefault(key, {})[queue_id] = offset
+                    self._changed[key] = None
+                    newer += 1
+        if newer:
+            logger.info("%d offsets were committed after the last save, and are kept", newer)
+        everything = ((key, offsets) for key, offsets in self._table.items())
+        places = [((key, queue_id), offset) for key, offsets in everything for queue_id, offset in offsets.items()]
+        self._marks = OffsetMarks(path, places, self._digest)
+
+    def _encode_to_save(self, table: dict[str, Offsets]) -> bytes:
+        raw = self._encode(table)
+        if self._marks is not None:
+            self._marks.saving(raw)
+        return raw
+
+    def _decode_loaded(self, raw: bytes) -> dict[str, Offsets]:
+        table = _decode(raw)
+        self._digest = digest_of(raw)
+        return table
 
     def _encode(self, table: dict[str, Offsets]) -> bytes:
         """The file. Each step is safe while the other thread commits: a key that changes meanwhile is encoded as it

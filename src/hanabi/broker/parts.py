@@ -61,26 +61,32 @@ class Tables:
     """What one broker knows. Those with a file in *folder* have read it."""
 
     def __init__(self, settings: Settings, folder: Path, now_ms: Callable[[], int]) -> None:
-        self.settings = settings
+        self.settings, self._now_ms = settings, now_ms
         self.topics = Topics(folder / "topics.json", settings, now_ms)
         self.groups = Groups(folder / "subscriptionGroup.json", settings, now_ms)
         self.offsets = ConsumerOffsets(folder / "consumerOffset.json")
         self.filters = ConsumerFilters(folder / "consumerFilter.json", settings, now_ms)
         self.stats = BrokerStats(settings.broker.cluster_name, now_ms)
-        self.producers = Producers(now_ms)
-        self.locks = QueueLocks(monotonic_ms)  # two owners of a queue, because somebody set the clock, would be bad
-        self.consumers = Consumers(Notices(settings), self.filters, now_ms, on_left=self.locks.left)
-        self.clients = ClientTables(self.producers, self.consumers, self.locks, now_ms)
+        # Somebody who sets the clock must neither make two owners of a queue nor part us from our clients.
+        self.producers = Producers(monotonic_ms)
+        self.locks = QueueLocks(monotonic_ms)
+        self.consumers = Consumers(Notices(settings), self.filters, monotonic_ms, on_left=self.locks.left)
+        self.clients = ClientTables(self.producers, self.consumers, self.locks, monotonic_ms)
         self.held_pulls = HeldPulls(settings)
         self.delay_levels = parse_delay_levels(settings.broker.message_delay_levels)
         self.arrivals = Arrivals(self.held_pulls)
+
+    def _deliver_time_ms(self, level: int, stored_ms: int) -> int:
+        """When a message of a delay level is due. The store's times never go back: after the clock was set back they
+        stand still, and a message would seem to wait for longer than its level allows."""
+        return self.delay_levels.deliver_time_ms(level, min(stored_ms, self._now_ms()))
 
     def store_hooks(self) -> Hooks:
         """What the store calls while it appends."""
         bits = self.settings.broker.filter_bitmap_enabled
         return Hooks(
             on_append=self.arrivals.arrived,
-            deliver_time_ms=self.delay_levels.deliver_time_ms,
+            deliver_time_ms=self._deliver_time_ms,
             filter_bits=self.filters.filter_bits if bits else None,
         )
 

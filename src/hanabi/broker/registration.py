@@ -1,8 +1,9 @@
 """Telling the name servers that we are here, and which topics we have.
 
 Each name server has a task of its own, so that one which is down, slow or unreachable delays neither the others nor the
-start. It hears from us at once, then every 30 s, and when a topic has changed. Agrees with BrokerController
-(registerBrokerAll, needRegister, unregisterBrokerAll) and BrokerOuterAPI (4.9.8).
+start. It hears from us at once, then every 30 s, and when a topic has changed. One whose connection ended may have
+restarted, and then has forgotten everybody: it hears from us as soon as it is back. (Java waits for the next round.)
+Agrees with BrokerController (registerBrokerAll, needRegister, unregisterBrokerAll) and BrokerOuterAPI (4.9.8).
 """
 
 import asyncio
@@ -30,7 +31,8 @@ from hanabi.wire.headers.namesrv import (
 
 INTERVAL_MS_MIN: Final = 10_000
 INTERVAL_MS_MAX: Final = 60_000
-RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time, up to the interval
+RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time, up to this:
+RETRY_SECONDS_MAX: Final = 5.0  # nobody finds us by a name server that is back and does not know us
 UNREGISTER_SECONDS: Final = 3.0
 REST_PARTS: Final = 4  # so many times as long as a registration took is the pause behind it: a thousand new topics in a
 REST_SECONDS_MAX: Final = 1.0  # second are told a few times, as the whole table of topics goes each time
@@ -79,6 +81,13 @@ class Registration:
         for server in self._servers:
             server.wake.set()
 
+    def lost(self, address: str) -> None:
+        """The connection to a name server ended: if it restarted, it knows nobody."""
+        for server in self._servers:
+            if server.address == address and server.known_version is not None:
+                server.hung_up = True
+                server.wake.set()
+
     async def run(self) -> None:
         """Keep every name server informed, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -124,8 +133,13 @@ class Registration:
                 failures = 0
             server.end_round(changes)
             await asyncio.sleep(min((now() - began) * REST_PARTS, REST_SECONDS_MAX))
-            pause = self._retry_seconds * 2 ** min(failures - 1, 10) if failures else INTERVAL_MS_MAX
-            await server.woken_within(min(pause, self._interval_seconds()))
+            pause = self._interval_seconds()
+            if failures:
+                pause = min(self._retry_seconds * 2 ** min(failures - 1, 10), RETRY_SECONDS_MAX, pause)
+            await server.woken_within(pause)
+            if server.hung_up:
+                server.hung_up = False
+                await asyncio.sleep(self._retry_seconds)  # to come back; and one that always hangs up is not run down
 
     def _interval_seconds(self) -> float:
         return max(INTERVAL_MS_MIN, min(self._settings.broker.register_interval_ms, INTERVAL_MS_MAX)) / 1000
@@ -207,6 +221,7 @@ class _Server:
         self.address = address
         self.known_version: DataVersion | None = None  # what it has from us; None: it has nothing, or is not there
         self.told = False  # about us, or being told
+        self.hung_up = False
         self.wake = asyncio.Event()
         self._changes = -1  # of which it has heard
         self._round = asyncio.Event()

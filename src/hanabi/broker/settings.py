@@ -119,6 +119,12 @@ class Settings:
         return format_properties({**UNUSED_KEYS, **as_properties(self.store), **as_properties(self.broker)})
 
 
+def kept_changes(path: Path) -> dict[str, str]:
+    """What was changed at run time and is in force again at the next start; *path* is only read."""
+    kept = DurableTable(path, encode=_encode, decode=decode_properties).load() or {}
+    return {key: value for key, value in kept.items() if key in CHANGEABLE}
+
+
 def _why_not(key: str) -> str:
     if key in BROKER_KEYS or key in STORE_KEYS:
         return "it may be changed in the configuration file only, and then the broker started again"

@@ -17,7 +17,7 @@ from tests.store.stores import START_MS
 
 
 def handlers(world: World) -> dict[int, Handler]:
-    return connection_handlers(world.producers, world.consumers, world.offsets, ADDRESS)
+    return connection_handlers(world.producers, world.consumers, world.offsets, ADDRESS, world.clock)
 
 
 def test_the_members_of_a_consuming_group_are_shown_with_what_they_subscribe_to(tmp_path: Path) -> None:

@@ -61,3 +61,22 @@ def test_both_kinds_of_waiting_end_in_the_topic_that_was_asked_for(directory: Pa
             assert reader.max_offset("Orders", 2) == 4
 
     asyncio.run(main())
+
+
+def test_after_the_clock_was_set_back_a_message_waits_as_long_as_its_level_says(directory: Path) -> None:
+    """Found by chaos: the store's times never go back, so such messages seemed to wait too long, and came at once."""
+    clock = Clock()
+
+    async def main() -> None:
+        async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
+            await send(peer, b"before")
+            clock.ms -= HOUR
+            await send(peer, b"waits for a second", DELAY=1)
+            reader, delivery = broker.store.reader, broker.services.delivery
+            assert delivery.step() == clock.ms + 1_000
+            assert (reader.max_offset("Orders", 2), reader.max_offset(SCHEDULE_TOPIC, 0)) == (1, 1)
+            clock.ms += 1_000
+            delivery.step()
+            assert reader.max_offset("Orders", 2) == 2
+
+    asyncio.run(main())

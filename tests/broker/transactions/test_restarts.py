@@ -116,7 +116,7 @@ def test_a_kill_between_the_message_and_its_op_message_makes_no_second_message(w
     assert world.offset(HALF_TOPIC) == 1
 
 
-def test_a_kill_that_loses_the_offsets_makes_no_second_question(world: World) -> None:
+def test_a_power_cut_that_loses_the_offsets_makes_no_second_question(world: World) -> None:
     """The copy is stored, but that the first one is dealt with was only in memory."""
     world.send()
     world.offsets.save()

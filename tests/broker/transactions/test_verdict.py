@@ -10,15 +10,23 @@ HOUR_MS = 3_600_000
 
 
 def verdict(
-    age_ms: int, properties: dict[str, str] | None = None, *, stored_ms: int = NOW_MS - 1, check_max: int = 15
+    age_ms: int,
+    properties: dict[str, str] | None = None,
+    *,
+    stored_ms: int = NOW_MS - 1,
+    offset: int = 0,
+    check_max: int = 15,
 ) -> Verdict:
     record = msgspec.structs.replace(
-        record_of(properties or {}), born_timestamp_ms=NOW_MS - age_ms, store_timestamp_ms=stored_ms
+        record_of(properties or {}),
+        born_timestamp_ms=NOW_MS - age_ms,
+        store_timestamp_ms=stored_ms,
+        queue_offset=offset,
     )
     return judge(
         HalfMessage.of(record),
         now_ms=NOW_MS,
-        round_started_ms=NOW_MS,
+        round_end=10,
         timeout_ms=6_000,
         check_max=check_max,
         kept_ms=72 * HOUR_MS,
@@ -67,4 +75,9 @@ def test_at_least_one_question_is_asked() -> None:
 
 
 def test_what_this_round_stored_is_for_the_next_one() -> None:
-    assert verdict(60_000, stored_ms=NOW_MS) is Verdict.LATER
+    assert verdict(60_000, offset=9) is Verdict.ASK
+    assert verdict(60_000, offset=10) is Verdict.LATER
+
+
+def test_what_was_stored_before_the_clock_was_set_back_is_asked_about_all_the_same() -> None:
+    assert verdict(60_000, stored_ms=NOW_MS + HOUR_MS) is Verdict.ASK

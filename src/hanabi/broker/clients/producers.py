@@ -77,6 +77,10 @@ class Producers:
             self._leave(group, connection, "has been silent for too long")
         return [connection for _, connection in silent]
 
+    def silent_ms(self, member: Producer) -> int:
+        """How long ago it was last heard."""
+        return self._now_ms() - member.seen_ms
+
     def excuse(self, ms: int) -> None:
         """For so long we did not listen, or so far was the clock moved: everybody was seen that much later."""
         for members in self._groups.values():

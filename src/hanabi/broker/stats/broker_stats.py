@@ -14,7 +14,7 @@ Java's COMMERCIAL_ and FROM_DISK counters are never counted there either (the fi
 sets, the second nothing sets), so asking for them gets the same answer: there is none.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from hanabi.broker.stats.sampler import KEYS_MAX, Sampler, Tallies
@@ -32,6 +32,21 @@ class StatsView(NamedTuple):
     minute: Figures
     hour: Figures
     day: Figures
+
+
+class Totals:
+    """Tallies since the start, each with what it counts. A copy of the keys: counting may go on meanwhile."""
+
+    def __init__(self, names: tuple[str, ...], keys: Iterable[tuple[str, ...]], tallies: Iterable[Tally]) -> None:
+        self._names = names
+        self._tallies = list(zip(keys, tallies, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+    def __iter__(self) -> Iterator[tuple[dict[str, str], Tally]]:
+        names = self._names
+        return ((dict(zip(names, key, strict=True)), tally) for key, tally in self._tallies)
 
 
 class BrokerStats:
@@ -142,17 +157,17 @@ class BrokerStats:
         tally = self._topic_put.get(topic)
         return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
 
-    def put_totals(self) -> Iterator[tuple[dict[str, str], Tally]]:
-        """What was stored since the start, by topic. Over a copy of the keys: counting may go on meanwhile."""
-        return (({"topic": topic}, tally) for topic, tally in list(self._topic_put.items()))
+    def put_totals(self) -> "Totals":
+        """What was stored since the start, by topic."""
+        return Totals(("topic",), ((topic,) for topic in self._topic_put), self._topic_put.values())
 
-    def get_totals(self) -> Iterator[tuple[dict[str, str], Tally]]:
+    def get_totals(self) -> "Totals":
         """What was handed out since the start, by topic and group."""
-        return _by_topic_and_group(self._group_get)
+        return Totals(("topic", "group"), self._group_get, self._group_get.values())
 
-    def send_back_totals(self) -> Iterator[tuple[dict[str, str], Tally]]:
+    def send_back_totals(self) -> "Totals":
         """What was sent back since the start, by topic and group."""
-        return _by_topic_and_group(self._send_back)
+        return Totals(("topic", "group"), self._send_back, self._send_back.values())
 
     def fallen_behind(self, size_max: int) -> dict[str, int]:
         """The groups that read over *size_max* bytes behind the end of the log, and how far behind."""
@@ -221,10 +236,6 @@ class BrokerStats:
         for falls in (self._fall_ms, self._fall_bytes):
             for place_key in [key for key in falls if place(key)]:
                 del falls[place_key]
-
-
-def _by_topic_and_group(tallies: Tallies[_GroupOfTopic]) -> Iterator[tuple[dict[str, str], Tally]]:
-    return (({"topic": topic, "group": group}, tally) for (topic, group), tally in list(tallies.items()))
 
 
 def _set_bounded(table: dict[_QueueOfGroup, int], key: _QueueOfGroup, value: int, keys_max: int) -> None:

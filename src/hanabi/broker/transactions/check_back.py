@@ -87,7 +87,7 @@ class CheckBack:
 
     def round(self) -> Iterator[None]:
         """One look at everything that has not ended."""
-        started_ms = self._now_ms()
+        end = self._store.reader.max_offset(HALF_TOPIC, QUEUE_ID)
         self._unasked.clear()
         self._topics.create_on_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE)
         self._stay_inside()
@@ -96,7 +96,7 @@ class CheckBack:
         while True:
             self._ended.pass_ended()
             half = self._next_half()
-            if half is None or not self._deal_with(half, started_ms):
+            if half is None or not self._deal_with(half, end):
                 break
             self._ended.pass_one()
             left -= 1
@@ -139,13 +139,13 @@ class CheckBack:
             ended.half_offset = result.next_offset  # too old and deleted, or damaged and reported
         return None
 
-    def _deal_with(self, half: HalfMessage, started_ms: int) -> bool:
-        """False if the round must stop before *half*."""
+    def _deal_with(self, half: HalfMessage, round_end: int) -> bool:
+        """False if the round must stop before *half*. *round_end*: where the queue ended when the round began."""
         broker = self._settings.broker
         verdict = judge(
             half,
             now_ms=self._now_ms(),
-            round_started_ms=started_ms,
+            round_end=round_end,
             timeout_ms=broker.transaction_timeout_ms,
             check_max=broker.transaction_check_max,
             kept_ms=self._settings.store.file_reserved_hours * _HOUR_MS,

@@ -7,6 +7,8 @@ Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). 203 says one thing
 who subscribes to what. Java's tools pass it over.
 """
 
+from collections.abc import Callable
+
 from hanabi.broker.clients.client import Client
 from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.clients.consumers import Consumers
@@ -34,10 +36,10 @@ from hanabi.wire.headers.group import QuerySubscriptionByConsumerHeader, QueryTo
 
 
 def connection_handlers(
-    producers: Producers, consumers: Consumers, offsets: ConsumerOffsets, address: str
+    producers: Producers, consumers: Consumers, offsets: ConsumerOffsets, address: str, now_ms: Callable[[], int]
 ) -> dict[int, Handler]:
     """What shows clients. *address* is how clients reach this broker."""
-    of_producers = ProducerHandlers(producers)
+    of_producers = ProducerHandlers(producers, now_ms)
     of_consumers = ConsumerHandlers(consumers, offsets, address)
     return {
         RequestCode.GET_CONSUMER_CONNECTION_LIST: Handler(
@@ -75,8 +77,8 @@ def _opinions(group: ConsumerGroup) -> list[SubscriptionOpinion]:
 class ProducerHandlers:
     """Who produces."""
 
-    def __init__(self, producers: Producers) -> None:
-        self._producers = producers
+    def __init__(self, producers: Producers, now_ms: Callable[[], int]) -> None:
+        self._producers, self._now_ms = producers, now_ms
 
     def members(self, header: GetProducerConnectionListHeader, _: Command, connection: Connection) -> Reply:
         members = self._producers.group(header.producer_group)
@@ -90,7 +92,7 @@ class ProducerHandlers:
                 ProducerInfo(
                     client_id=member.client.client_id,
                     language=member.client.language,
-                    last_update_timestamp=member.seen_ms,
+                    last_update_timestamp=self._now_ms() - self._producers.silent_ms(member),
                     remote_ip=f"/{member.client.connection.peer}",  # as Java writes an address without a name
                     version=member.client.version,
                 )

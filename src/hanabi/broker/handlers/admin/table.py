@@ -127,7 +127,7 @@ def admin_handlers(
         group_progress_handlers(offsets, store, topics, consumers, settings, now_ms),
         config_handlers(settings, now_ms),
         runtime_handlers(store, stats, settings, consumers, delay_offsets, wait_ms, now_ms),
-        connection_handlers(producers, consumers, offsets, address),
+        connection_handlers(producers, consumers, offsets, address, now_ms),
         stats_handlers(progress, topics, groups, offsets, stats, address),
         queue_handlers(store, consumers, filters, settings),
         cleaning_handlers(store, removal, topics, stats),

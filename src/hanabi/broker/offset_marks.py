@@ -1,0 +1,198 @@
+"""The newest offsets of groups in a mapped file, so that killing the broker loses none of them.
+
+`consumerOffset.json` is written every few seconds, as Apache's. What was committed since then would be lost with the
+process; here each commit also changes eight bytes of a mapped page, which the kernel keeps whatever becomes of us. The
+file is a help, not the truth: it belongs to one version of the JSON file, whose digest it carries, and it only ever
+moves an offset of that version forward. A broker that finds another version (another broker ran here, somebody put a
+backup in place) leaves it alone. It is written anew at each start.
+
+    0    magic          8 bytes
+    8    digest         16 bytes, of the JSON file it belongs to; zeros: there is none yet
+    24   next digest    16 bytes, of the one that is just being written
+    40   records        offset 8 | queue id 4 | bytes of the key 4 | key, up to the next multiple of 8
+
+The offset is the machine's own int64, written with one store. A record counts when its key has a length, which is
+written last; an offset of -1 is forgotten. Knows nothing of topics and groups: a key is a text.
+"""
+
+import hashlib
+import logging
+import mmap
+import os
+import struct
+import threading
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+logger = logging.getLogger(__name__)
+
+MAGIC: Final = b"HANABIO1"
+NO_FILE: Final = bytes(16)  # the digest of a JSON file that does not exist
+_INVALID: Final = b"\xff" * 16
+_HEAD: Final = struct.Struct("8s16s16s")
+_RECORD: Final = struct.Struct("=qiI")
+_QUEUE_AND_LENGTH: Final = struct.Struct("=iI")
+_FORGOTTEN: Final = -1
+_BYTES_MIN: Final = 64 * 1024
+_GARBAGE_MIN: Final = 10_000  # so many forgotten records, and more than are in use: time to write it anew
+
+Place = tuple[str, int]  # a key and a queue
+
+
+def digest_of(raw: bytes) -> bytes:
+    """What tells one version of the JSON file from another."""
+    return hashlib.blake2b(raw, digest_size=16).digest()
+
+
+class Found(NamedTuple):
+    """What a file says, and which versions of the JSON file it belongs to."""
+
+    digests: frozenset[bytes]
+    offsets: dict[Place, int]
+
+
+def read_marks(raw: bytes) -> Found | None:
+    """What is in the file; None if it is none of ours. Never more than was written whole."""
+    if len(raw) < _HEAD.size or raw[:8] != MAGIC:
+        return None
+    _, digest, next_digest = _HEAD.unpack_from(raw)
+    offsets: dict[Place, int] = {}
+    at = _HEAD.size
+    while at + _RECORD.size <= len(raw):
+        offset, queue_id, key_bytes = _RECORD.unpack_from(raw, at)
+        key = raw[at + _RECORD.size : at + _RECORD.size + key_bytes]
+        if not key_bytes or len(key) < key_bytes:
+            break
+        if offset >= 0:
+            offsets[key.decode("utf-8", "replace"), queue_id] = offset
+        at += _record_bytes(key_bytes)
+    return Found(frozenset({digest, next_digest}) - {_INVALID}, offsets)
+
+
+def _record_bytes(key_bytes: int) -> int:
+    return -(-(_RECORD.size + key_bytes) // 8) * 8
+
+
+class _MarksFile:
+    """One mapped file. All its blocks are there: a hole on a full disk would be a SIGBUS."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        os.ftruncate(self._descriptor, size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, 0, size)
+        self._map = mmap.mmap(self._descriptor, size)
+        self.words = memoryview(self._map).cast("q")
+        self._map[:8] = MAGIC
+        self._end = _HEAD.size
+
+    def stamp(self, digests: tuple[bytes, bytes]) -> None:
+        self._map[8 : _HEAD.size] = b"".join(digests)
+
+    def has_room(self, key: bytes) -> bool:
+        return self._end + _record_bytes(len(key)) + _RECORD.size <= len(self._map)
+
+    def append(self, key: bytes, queue_id: int, offset: int) -> int:
+        """A new record; the word that its offset is."""
+        start, behind_head = self._end, self._end + _RECORD.size
+        self.words[start // 8] = offset
+        self._map[behind_head : behind_head + len(key)] = key
+        self._map[start + 8 : behind_head] = _QUEUE_AND_LENGTH.pack(queue_id, len(key))
+        self._end = start + _record_bytes(len(key))
+        return start // 8
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+
+class OffsetMarks:
+    """The file of one broker. One thread changes offsets; another one may tell of saves.
+
+    Where it cannot be written (a full disk) there is none until the next start, and one line says so.
+    """
+
+    def __init__(self, path: Path, offsets: Iterable[tuple[Place, int]], digest: bytes) -> None:
+        """Write the file anew: all *offsets*, as the JSON file with this *digest* or something newer has them."""
+        self._path = path
+        self._changing = threading.Lock()  # which file it is, and its head
+        self._file: _MarksFile | None = None
+        self._slots: dict[Place, int] = {}
+        self._forgotten = 0
+        self._went_back = False  # and the disk may still have it as it was
+        self._digests = (digest, digest)
+        self._write(list(offsets))
+
+    def put(self, key: str, queue_id: int, offset: int) -> None:
+        """The offset is this now."""
+        file = self._file
+        if file is None:
+            return
+        slot = self._slots.get((key, queue_id))
+        if slot is not None:
+            file.words[slot] = offset
+        else:
+            self._add(file, (key, queue_id), offset)
+
+    def went_back(self) -> None:
+        """Something is less than it was, or gone: until the JSON file says so too, only that file is right."""
+        self._went_back = True
+        self._stamp(_INVALID, _INVALID)
+
+    def forget(self, key: str, queue_ids: Iterable[int]) -> None:
+        file = self._file
+        for queue_id in queue_ids:
+            slot = self._slots.pop((key, queue_id), None)
+            if slot is not None and file is not None:
+                file.words[slot] = _FORGOTTEN
+                self._forgotten += 1
+        self.went_back()
+
+    def saving(self, raw: bytes) -> None:
+        """The JSON file is about to become *raw*. Blocks for the disk if something went back: after a power cut it
+        must not be found where it was."""
+        file = self._file
+        if self._went_back and file is not None:
+            self._went_back = False
+            file.sync()
+        self._stamp(self._digests[0], digest_of(raw))
+
+    def saved(self) -> None:
+        """It has."""
+        self._stamp(self._digests[1], self._digests[1])
+
+    def _stamp(self, digest: bytes, next_digest: bytes) -> None:
+        with self._changing:
+            self._digests = digest, next_digest
+            if self._file is not None:
+                self._file.stamp(self._digests)
+
+    def _add(self, file: _MarksFile, place: Place, offset: int) -> None:
+        key = place[0].encode()
+        if file.has_room(key) and self._forgotten <= max(_GARBAGE_MIN, len(self._slots)):
+            self._slots[place] = file.append(key, place[1], offset)
+            return
+        self._write([*((known, file.words[slot]) for known, slot in self._slots.items()), (place, offset)])
+
+    def _write(self, offsets: list[tuple[Place, int]]) -> None:
+        beside = self._path.with_name(self._path.name + ".new")
+        with self._changing:
+            try:
+                self._file = self._written(beside, [(key.encode(), key, queue, at) for (key, queue), at in offsets])
+                beside.replace(self._path)
+            except OSError as error:
+                self._file, self._slots = None, {}
+                for path in (beside, self._path):  # what the old one says is old from now on
+                    path.unlink(missing_ok=True)
+                reason = error.strerror or error
+                logger.warning("%s cannot be written, so a kill will cost commits: %s", self._path, reason)
+
+    def _written(self, path: Path, records: list[tuple[bytes, str, int, int]]) -> _MarksFile:
+        needed = sum(_record_bytes(len(raw)) for raw, *_ in records)
+        file = _MarksFile(path, max(_BYTES_MIN, 2 * needed))
+        file.stamp(self._digests)
+        self._slots = {(key, queue): file.append(raw, queue, offset) for raw, key, queue, offset in records}
+        self._forgotten = 0
+        return file

@@ -1,0 +1,170 @@
+"""Killing a broker loses no offset that was committed; and what is kept for that never moves one wrongly."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanabi.broker.consumer_offsets import ConsumerOffsets
+from hanabi.broker.offset_marks import NO_FILE, OffsetMarks, digest_of, read_marks
+
+FILE = "consumerOffset.json"
+MARKS = "consumerOffset.marks"
+
+
+def killed(path: Path) -> ConsumerOffsets:
+    """The offsets of a broker that begins where another one was killed: nobody saves."""
+    return ConsumerOffsets(path)
+
+
+def test_what_was_committed_after_the_last_save_is_there_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    offsets = ConsumerOffsets(path)
+    offsets.commit("g", "T", 0, 5)
+    assert killed(path).find("g", "T", 0) == 5  # nothing was ever saved
+    offsets = killed(path)
+    offsets.save()
+    offsets.commit("g", "T", 0, 9)
+    offsets.commit("g", "New", 3, 1)
+    after = killed(path)
+    assert (after.of("g", "T"), after.of("g", "New"), len(after)) == ({0: 9}, {3: 1}, 2)
+    after.save()
+    (tmp_path / MARKS).unlink()
+    assert ConsumerOffsets(path).of("g", "T") == {0: 9}
+
+
+def test_a_real_kill_in_the_middle_of_commits_loses_none_that_was_told(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from hanabi.broker.consumer_offsets import ConsumerOffsets\n"
+        "offsets = ConsumerOffsets(Path(sys.argv[1]))\n"
+        "for number in range(1, 10**9):\n"
+        "    offsets.commit(f'g{number % 7}', 'T', number % 3, number)\n"
+        "    if number % 1000 == 0: print(number, flush=True)\n"
+        "    if number % 7_500 == 0: offsets.save()\n"
+    )
+    path = tmp_path / FILE
+    with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        told = 0
+        while told < 20_000:
+            told = int(child.stdout.readline())
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        told = max([told, *map(int, child.stdout.read().split("\n")[:-1])])
+    offsets = ConsumerOffsets(path)
+    for number in range(told - 20, told + 1):
+        assert offsets.find(f"g{number % 7}", "T", number % 3) >= number
+
+
+def test_an_offset_that_was_reset_stays_where_it_was_put(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    offsets = ConsumerOffsets(path)
+    offsets.commit("g", "T", 0, 100)
+    offsets.save()
+    offsets.reset("g", "T", 0, 10)
+    offsets.save()
+    assert killed(path).find("g", "T", 0) == 10
+    offsets = killed(path)
+    offsets.commit("g", "T", 0, 12)
+    assert killed(path).find("g", "T", 0) == 12
+
+
+def test_a_group_that_was_removed_does_not_come_back(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    offsets = ConsumerOffsets(path)
+    for group in ("gone", "kept"):
+        offsets.commit(group, "T", 0, 7)
+    offsets.save()
+    offsets.remove_group("gone")
+    offsets.save()
+    offsets.commit("kept", "T", 0, 8)
+    after = killed(path)
+    assert (after.find("gone", "T", 0), after.find("kept", "T", 0)) == (-1, 8)
+
+
+def test_a_clone_is_marked_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    offsets = ConsumerOffsets(path)
+    offsets.commit("from", "T", 0, 3)
+    offsets.commit("to", "T", 0, 50)
+    offsets.commit("to", "T", 1, 50)
+    offsets.clone("from", "to", "T")
+    offsets.save()
+    assert killed(path).of("to", "T") == {0: 3}
+
+
+def test_marks_of_another_file_are_left_alone(tmp_path: Path) -> None:
+    """Another broker ran here, or somebody has put a backup in place."""
+    path = tmp_path / FILE
+    offsets = ConsumerOffsets(path)
+    offsets.commit("g", "T", 0, 5)
+    offsets.save()
+    offsets.commit("g", "T", 0, 9)
+    path.write_text('{"offsetTable":{"T@g":{0:2}}}')
+    assert killed(path).find("g", "T", 0) == 2
+
+
+def test_a_kill_between_the_two_steps_of_a_save_is_as_good_as_one_before_or_after(tmp_path: Path) -> None:
+    path, marks = tmp_path / FILE, tmp_path / MARKS
+    offsets = ConsumerOffsets(path)
+    offsets.commit("g", "T", 0, 5)
+    offsets.save()
+    old = path.read_bytes()
+    offsets.commit("g", "T", 0, 6)
+    offsets.save()
+    new = path.read_bytes()
+    offsets.commit("g", "T", 0, 7)
+    assert offsets._marks is not None
+    offsets._marks._stamp(digest_of(old), digest_of(new))
+    kept = marks.read_bytes()
+    for content in (old, new):
+        path.write_bytes(content)
+        marks.write_bytes(kept)
+        assert killed(path).find("g", "T", 0) == 7
+
+
+def test_marks_that_are_older_than_the_file_move_nothing_back(tmp_path: Path) -> None:
+    """A power cut may leave pages as they were."""
+    path, marks = tmp_path / FILE, tmp_path / MARKS
+    path.write_text('{"offsetTable":{"T@g":{0:20}}}')
+    OffsetMarks(marks, [(("T@g", 0), 15)], digest_of(path.read_bytes()))
+    assert killed(path).find("g", "T", 0) == 20
+
+
+def test_a_full_disk_costs_the_marks_and_not_the_commits(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (small_disk / "ballast").write_bytes(bytes(32 * 1024))
+    offsets = ConsumerOffsets(small_disk / FILE)
+    assert "so a kill will cost commits" in caplog.text
+    offsets.commit("g", "T", 0, 5)
+    assert offsets.find("g", "T", 0) == 5
+
+
+def test_the_file_grows_and_is_cleaned_of_what_was_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "marks"
+    marks = OffsetMarks(path, [], NO_FILE)
+    for number in range(5_000):
+        marks.put(f"Topic{number}@group", 0, number)
+    for number in range(4_990):
+        marks.forget(f"Topic{number}@group", [0])
+    for number in range(20_000):
+        marks.put("Churn@group", number, 1)
+        marks.forget("Churn@group", [number])
+    marks.put("Topic4999@group", 0, 6_000)
+    found = read_marks(path.read_bytes())
+    assert found is not None
+    assert found.offsets == {(f"Topic{number}@group", 0): number for number in range(4_990, 4_999)} | {
+        ("Topic4999@group", 0): 6_000
+    }
+    assert path.stat().st_size < 2_000_000
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_any_bytes_are_read_without_an_error(raw: bytes, cut: int) -> None:
+    read_marks(raw)
+    read_marks(b"HANABIO1" + raw)
+    assert read_marks((b"HANABIO1" + raw)[: min(cut, 39)]) is None
