@@ -19,10 +19,12 @@ MAY_IMPORT = {
     "replication": "errors wire remoting store",
     "namesrv": "errors durable_table wire remoting",
     "broker": "errors durable_table message wire remoting store replication",
+    "metrics": "_version errors wire remoting store namesrv broker",
     "client": "errors durable_table message wire remoting",
     "admin": "errors message wire client",
+    "doctor": "errors message wire remoting client admin",
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
-    "cli": "_version errors message wire remoting store namesrv broker client admin",
+    "cli": "_version errors message wire remoting store namesrv broker metrics client admin doctor spark",
     "dashboard": "errors message admin",
     "spark": "errors message wire store client",  # the store: its reader looks into the files
     "aio": "client",
@@ -76,7 +78,7 @@ def test_the_wire_knows_no_socket_no_clock_and_no_log(path: Path) -> None:
 
 def test_nothing_imports_a_package_that_is_only_an_extra_at_module_level() -> None:
     core = {"hanabi", "msgspec", "rich", "typer", "uvloop", *sys.stdlib_module_names}
-    extras_by_part = {"spark": {"pyspark", "pyarrow", "numpy"}, "dashboard": {"starlette", "uvicorn", "jinja2"}}
+    extras_by_part = {"spark": {"pyspark", "py4j", "pyarrow", "numpy"}, "dashboard": {"starlette", "uvicorn", "jinja2"}}
     for path in MODULES:
         tree = ast.parse(path.read_text())
         roots: set[str] = set()

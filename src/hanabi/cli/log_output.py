@@ -26,6 +26,9 @@ LINES_A_MINUTE_MAX = 1_000  # of one kind: a thousand brokers may all come back 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _UNPRINTABLE_BUT_LINE_END = re.compile(_UNPRINTABLE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 
+_COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[31m"}
+_PLAIN = "\x1b[0m"
+
 
 class LogLevel(StrEnum):
     """How much is told."""
@@ -59,8 +62,14 @@ def _traceback(record: logging.LogRecord) -> str | None:
 class TextFormatter(logging.Formatter):
     """One line of text; of a traceback every line is indented, so that nothing in it can pass for a line of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_colour: bool = False) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: ")
+        self._colours = _COLOURS if in_colour else {}
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as the class above has it
+        colour = self._colours.get(record.levelno)
+        level = f"{colour}{record.levelname}{_PLAIN}" if colour else record.levelname
+        return f"{record.asctime} {level} {record.name}: "
 
     def format(self, record: logging.LogRecord) -> str:
         record.asctime = self.formatTime(record)
@@ -86,36 +95,57 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-class PatientHandler(logging.StreamHandler[TextIO]):
-    """Writes so many lines of one kind a minute, and then says how many it left out. A kind is a message's template."""
+class Patience:
+    """Lets so many lines of one kind a minute pass, and then says how many it left out. A kind is a message's
+    template."""
 
-    def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(stream)
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._minute = 0
         self._lines: Counter[str] = Counter()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def passes(self, record: logging.LogRecord) -> list[logging.LogRecord]:
+        """What is to be written now: *record*, or nothing, and before it what was left out in the minute before."""
+        records: list[logging.LogRecord] = []
         minute = int(self._now() // 60)
         if minute != self._minute:
             self._minute = minute
-            self._tell_left_out()
+            records += self._left_out()
         kind = str(record.msg)[:MESSAGE_CHARACTERS_MAX]
         self._lines[kind] += 1
         if self._lines[kind] <= LINES_A_MINUTE_MAX:
-            super().emit(record)
+            records.append(record)
+        return records
 
-    def _tell_left_out(self) -> None:
+    def _left_out(self) -> list[logging.LogRecord]:
         lines, self._lines = self._lines, Counter()
-        for kind, count in lines.items():
-            if count > LINES_A_MINUTE_MAX:
-                message = "%d more lines of this kind were left out: %s"
-                arguments = (count - LINES_A_MINUTE_MAX, kind)
-                super().emit(logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, arguments, None))
+        message = "%d more lines of this kind were left out: %s"
+        return [
+            own_record(logging.WARNING, message, count - LINES_A_MINUTE_MAX, kind)
+            for kind, count in lines.items()
+            if count > LINES_A_MINUTE_MAX
+        ]
+
+
+def own_record(level: int, message: str, *arguments: object) -> logging.LogRecord:
+    """A line about the log itself, for those who cannot log it because they are what writes it."""
+    return logging.LogRecord(__name__, level, __file__, 0, message, arguments, None)
+
+
+class PatientHandler(logging.StreamHandler[TextIO]):
+    """Writes lines at once, as far as patience goes."""
+
+    def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._patience = Patience(now)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for each in self._patience.passes(record):
+            super().emit(each)
 
 
 def configure_logging(level: LogLevel, *, as_json: bool) -> None:
-    """Send every log line of this process to stderr."""
+    """Send every log line of this process to stderr, at once: for commands that end soon. Servers: `server_logs`."""
     handler = PatientHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -20,6 +20,7 @@ from hanabi.remoting.address import format_address
 
 if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
+    from hanabi.metrics.port import MetricsPort
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.tls import TlsConfig
     from hanabi.store.config import StoreConfig
@@ -50,33 +51,61 @@ class BrokerToStart(msgspec.Struct, frozen=True, kw_only=True):
     tls: "TlsConfig | None"
 
 
-async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None) -> None:
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """A port for operators that is to be opened."""
+
+    host: str
+    port: int
+    series_max: int
+
+
+async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None, metrics: Metrics | None = None) -> None:
     """Start what there is, the name server first, and stop in the opposite order when a signal comes.
 
     Nobody is said to be ready before everybody is: whoever reads the first line may take it for a start that succeeded.
+    The port for operators is there before and after all others, so that they can see what a server waits for.
     """
     stopped = _stop_signal()
     if broker is not None:
         _check(broker)
     ready: list[str] = []
     async with AsyncExitStack() as servers:
+        port: MetricsPort | None = None
+        if metrics is not None:
+            port, metrics_address = await _open_metrics(metrics, namesrv, broker, servers)
         if namesrv is not None:
-            address = await _start_namesrv(namesrv, servers)
+            address = await _start_namesrv(namesrv, servers, port)
             ready.append(f"ready namesrv {format_address(address)}")
             if broker is not None:
                 broker = _registered_with(broker, address)
         if broker is not None:
-            address = await _start_broker(broker, servers)
+            address = await _start_broker(broker, servers, port)
             ready.append(f"ready broker {broker.config.broker_name} {format_address(address)}")
+        if port is not None:
+            ready.append(f"ready metrics {format_address(metrics_address)}")
+            servers.callback(port.stopping)
         for line in ready:
             _announce(line)
         await stopped.wait()
 
 
-async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack) -> tuple[str, int]:
+async def _open_metrics(
+    wanted: Metrics, namesrv: Namesrv | None, broker: BrokerToStart | None, servers: AsyncExitStack
+) -> "tuple[MetricsPort, tuple[str, int]]":
+    from hanabi.metrics.port import MetricsPort
+
+    expected = [name for name, server in (("namesrv", namesrv), ("broker", broker)) if server is not None]
+    port = MetricsPort(expects=expected, series_max=wanted.series_max)
+    address = await port.start(wanted.host, wanted.port)
+    servers.push_async_callback(port.stop)
+    return port, address
+
+
+async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack, port: "MetricsPort | None") -> tuple[str, int]:
     from hanabi.namesrv.name_server import NameServer
 
-    server = await servers.enter_async_context(NameServer(wanted.config, wanted.home, tls=wanted.tls))
+    around = port.namesrv_times.around if port is not None else None
+    server = await servers.enter_async_context(NameServer(wanted.config, wanted.home, tls=wanted.tls, around=around))
     where = format_address((wanted.host, wanted.port))
     try:
         address = await server.start(wanted.host, wanted.port)
@@ -84,14 +113,19 @@ async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack) -> tuple[str,
         raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
     except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
         raise ConfigError(f"cannot listen on {where}: not a host name") from error
+    if port is not None:
+        port.namesrv_started(server)
     return address
 
 
-async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack) -> tuple[str, int]:
+async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None") -> tuple[str, int]:
     from hanabi.broker.broker import Broker
 
-    broker = await servers.enter_async_context(Broker(wanted.config, wanted.store, tls=wanted.tls))
+    around = port.broker_times.around if port is not None else None
+    broker = await servers.enter_async_context(Broker(wanted.config, wanted.store, tls=wanted.tls, around=around))
     address = await broker.start(wanted.host, wanted.port)
+    if port is not None:
+        port.broker_started(broker)
     if not wanted.config.namesrv_addresses:
         logger.warning(
             "no name server is set, so only who knows this broker's address finds it: --namesrv HOST:PORT, namesrvAddr"

@@ -22,8 +22,9 @@ from hanabi.namesrv.kv_config import KVConfig
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.scan_timer import ScanTimer
 from hanabi.namesrv.settings import Settings
+from hanabi.remoting.dispatch import Handler
 from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer
+from hanabi.remoting.server import RemotingServer, ServerStatistics
 from hanabi.remoting.tls import TlsConfig
 
 SCAN_SECONDS = 10.0
@@ -47,13 +48,16 @@ class NameServer:
         tls: TlsConfig | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
         scan_seconds: float = SCAN_SECONDS,
+        around: Callable[[int, Handler], Handler] | None = None,
     ) -> None:
+        """*around* is put around the handler of each request code: for who wants to know how long they take."""
         self.routes = RouteTable(config.routes())
         self._folder = home.absolute() / "namesrv"
         self._config = _with_paths(config, home.absolute(), self._folder)
         self._tls = tls
         self._now_ms = now_ms
         self._timer = ScanTimer(self.scan, scan_seconds)
+        self._around = around
         self._lock: HomeLock | None = None
         self._server: RemotingServer | None = None
 
@@ -63,8 +67,11 @@ class NameServer:
         try:
             kv = KVConfig(Path(self._config.kv_config_path))
             settings = Settings(self._config, Path(self._config.config_store_path))
+            handlers = namesrv_handlers(self.routes, kv, settings, self._now_ms)
+            if self._around is not None:
+                handlers = {code: self._around(code, handler) for code, handler in handlers.items()}
             self._server = RemotingServer(
-                namesrv_handlers(self.routes, kv, settings, self._now_ms),
+                handlers,
                 self._config.remoting(),
                 tls=self._tls,
                 on_close=self._connection_closed,
@@ -84,6 +91,10 @@ class NameServer:
                 await self._server.stop(deadline_seconds)
         finally:
             self._release()
+
+    def statistics(self) -> ServerStatistics | None:
+        """What its port did until now; None while it does not listen."""
+        return self._server.statistics() if self._server is not None else None
 
     async def __aenter__(self) -> Self:
         return self

@@ -387,6 +387,10 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         return broker.addresses() if broker else {}
 
+    def size(self) -> tuple[int, int, int]:
+        """How many broker names, processes and topics there are."""
+        return len(self._brokers), len(self._places), len(self._queues)
+
     def cluster_info(self) -> ClusterInfo:
         return ClusterInfo(
             broker_addr_table={name: broker.data() for name, broker in self._brokers.items()},

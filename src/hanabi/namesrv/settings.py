@@ -56,5 +56,12 @@ class Settings:
         return self._text
 
 
+def kept_changes(path: Path, config: NamesrvConfig) -> dict[str, str]:
+    """What was changed at run time and is in force again at the next start; *path* is only read."""
+    kept = DurableTable(path, encode=_encode, decode=decode_properties).load() or {}
+    changeable = CHANGEABLE - set(config.config_black_list.split(";"))
+    return {key: value for key, value in kept.items() if key in changeable}
+
+
 def _encode(properties: dict[str, str]) -> bytes:
     return format_properties(properties).encode()

@@ -1,0 +1,194 @@
+"""What a broker shows of itself: counters that are kept anyway, read when somebody asks.
+
+Nothing is counted here, and the broker does not know that it is looked at. Everything is iterators of lines, over
+copies of the tables' keys: whoever writes them out gives way in between, and meanwhile topics come and go.
+
+Topics, groups and queues are named by clients, so no family has more than `series_max` samples: the first ones in the
+tables' order, which is the order in which they came, so that a series that is shown stays. How many are left out is
+shown as well.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from hanabi.broker.broker import Broker
+from hanabi.broker.stats.store_stats import CLASS_LIMITS_MS
+from hanabi.broker.topics import SCHEDULE_TOPIC
+from hanabi.metrics.exposition import Sample, counter, gauge, histogram, labels
+from hanabi.store.disk import used_ratio
+
+SERIES_MAX = 20_000
+PUT_BOUNDS = tuple(ms / 1000 for ms in CLASS_LIMITS_MS)
+
+
+class Bounded:
+    """Passes on so many samples of a family, and notes how many there would be."""
+
+    def __init__(self, series_max: int) -> None:
+        self._series_max = series_max
+        self._left_out: dict[str, int] = {}
+
+    def __call__(self, family: str, samples: Iterable[Sample], count: int) -> Iterator[Sample]:
+        """Of *samples*, of which there are *count*. Those that are left out are not made: there may be very many."""
+        if count > self._series_max:
+            self._left_out[family] = count - self._series_max
+        return islice(samples, self._series_max)
+
+    def left_out(self) -> Iterator[Sample]:
+        """Known when all families have been passed on."""
+        for name, count in self._left_out.items():
+            yield labels(family=name), count
+
+
+class DiskFacts(NamedTuple):
+    """How full the disks of a store are: to ask may wait for a disk, so it is done in a thread."""
+
+    log_ratio: float
+    root_ratio: float
+
+
+def disk_facts(broker: Broker) -> DiskFacts:
+    config = broker.store.config
+    return DiskFacts(used_ratio(config.commit_log_path), used_ratio(Path(config.root)))
+
+
+def broker_lines(broker: Broker, disk: DiskFacts, series_max: int = SERIES_MAX) -> Iterator[str]:
+    """All families of *broker*."""
+    bounded = Bounded(series_max)
+    return chain(
+        _traffic(broker, bounded),
+        _latency(broker),
+        _lag(broker, bounded),
+        _clients(broker, bounded),
+        _store(broker, disk),
+        _state(broker),
+        gauge("hanabi_metrics_left_out", "Samples that are not shown because there are too many.", bounded.left_out()),
+    )
+
+
+def _traffic(broker: Broker, bounded: Bounded) -> Iterator[str]:
+    stats = broker.tables.stats
+    for name, about, totals in (
+        ("in", "stored, by topic", stats.put_totals()),
+        ("out", "handed to consumers, by topic and group", stats.get_totals()),
+    ):
+        messages, size = f"hanabi_messages_{name}_total", f"hanabi_bytes_{name}_total"
+        samples = ((labels(**of), tally.messages) for of, tally in totals)
+        yield from counter(messages, f"Messages {about}.", bounded(messages, samples, len(totals)))
+        samples = ((labels(**of), tally.bytes) for of, tally in totals)
+        yield from counter(size, f"Bytes of messages {about}.", bounded(size, samples, len(totals)))
+    name, totals = "hanabi_messages_sent_back_total", stats.send_back_totals()
+    samples = ((labels(**of), tally.messages) for of, tally in totals)
+    yield from counter(name, "Messages that consumers failed on and sent back.", bounded(name, samples, len(totals)))
+    store = stats.store
+    yield from counter("hanabi_puts_total", "Messages stored, of all topics.", store.puts)
+    yield from counter("hanabi_put_bytes_total", "Bytes stored, of all topics.", store.put_bytes)
+    yield from counter("hanabi_puts_failed_total", "Messages that could not be stored.", store.puts_failed)
+    yield from counter("hanabi_messages_pulled_total", "Messages handed out, of all topics.", store.transferred)
+    pulls = [(labels(result="found"), store.gets_found), (labels(result="missed"), store.gets_missed)]
+    yield from counter("hanabi_pulls_total", "Pulls that were answered, with messages or without.", pulls)
+
+
+def _latency(broker: Broker) -> Iterator[str]:
+    store = broker.tables.stats.store
+    slow = store.slow_puts.copy()
+    counts = [max(store.puts - sum(slow[1:]), 0), *slow[1:]]  # the quick ones are not told one by one
+    yield from histogram(
+        "hanabi_put_seconds",
+        "How long it took to append a message to the log, without waiting for the disk.",
+        PUT_BOUNDS,
+        [({}, counts, store.put_seconds)],
+    )
+
+
+def _lag(broker: Broker, bounded: Bounded) -> Iterator[str]:
+    """Twice through the table, since a family stands in one piece."""
+    offsets = broker.tables.offsets
+    name = "hanabi_group_lag_messages"
+    by_group = (
+        (labels(group=group, topic=topic), sum(behind for _, behind in _behind(broker, group, topic)))
+        for topic, group in offsets.each_topic_and_group()
+    )
+    about = "Messages that a group has still to consume, by topic."
+    yield from gauge(name, about, bounded(name, by_group, offsets.pairs))
+    name = "hanabi_queue_lag_messages"
+    by_queue = (
+        (labels(group=group, topic=topic, queue=queue), behind)
+        for topic, group in offsets.each_topic_and_group()
+        for queue, behind in _behind(broker, group, topic)
+    )
+    about = "Messages that a group has still to consume, by topic and queue."
+    yield from gauge(name, about, bounded(name, by_queue, len(offsets)))
+
+
+def _behind(broker: Broker, group: str, topic: str) -> Iterator[tuple[int, int]]:
+    max_offset = broker.store.reader.max_offset
+    for queue_id, offset in broker.tables.offsets.of(group, topic).items():
+        yield queue_id, max(max_offset(topic, queue_id) - offset, 0)
+
+
+def _clients(broker: Broker, bounded: Bounded) -> Iterator[str]:
+    tables = broker.tables
+    yield from gauge("hanabi_held_pulls", "Pulls that wait for messages.", len(tables.held_pulls))
+    groups = tables.consumers.groups()
+    producers = {connection for members in tables.producers.groups().values() for connection in members}
+    yield from gauge("hanabi_producers", "Clients that produce.", len(producers))
+    yield from gauge("hanabi_consumer_groups", "Consumer groups with members.", len(groups))
+    name = "hanabi_group_members"
+    members = ((labels(group=name), len(group.members)) for name, group in list(groups.items()))
+    yield from gauge(name, "Members of a consumer group that are connected.", bounded(name, members, len(groups)))
+    yield from gauge(
+        "hanabi_groups_subscribing_differently",
+        "Groups whose members subscribe differently, so that messages are skipped.",
+        len(tables.consumers.differing()),
+    )
+
+
+def _store(broker: Broker, disk: DiskFacts) -> Iterator[str]:
+    store, recovery = broker.store, broker.store.recovery
+    ratios = [(labels(what="commitlog"), disk.log_ratio), (labels(what="root"), disk.root_ratio)]
+    yield from gauge("hanabi_disk_used_ratio", "How full the disk is, 0 to 1; -1 if nobody can tell.", ratios)
+    yield from gauge(
+        "hanabi_disk_refuses_messages",
+        "1 while no message is taken because the disk is full.",
+        int(store.retention.refuses),
+    )
+    yield from gauge("hanabi_log_begin_bytes", "The oldest offset of the commit log.", store.min_log_offset)
+    yield from gauge("hanabi_log_end_bytes", "Where the next message of the commit log begins.", store.max_log_offset)
+    behind = max(store.max_log_offset - store.flushed_log_offset, 0)
+    yield from gauge("hanabi_flush_behind_bytes", "Bytes of the commit log that are not on the disk yet.", behind)
+    yield from gauge(
+        "hanabi_dispatch_behind_messages",
+        "Messages that the key index lacks, as it cannot be written.",
+        store.undispatched,
+    )
+    yield from gauge("hanabi_recovery_seconds", "How long the store took to open.", recovery.seconds)
+    yield from gauge("hanabi_recovery_messages", "Messages that were looked at to open the store.", recovery.records)
+    yield from gauge("hanabi_recovery_damages", "Damaged places that were found then.", len(recovery.damages))
+
+
+def _state(broker: Broker) -> Iterator[str]:
+    tables = broker.tables
+    yield from gauge("hanabi_topics", "Topics, system topics included.", len(tables.topics))
+    yield from gauge(
+        "hanabi_broker_busy",
+        "1 while sends are refused because the broker is behind.",
+        int(broker.services.flow.busy is not None),
+    )
+    waiting = ((labels(level=level), count) for level, count in _delayed(broker))
+    yield from gauge("hanabi_delayed_messages", "Messages that wait for their delay level.", waiting)
+    registered = set(broker.registration.registered)
+    known = (
+        (labels(namesrv=address), int(address in registered)) for address in broker.settings.broker.namesrv_addresses
+    )
+    yield from gauge("hanabi_registered", "1 if the name server knows this broker.", known)
+
+
+def _delayed(broker: Broker) -> Iterator[tuple[int, int]]:
+    """How many messages wait in each delay level that was ever used. What was delivered is known once something was."""
+    reader, delivered = broker.store.reader, broker.services.delivery.table().offset_table
+    for queue_id in sorted(broker.store.queues_of(SCHEDULE_TOPIC)):
+        begin = max(delivered.get(queue_id + 1, 0), reader.min_offset(SCHEDULE_TOPIC, queue_id))
+        yield queue_id + 1, max(reader.max_offset(SCHEDULE_TOPIC, queue_id) - begin, 0)

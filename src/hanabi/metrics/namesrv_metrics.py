@@ -1,0 +1,14 @@
+"""What a name server shows of itself, beside what all servers show."""
+
+from collections.abc import Iterator
+
+from hanabi.metrics.exposition import gauge
+from hanabi.namesrv.name_server import NameServer
+
+
+def namesrv_lines(server: NameServer) -> Iterator[str]:
+    """The families of *server*."""
+    brokers, processes, topics = server.routes.size()
+    yield from gauge("hanabi_namesrv_brokers", "Broker names that are registered.", brokers)
+    yield from gauge("hanabi_namesrv_broker_processes", "Masters and slaves that are registered.", processes)
+    yield from gauge("hanabi_namesrv_topics", "Topics that have a route.", topics)

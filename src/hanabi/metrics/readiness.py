@@ -1,0 +1,30 @@
+"""Whether a server should be given work: one question each, and the reason if the answer is no.
+
+A server that is not ready may still be healthy: it recovers, its disk is full, no name server knows it. Restarting it
+would not help, so /health does not ask these questions.
+"""
+
+from typing import Final
+
+from hanabi.broker.broker import Broker
+
+STARTING: Final = "it is starting: the store is being opened"
+STOPPING: Final = "it is stopping"
+OK: Final = "ok"
+
+
+def broker_checks(broker: Broker) -> dict[str, str]:
+    """What a running broker has to say: `ok`, or why not."""
+    return {"broker": OK, "disk": _disk(broker), "registered": _registered(broker)}
+
+
+def _disk(broker: Broker) -> str:
+    return "the disk is too full: no message is taken" if broker.store.retention.refuses else OK
+
+
+def _registered(broker: Broker) -> str:
+    """One name server is enough: clients ask any of them. A broker that was told none needs none."""
+    addresses = broker.settings.broker.namesrv_addresses
+    if not addresses or broker.registration.registered:
+        return OK
+    return f"none of the name servers {', '.join(addresses)} knows this broker"

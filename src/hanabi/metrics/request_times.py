@@ -1,0 +1,135 @@
+"""How long requests take, by what they ask for: a timer around each handler of a server's table.
+
+Only there when somebody wants to know: without `--metrics-port` the table has no timers in it. A reply that comes
+later (a flush is awaited, a topic saved) is timed until it is there. A request that is held on purpose, as a pull that
+waits for messages, is counted and not timed: how long it waits says nothing about the server.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, Final
+
+from hanabi.errors import MQError
+from hanabi.metrics.exposition import Sample, labels
+from hanabi.metrics.histogram import Histogram
+from hanabi.remoting.dispatch import Express, Handler, Reply
+from hanabi.wire.codes import RequestCode, ResponseCode, request_name
+
+BOUNDS: Final = (
+    *(0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01),
+    *(0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+
+# How the header of a batch begins, behind the four bytes of its length: in JSON, and in the binary form.
+_BATCHES: Final = (b'{"code":320,', (320).to_bytes(2, "big"))
+
+
+def _never(_: object) -> bool:
+    return False
+
+
+class RequestTimes:
+    """Times and failures by request code. *is_held* tells answers that wait on purpose."""
+
+    def __init__(self, is_held: Callable[[object], bool] = _never) -> None:
+        self._is_held = is_held
+        self._times: dict[int, Histogram] = {}
+        self._failed: Counter[tuple[int, int]] = Counter()  # by request code and response code
+        self.held = 0
+
+    def around(self, code: int, handler: Handler) -> Handler:
+        """*handler*, timed."""
+        times = self._times[code] = Histogram(BOUNDS)
+        counts, handle = times.counts, handler.handle
+
+        def timed(header: Any, request: Any, connection: Any) -> Reply | Awaitable[Reply]:
+            began = perf_counter()
+            try:
+                answer = handle(header, request, connection)
+            except Exception as error:
+                times.add(perf_counter() - began)
+                self._count_failure(code, error)
+                raise
+            if type(answer) is Reply:
+                took = perf_counter() - began
+                counts[bisect_left(BOUNDS, took)] += 1
+                times.seconds += took
+                if answer.code:
+                    self._failed[code, answer.code] += 1
+                return answer
+            return self._later(code, times, began, answer)  # type: ignore[arg-type]
+
+        return replace(handler, handle=timed, express=self._around_express(times, handler.express))
+
+    def _around_express(self, times: Histogram, express: Express | None) -> Express | None:
+        """The short cut is asked for every request, and answers the usual ones of its own kind, and batches."""
+        if express is None:
+            return None
+        by_code = self._times
+
+        def timed(frame: bytes, connection: Any) -> bytes | None:
+            began = perf_counter()
+            answer = express(frame, connection)
+            if answer is not None:
+                took = perf_counter() - began
+                kind = by_code.get(RequestCode.SEND_BATCH_MESSAGE, times) if frame.startswith(_BATCHES, 4) else times
+                kind.counts[bisect_left(BOUNDS, took)] += 1
+                kind.seconds += took
+            return answer
+
+        return timed
+
+    def _later(self, code: int, times: Histogram, began: float, answer: Awaitable[Reply]) -> Awaitable[Reply]:
+        if self._is_held(answer):
+            self.held += 1
+            return answer
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda done: self._settled(code, times, began, done))
+            return answer
+        return self._awaited(code, times, began, answer)
+
+    def _settled(self, code: int, times: Histogram, began: float, done: "asyncio.Future[Reply]") -> None:
+        if done.cancelled():  # nobody waits for it any more
+            return
+        times.add(perf_counter() - began)
+        error = done.exception()
+        if error is not None:
+            self._count_failure(code, error)
+        elif done.result().code:
+            self._failed[code, done.result().code] += 1
+
+    async def _awaited(self, code: int, times: Histogram, began: float, answer: Awaitable[Reply]) -> Reply:
+        try:
+            reply = await answer
+        except Exception as error:
+            times.add(perf_counter() - began)
+            self._count_failure(code, error)
+            raise
+        times.add(perf_counter() - began)
+        if reply.code:
+            self._failed[code, reply.code] += 1
+        return reply
+
+    def _count_failure(self, code: int, error: BaseException) -> None:
+        self._failed[code, error.code if isinstance(error, MQError) else ResponseCode.SYSTEM_ERROR] += 1
+
+    def series(self, server: str) -> Iterator[tuple[dict[str, object], list[int], float]]:
+        """For `exposition.histogram`; what nobody has asked for is left out."""
+        for code, times in self._times.items():
+            counts = times.counts.copy()
+            if any(counts):
+                yield {"server": server, "request": request_name(code)}, counts, times.seconds
+
+    def failures(self, server: str) -> Iterator[Sample]:
+        """How many replies had another code than success, for `exposition.counter`."""
+        for (request, response), count in list(self._failed.items()):
+            yield labels(server=server, request=request_name(request), code=_response_name(response)), count
+
+
+def _response_name(code: int) -> str:
+    member = ResponseCode._value2member_map_.get(code)
+    return member.name if isinstance(member, ResponseCode) else str(code)

@@ -1,0 +1,48 @@
+"""What a name server and a broker have in common: connections, requests, what went wrong on the wire.
+
+Both may be in one process, and a family stands in one piece: so these lines are of all servers together.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from hanabi.metrics.exposition import counter, gauge, histogram, labels
+from hanabi.metrics.request_times import BOUNDS, RequestTimes
+from hanabi.remoting.server import ServerStatistics
+
+
+def server_lines(servers: Mapping[str, ServerStatistics], times: Mapping[str, RequestTimes]) -> Iterator[str]:
+    """The families of all servers, by their names."""
+    each = [(labels(server=name), statistics) for name, statistics in servers.items()]
+    yield from gauge("hanabi_connections", "Open connections.", [(name, one.connections) for name, one in each])
+    for family, about, value in (
+        ("hanabi_connections_accepted_total", "Connections accepted.", "accepted"),
+        ("hanabi_connections_refused_total", "Connections refused because there were too many.", "refused"),
+        ("hanabi_requests_total", "Requests received.", "requests"),
+        ("hanabi_protocol_errors_total", "Peers that broke the protocol.", "protocol_errors"),
+    ):
+        yield from counter(family, about, [(name, getattr(one, value)) for name, one in each])
+    yield from histogram(
+        "hanabi_request_seconds",
+        "How long requests took until their answer was made. Pulls that were held are not in it.",
+        BOUNDS,
+        chain.from_iterable(one.series(name) for name, one in times.items()),
+    )
+    yield from counter(
+        "hanabi_requests_failed_total",
+        "Answers with another code than success; a pull that found nothing is one of them.",
+        chain.from_iterable(one.failures(name) for name, one in times.items()),
+    )
+    held = [(labels(server=name), one.held) for name, one in times.items()]
+    yield from counter("hanabi_requests_held_total", "Pulls that were held because there was nothing yet.", held)
+
+
+def together(parts: list[ServerStatistics]) -> ServerStatistics:
+    """Several ports of one server as one."""
+    return ServerStatistics(
+        connections=sum(part.connections for part in parts),
+        accepted=sum(part.accepted for part in parts),
+        refused=sum(part.refused for part in parts),
+        requests=sum(part.requests for part in parts),
+        protocol_errors=sum(part.protocol_errors for part in parts),
+    )

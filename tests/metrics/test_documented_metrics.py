@@ -1,0 +1,61 @@
+"""docs/operations.md names every metric that there is, with its type and its labels, and no other."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import hanabi.aio
+from hanabi.message import Message
+from tests.metrics.scraping import Figures, scrape
+from tests.metrics.test_port import many_queues, until, world
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "operations.md"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+DASHBOARD = ROOT / "deploy" / "grafana" / "hanabi.json"
+USED = re.compile(r"\b(?:hanabi|process)_[a-z_]+")
+
+
+async def everything(home: Path) -> Figures:
+    """A scrape in which every family has a sample."""
+    async with world(home, series_max=1) as running:
+        consumer = hanabi.aio.PushConsumer("billing", namesrv=running.namesrv)
+        consumer.subscribe("Orders")
+        consumer.listener(lambda messages: None)
+        async with hanabi.aio.Producer("shop", namesrv=running.namesrv) as producer:
+            await producer.send(Message("Orders", b"x"))
+            await producer.send(Message("Orders", b"later", delay_level=18))
+        await running.broker.registration.settled()
+        async with consumer:
+            await until(lambda: running.broker.tables.consumers.find_group("billing") is not None)
+            many_queues(running, 2, 2)
+            running.broker.tables.stats.send_back("billing", "Orders")
+            return await scrape(running.metrics)
+
+
+def rows(figures: Figures) -> list[str]:
+    """The table as it should be."""
+    found = []
+    for name, family in figures.families.items():
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        first = ("server", "request", "code", "group", "topic", "queue")
+        in_order: list[str] = [label for label in first if label in labels]
+        in_order += sorted(labels - set(in_order))
+        full = f"{name}_total" if family.type == "counter" else name
+        found.append(f"| `{full}` | {family.type} | {', '.join(in_order)} | {family.documentation} |")
+    return found
+
+
+def test_the_page_has_every_metric_and_no_other(tmp_path: Path) -> None:
+    written = DOCUMENT.read_text().split("<!-- families -->\n")[1].split("\n\n")[0].splitlines()[2:]
+    assert written == rows(asyncio.run(everything(tmp_path)))
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are(tmp_path: Path) -> None:
+    written = DOCUMENT.read_text().split("<!-- families -->\n")[1].split("\n\n")[0]
+    known = dict(re.findall(r"\| `(\w+)` \| (\w+) \|", written))
+    known |= {f"{name}_{part}": kind for name, kind in known.items() for part in ("bucket", "count", "sum")}
+    for file in (ALERTS, DASHBOARD):
+        used = set(USED.findall(file.read_text()))
+        assert used
+        assert used <= known.keys(), file.name

@@ -1,0 +1,170 @@
+"""Every request is timed until its answer is there, whichever way the answer comes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from hanabi.errors import TopicNotExist
+from hanabi.metrics.request_times import RequestTimes
+from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.protocol import Connection
+from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
+from hanabi.wire.command import Command, encode_head
+from hanabi.wire.headers.base import NoHeader
+
+CODE = RequestCode.SEND_MESSAGE_V2
+NOTHING: Any = None  # what a handler is given does not matter here
+
+
+def timed(times: RequestTimes, handle: Callable[..., Reply | Awaitable[Reply]]) -> Callable[..., Any]:
+    return times.around(CODE, Handler(NoHeader, handle)).handle
+
+
+def count(times: RequestTimes) -> int:
+    return sum(sum(counts) for _, counts, _ in times.series("broker"))
+
+
+def failures(times: RequestTimes) -> dict[str, int | float]:
+    return dict(times.failures("broker"))
+
+
+FAILED = '{server="broker",request="SEND_MESSAGE_V2",code="TOPIC_NOT_EXIST"}'
+
+
+def test_what_nobody_asked_for_is_not_shown() -> None:
+    times = RequestTimes()
+    timed(times, lambda *_: Reply())
+    assert list(times.series("broker")) == []
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST])
+def test_an_answer_that_is_there_at_once(code: int) -> None:
+    times = RequestTimes()
+    assert timed(times, lambda *_: Reply(code))(NOTHING, NOTHING, NOTHING).code == code
+    ((labels, _, seconds),) = times.series("broker")
+    assert labels == {"server": "broker", "request": "SEND_MESSAGE_V2"}
+    assert (count(times), seconds > 0) == (1, True)
+    assert failures(times) == ({FAILED: 1} if code else {})
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST])
+def test_an_answer_that_is_awaited(code: int) -> None:
+    times = RequestTimes()
+
+    async def main() -> None:
+        flushed = asyncio.Event()
+
+        async def later(*_: object) -> Reply:
+            await flushed.wait()
+            return Reply(code)
+
+        answer = asyncio.ensure_future(timed(times, later)(NOTHING, NOTHING, NOTHING))
+        await asyncio.sleep(0)
+        assert count(times) == 0
+        flushed.set()
+        assert (await answer).code == code
+
+    asyncio.run(main())
+    assert count(times) == 1
+    assert failures(times) == ({FAILED: 1} if code else {})
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST])
+def test_an_answer_that_is_a_future_stays_one(code: int) -> None:
+    times = RequestTimes()
+
+    async def main() -> None:
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        assert timed(times, lambda *_: future)(NOTHING, NOTHING, NOTHING) is future
+        future.set_result(Reply(code))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert count(times) == 1
+    assert failures(times) == ({FAILED: 1} if code else {})
+
+
+def test_a_future_that_nobody_waits_for_any_more_is_not_counted_and_one_that_failed_is() -> None:
+    times = RequestTimes()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        given_up: asyncio.Future[Reply] = loop.create_future()
+        failed: asyncio.Future[Reply] = loop.create_future()
+        answers = iter((given_up, failed))
+        ask = timed(times, lambda *_: next(answers))
+        ask(NOTHING, NOTHING, NOTHING)
+        ask(NOTHING, NOTHING, NOTHING)
+        given_up.cancel()
+        failed.set_exception(TopicNotExist("no"))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert (count(times), failures(times)) == (1, {FAILED: 1})
+
+
+def test_what_is_raised_is_counted_and_passed_on() -> None:
+    times = RequestTimes()
+
+    def refuse(*_: object) -> Reply:
+        raise TopicNotExist("no")
+
+    async def refuse_later(*_: object) -> Reply:
+        raise TopicNotExist("no")
+
+    def fail(*_: object) -> Reply:
+        raise ZeroDivisionError
+
+    with pytest.raises(TopicNotExist):
+        timed(times, refuse)(NOTHING, NOTHING, NOTHING)
+    assert (count(times), failures(times)) == (1, {FAILED: 1})
+    with pytest.raises(TopicNotExist):
+        asyncio.run(timed(times, refuse_later)(NOTHING, NOTHING, NOTHING))
+    assert (count(times), failures(times)) == (1, {FAILED: 2})  # a handler anew is counted anew
+    with pytest.raises(ZeroDivisionError):
+        timed(times, fail)(NOTHING, NOTHING, NOTHING)
+    assert sum(failures(times).values()) == 3
+
+
+def test_what_is_held_on_purpose_is_counted_apart() -> None:
+    times = RequestTimes(is_held=lambda answer: isinstance(answer, asyncio.Future))
+
+    async def main() -> None:
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        assert timed(times, lambda *_: future)(NOTHING, NOTHING, NOTHING) is future
+        future.set_result(Reply())
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert (count(times), times.held) == (0, 1)
+
+
+def test_a_short_cut_is_timed_when_it_answers() -> None:
+    times = RequestTimes()
+
+    def express(frame: bytes, _: object) -> bytes | None:
+        return b"answer" if frame == b"usual" else None
+
+    handler = times.around(CODE, Handler(NoHeader, lambda *_: Reply(), express=express))
+    assert handler.express is not None
+    connection = cast(Connection, None)
+    assert handler.express(b"usual", connection) == b"answer"
+    assert handler.express(b"unusual", connection) is None
+    assert count(times) == 1
+    handler.handle(NoHeader(), cast(Command, None), connection)
+    assert count(times) == 2
+
+
+@pytest.mark.parametrize("form", list(HeaderForm))
+def test_a_batch_that_takes_the_short_cut_is_counted_as_one(form: HeaderForm) -> None:
+    times = RequestTimes()
+    single = times.around(CODE, Handler(NoHeader, lambda *_: Reply(), express=lambda *_: b"answer"))
+    times.around(RequestCode.SEND_BATCH_MESSAGE, Handler(NoHeader, lambda *_: Reply()))
+    assert single.express is not None
+    for code in (CODE, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_BATCH_MESSAGE):
+        frame = encode_head(code=code, opaque=1, fields={"a": "shop"}, form=form)[4:]  # as the decoder cuts it
+        single.express(frame, cast(Connection, None))
+    counted = {labels["request"]: sum(counts) for labels, counts, _ in times.series("broker")}
+    assert counted == {"SEND_MESSAGE_V2": 1, "SEND_BATCH_MESSAGE": 2}
