@@ -1,6 +1,7 @@
 """All benchmarks, one after the other: `python -m benches [--quick]`."""
 
 import argparse
+from importlib.util import find_spec
 
 from benches import clients, held_pulls, messages, route_queries, route_scale, start_and_memory, store
 
@@ -18,6 +19,10 @@ def main() -> None:
     messages.main(quick=quick)
     held_pulls.main(quick=quick)
     clients.main(quick=quick)
+    if find_spec("pyspark") is not None:  # the extra `spark`
+        from benches import spark
+
+        spark.main(quick=quick)
 
 
 main()

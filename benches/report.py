@@ -1,10 +1,11 @@
 """A table in Markdown, with what a reader must know to believe it: machine, versions, date."""
 
+import json
 import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -41,6 +42,12 @@ def publish(name: str, title: str, *parts: str, quick: bool) -> None:
     OUT.mkdir(exist_ok=True)
     (OUT / f"{name}.md").write_text(text)
     print(text)
+
+
+def keep_figures(name: str, figures: Mapping[str, object]) -> None:
+    """Keep the figures behind a report for programs, in benches/out/NAME.json."""
+    OUT.mkdir(exist_ok=True)
+    (OUT / f"{name}.json").write_text(json.dumps({"conditions": conditions(), "figures": figures}, indent=1) + "\n")
 
 
 def _cpu_model() -> str:

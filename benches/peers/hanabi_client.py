@@ -5,7 +5,7 @@ import sys
 import time
 
 import hanabi
-from benches.peers.commands import Arrivals, Measured, repeat, serve
+from benches.peers.commands import FIRST_TIMEOUT_S, Arrivals, Measured, repeat, serve
 from hanabi import aio
 from hanabi.remoting.loop import run
 
@@ -64,26 +64,38 @@ class Client:
 
         return repeat(float(seconds), once)
 
-    def push(self, topic: str, group: str, count: str) -> Measured:
-        arrivals = Arrivals(int(count))
-        consumer = hanabi.PushConsumer(group, namesrv=self._namesrv, consume_from="first", consume_batch=32)
+    def push(self, seconds: str, topic: str, group: str, count: str, size: str = "1") -> Measured:
+        arrivals = Arrivals(count, seconds)
+        consumer = hanabi.PushConsumer(group, namesrv=self._namesrv, consume_from="first", consume_batch=int(size))
         consumer.subscribe(topic)
-        consumer.listener(lambda messages: arrivals.add(len(messages)))
+        consumer.listener(lambda messages: arrivals.add([message.body for message in messages]))
         with consumer:
             return arrivals.wait()
 
-    def pull(self, topic: str, group: str, count: str) -> Measured:
-        arrivals = Arrivals(int(count))
+    def push_async(self, seconds: str, topic: str, group: str, count: str, size: str) -> Measured:
+        return run(self._push_async(topic, group, Arrivals(count, seconds), int(size)))
+
+    async def _push_async(self, topic: str, group: str, arrivals: Arrivals, size: int) -> Measured:
+        consumer = aio.PushConsumer(group, namesrv=self._namesrv, consume_from="first", consume_batch=size)
+        consumer.subscribe(topic)
+
+        async def listener(messages: list[hanabi.StoredMessage]) -> None:
+            arrivals.add([message.body for message in messages])
+
+        consumer.listener(listener)
+        async with consumer:
+            return await asyncio.to_thread(arrivals.wait)
+
+    def pull(self, seconds: str, topic: str, group: str, count: str) -> Measured:
+        arrivals = Arrivals(count, seconds)
         consumer = hanabi.LitePullConsumer(group, namesrv=self._namesrv, consume_from="first")
         consumer.subscribe(topic)
-        missing = int(count)
         with consumer:
-            while missing > 0:
-                messages = consumer.poll(timeout=30, count=256)
+            while not arrivals.done:
+                messages = consumer.poll(timeout=FIRST_TIMEOUT_S, count=256)
                 if not messages:
-                    raise TimeoutError(f"{missing} messages did not come")
-                arrivals.add(len(messages))
-                missing -= len(messages)
+                    raise TimeoutError("no more messages came")
+                arrivals.add([message.body for message in messages])
             return arrivals.wait()
 
 
@@ -96,6 +108,8 @@ def main() -> None:
             "many": client.many,
             "batch": client.batch,
             "push": client.push,
+            "push_one": client.push,
+            "push_async": client.push_async,
             "pull": client.pull,
         }
     )

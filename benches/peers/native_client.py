@@ -53,11 +53,11 @@ class Client:
             raise RuntimeError(f"{len(errors)} sends failed: {errors[0]}")
         return messages, time.perf_counter() - began
 
-    def push(self, topic: str, group: str, count: str) -> Measured:
-        arrivals = Arrivals(int(count))
+    def push_one(self, seconds: str, topic: str, group: str, count: str) -> Measured:
+        arrivals = Arrivals(count, seconds)
         consumer = PushConsumer(group)
         consumer.set_namesrv_addr(self._namesrv)
-        consumer.subscribe(topic, lambda message: arrivals.add(1))
+        consumer.subscribe(topic, lambda message: arrivals.add((message.body,)))
         consumer.start()
         try:
             return arrivals.wait()
@@ -67,7 +67,7 @@ class Client:
 
 def main() -> None:
     client = Client(sys.argv[1])
-    serve({"send": client.send, "concurrent": client.concurrent, "push": client.push})
+    serve({"send": client.send, "concurrent": client.concurrent, "push_one": client.push_one})
 
 
 if __name__ == "__main__":

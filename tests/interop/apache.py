@@ -62,7 +62,7 @@ class ApacheNameServer:
         self.home = home
         port = free_port()
         self.address = f"127.0.0.1:{port}"
-        config = _properties(home / "namesrv.conf", {"listenPort": port})
+        config = properties(home / "namesrv.conf", {"listenPort": port})
         main = "org.apache.rocketmq.namesrv.NamesrvStartup"
         command = java(home, classpath(SERVERS_4), main, "-c", str(config), jvm=jvm)
         self.process = ServerProcess("Apache's name server", command, home / "console.log", java_environment())
@@ -90,7 +90,7 @@ class ApacheBroker:
         # Beside its own port it takes the second below for its fast lane and the next for its slaves.
         port = free_port(beside=(-2, 1))
         self.address = f"127.0.0.1:{port}"
-        config = _properties(
+        config = properties(
             home / "broker.conf",
             {
                 "brokerClusterName": cluster,
@@ -110,7 +110,12 @@ class ApacheBroker:
         )
         main = "org.apache.rocketmq.broker.BrokerStartup"
         command = java(home, classpath(jar_set), main, "-c", str(config), jvm=jvm)
+        self._command = command
         self.process = ServerProcess(f"Apache's {name}", command, home / "console.log", java_environment())
+
+    def start_again(self) -> None:
+        """After it was killed: with the same files, at the same address."""
+        self.process = ServerProcess(self.process.name, self._command, self.process.log, java_environment())
 
     def wait_ready(self) -> None:
         """Until it serves and its name server, if it has one, knows it."""
@@ -130,7 +135,8 @@ class ApacheBroker:
         return [line for line in serious if any(word in line.lower() for word in (*about, str(self.namesrv)))]
 
 
-def _properties(path: Path, values: Mapping[str, object]) -> Path:
+def properties(path: Path, values: Mapping[str, object]) -> Path:
+    """A file of settings, as the Java servers read them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     return path

@@ -19,6 +19,7 @@ DOWNLOAD_TIMEOUT_S = 600
 SERVERS_4 = "servers-4"
 ADMIN_4 = "admin-4"
 ALL_5 = "all-5"
+PROXY_5 = "proxy-5"
 
 
 class JavaUnavailable(Exception):

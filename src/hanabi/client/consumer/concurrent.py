@@ -122,14 +122,16 @@ class Concurrent:
     # The listener
 
     def _start_more(self) -> None:
-        while self._waiting and len(self._running) < self._settings.concurrency and not self._paused:
-            batch = self._waiting.popleft()
+        waiting, running, limit = self._waiting, self._running, self._settings.concurrency
+        while waiting and len(running) < limit and not self._paused:
+            batch = waiting.popleft()
             if batch.owned.dropped:
                 continue
             batch.began = self._now()
-            self._running[batch] = None
-            self._idle.clear()
+            running[batch] = None
             batch.run = self._calls.start(batch.owned, batch.messages, partial(self._ended, batch))
+        if running:
+            self._idle.clear()
 
     def _ended(self, batch: Batch, error: BaseException | None) -> None:
         del self._running[batch]

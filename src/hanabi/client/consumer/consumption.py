@@ -8,6 +8,7 @@ import contextvars
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -63,12 +64,7 @@ class Calls:
 
     def start(self, owned: OwnedQueue, messages: list[StoredMessage], ended: Ended) -> object:
         """Call the listener with *messages*, then *ended* with what it raised."""
-        began = self._now()
-
-        def finished(error: BaseException | None) -> None:
-            self._count(owned, len(messages), began, error)
-            ended(error)
-
+        finished = partial(self._finished, owned, len(messages), self._now(), ended)
         own = list(messages)  # the listener may do with it what it likes
         if self._hooks is None:
             return self._runs.start(own, finished)
@@ -81,7 +77,7 @@ class Calls:
     async def close(self, seconds: float) -> bool:
         return await self._runs.close(seconds)
 
-    def _count(self, owned: OwnedQueue, count: int, began: float, error: BaseException | None) -> None:
+    def _finished(self, owned: OwnedQueue, count: int, began: float, ended: Ended, error: BaseException | None) -> None:
         now = self._now()
         totals = self._stats.of(owned.queue.topic, now).totals
         totals.batches += 1
@@ -91,6 +87,7 @@ class Calls:
         else:
             totals.failed += count
         owned.last_consume_ms = time.time_ns() // 1_000_000
+        ended(error)
 
 
 class HookedCalls:

@@ -92,7 +92,9 @@ class _ThreadRuns:
         return None
 
     def _call(self, messages: list[StoredMessage]) -> None:
-        refuse_coroutine(self._listener(messages))
+        returned = self._listener(messages)
+        if returned is not None:
+            refuse_coroutine(returned)
 
     def stop(self, run: object) -> bool:
         return False

@@ -1,0 +1,130 @@
+"""What Spark is compared with on the same broker: plain programs on our client, and a feed for a live stream.
+
+    python -m benches.spark_clients feed NAMESRV TOPIC RATE SECONDS
+
+They run as processes of their own and print one line: messages and seconds.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import hanabi
+from benches.spark_data import BODY_BYTES
+from hanabi.client.batching import batch_of, pack_parts
+from hanabi.client.outgoing import Packing
+from hanabi.client.producer import Producer
+from hanabi.client.producer_config import ProducerConfig
+from hanabi.message import Message
+
+BATCH, IN_FLIGHT = 128, 8  # as the sink's defaults
+FEED_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a program said of itself."""
+
+    messages: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        return self.messages / self.seconds
+
+
+def start(*words: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "benches.spark_clients", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: "subprocess.Popen[str]") -> Told:
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    messages, seconds = output.split()
+    return Told(int(messages), float(seconds))
+
+
+def pull(namesrv: str, topic: str, count: int) -> Told:
+    """A plain loop: pull, look at each message, until *count* were seen."""
+    seen = body_bytes = 0
+    with hanabi.PullConsumer("plain-loop", namesrv=namesrv) as consumer:
+        began = time.perf_counter()
+        for queue in consumer.queues_of(topic):
+            offset, mine = 0, 0
+            while mine < count // 4:
+                found = consumer.pull(queue, offset, count=32)
+                if not found.messages:
+                    break
+                for message in found.messages:
+                    body_bytes += len(message.body)
+                mine += len(found.messages)
+                offset = found.next_offset
+            seen += mine
+        seconds = time.perf_counter() - began
+    assert body_bytes == seen * BODY_BYTES
+    return Told(seen, seconds)
+
+
+async def send(namesrv: str, topic: str, count: int) -> Told:
+    """Our client at its best: batches, several under way."""
+    messages = [Message(topic, os.urandom(BODY_BYTES)) for _ in range(BATCH)]
+    async with Producer("plain-send", namesrv=namesrv, send_timeout_s=30.0) as producer:
+        await producer.send_batch(messages)
+        room = asyncio.Semaphore(IN_FLIGHT)
+
+        async def one() -> None:
+            async with room:
+                await producer.send_batch(messages)
+
+        began = time.perf_counter()
+        await asyncio.gather(*(one() for _ in range(count // BATCH)))
+        return Told(count // BATCH * BATCH, time.perf_counter() - began)
+
+
+async def feed(namesrv: str, topic: str, rate: int, seconds: float) -> Told:
+    """*rate* messages a second. What is sent was packed before: this shares the machine with what is measured."""
+    ids = iter(range(1 << 62))
+    packing = Packing(ProducerConfig(), "", lambda: f"{next(ids):032X}")
+    messages = [Message(topic, os.urandom(BODY_BYTES), tags="live") for _ in range(FEED_BATCH)]
+    outgoing = batch_of(topic, pack_parts(messages, packing, 1 << 22), wait_stored=True)
+    async with Producer("feed", namesrv=namesrv, send_timeout_s=30.0) as producer:
+        room = asyncio.Semaphore(IN_FLIGHT)
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def one() -> None:
+            try:
+                await producer.send_outgoing(outgoing)
+            finally:
+                room.release()
+
+        began, sent = time.perf_counter(), 0
+        while (now := time.perf_counter()) < began + seconds:
+            ahead = sent / rate - (now - began)
+            if ahead > 0:
+                await asyncio.sleep(ahead)
+            await room.acquire()
+            task = asyncio.ensure_future(one())
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            sent += FEED_BATCH
+        await asyncio.gather(*tasks)
+        return Told(sent, time.perf_counter() - began)
+
+
+def main() -> None:
+    kind, namesrv, topic, *numbers = sys.argv[1:]
+    if kind == "pull":
+        told = pull(namesrv, topic, int(numbers[0]))
+    elif kind == "send":
+        told = asyncio.run(send(namesrv, topic, int(numbers[0])))
+    else:
+        told = asyncio.run(feed(namesrv, topic, int(numbers[0]), float(numbers[1])))
+    print(told.messages, told.seconds)
+
+
+if __name__ == "__main__":
+    main()
