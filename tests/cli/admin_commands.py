@@ -17,6 +17,7 @@ import pytest
 import hanabi
 from hanabi.cli.main import main
 from tests.cli.commands import refused
+from tests.cli.shapes import check, shape_of
 from tests.serving import Serving
 
 
@@ -48,13 +49,17 @@ def said(cluster: Serving, *arguments: str) -> str:
 
 
 def answer(cluster: Serving, *arguments: str) -> Any:
-    """The JSON that a command that works writes."""
-    return json.loads(said(cluster, *arguments, "--json"))
+    """The JSON that a command that works writes; it is of the shape that is documented."""
+    text = said(cluster, *arguments, "--json")
+    check(shape_of(arguments), text)
+    return json.loads(text)
 
 
 def answers(cluster: Serving, *arguments: str) -> list[Any]:
     """As `answer`, for commands that write a JSON object a line."""
-    return [json.loads(line) for line in said(cluster, *arguments, "--json").splitlines()]
+    text = said(cluster, *arguments, "--json")
+    check(shape_of(arguments), text)
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def refusal(cluster: Serving, code: int, *arguments: str) -> str:

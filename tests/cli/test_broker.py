@@ -31,7 +31,7 @@ def test_figures_are_by_topic_and_group(cluster: Serving) -> None:
     assert (alone["topic"], alone["group"]) == ("Figures", None)
     said(cluster, "offset", "reset", "figures", "Figures", "--to", "first", "--yes")
     (found,) = answer(cluster, "broker", "stats", "--topic", "Figures")
-    assert set(found) == {"topic", "group", "lag", "inTps", "outTps", "inDay", "outDay"}
+    assert set(found) == {"topic", "group", "lag", "inTps", "outTps", "inDay", "outDay", "backDay"}
     assert (found["group"], found["lag"]) == ("figures", 3)
     assert "Figures" in said(cluster, "broker", "stats")
 

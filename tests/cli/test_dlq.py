@@ -11,7 +11,7 @@ from tests.serving import Serving
 LETTERS = 5
 
 
-def kill_letters(cluster: Serving, topic: str, group: str) -> None:
+def kill_letters(cluster: Serving, topic: str, group: str, count: int = LETTERS) -> None:
     """Let a group fail on messages for good."""
     said(cluster, "topic", "create", topic, "--queues", "2")
     said(cluster, "group", "create", group, "--retry-max", "0")
@@ -29,14 +29,14 @@ def kill_letters(cluster: Serving, topic: str, group: str) -> None:
         cluster,
         *(
             hanabi.Message(topic, f"letter {number}".encode(), tags="a", keys=[f"k{number}"], properties={"n": "1"})
-            for number in range(LETTERS)
+            for number in range(count)
         ),
     )
     with consumer:
-        for _ in range(LETTERS):
+        for _ in range(count):
             seen.get(timeout=20)
     (found,) = [each for each in answer(cluster, "dlq", "list") if each["group"] == group]
-    assert (found["messages"], found["waiting"], found["topic"]) == (LETTERS, LETTERS, f"%DLQ%{group}")
+    assert (found["messages"], found["waiting"], found["topic"]) == (count, count, f"%DLQ%{group}")
 
 
 def consumed_again(cluster: Serving, topic: str, group: str, count: int) -> list[hanabi.StoredMessage]:

@@ -1,16 +1,21 @@
 """Our administration commands with Apache's name server and brokers of both lines: the same answers as with ours."""
 
+import json
 import queue
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import hanabi
-from tests.cli.admin_commands import answer, answers, refusal, said, send
+from tests.cli.admin_commands import answer, answers, refusal, run, said, send
+from tests.cli.shapes import check, shape_of
 from tests.interop.apache import ApacheBroker, ApacheNameServer
 from tests.interop.jars import ALL_5, SERVERS_4
+from tests.interop.ours import OurBroker, OurNameServer
 from tests.serving import Serving
 
 CLUSTER = "AdminCluster"
@@ -117,13 +122,31 @@ def test_groups_offsets_and_messages(cluster: Serving) -> None:
             seen.get(timeout=60)
     (flow,) = [each for each in answer(cluster, "broker", "stats", "-t", "Letters") if each["group"] == "readers"]
     assert flow["lag"] >= 0
+    stats = answer(cluster, "stats")
+    assert [(each["broker"], each["inToday"] > 0) for each in stats["brokers"]] == [(name, True) for name in BROKERS]
+    assert [each["group"] for each in stats["topics"] if each["topic"] == "Letters"] == ["copy", "readers"]
     (summary,) = [each for each in answer(cluster, "group", "list") if each["group"] == "readers"]
     assert summary["members"] == 0
     assert answer(cluster, "group", "delete", "readers", "--yes")["brokers"] == BOTH
     assert "knows group readers" in refusal(cluster, 1, "group", "members", "readers")
 
 
-def test_dead_letters(cluster: Serving) -> None:
+def test_traces_and_sends(cluster: Serving) -> None:
+    said(cluster, "topic", "create", "Traced", "--queues", "1", "-b", "broker-5")
+    said(cluster, "topic", "create", "Traces", "--queues", "1", "-b", "broker-4")
+    (sent,) = answers(cluster, "message", "send", "Traced", "hello", "--keys", "k")
+    assert (sent["status"], sent["brokerName"]) == ("SEND_OK", "broker-5")
+    with hanabi.Producer("tracing", namesrv=cluster.namesrv, trace="Traces") as producer:
+        traced = producer.send(hanabi.Message("Traced", b"seen")).message_id
+    deadline = time.monotonic() + 20
+    while run("message", "trace", traced, "--topic", "Traces", "-n", cluster.namesrv).returncode:  # the index is late
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    (event,) = answer(cluster, "message", "trace", traced, "--topic", "Traces")
+    assert (event["event"], event["topic"], event["success"]) == ("Pub", "Traced", True)
+
+
+def test_dead_letters(cluster: Serving, tmp_path: Path) -> None:
     said(cluster, "topic", "create", "Mortal", "--queues", "1")
     said(cluster, "group", "create", "mortal", "--retry-max", "0")
     said(cluster, "offset", "reset", "mortal", "Mortal", "--to", "first", "--yes")
@@ -143,6 +166,10 @@ def test_dead_letters(cluster: Serving) -> None:
             died.get(timeout=30)
     (found,) = [each for each in answer(cluster, "dlq", "list") if each["group"] == "mortal"]
     assert (found["messages"], found["waiting"]) == (4, 4)
+    shown = answers(cluster, "dlq", "show", "mortal")
+    assert sorted(each["body"] for each in shown) == ["0", "1", "2", "3"]
+    assert answer(cluster, "dlq", "export", "mortal", str(tmp_path / "letters"))["messages"] == 4
+    assert [json.loads(line) for line in (tmp_path / "letters").read_text().splitlines()] == shown
     said(cluster, "group", "create", "mortal", "--update", "--retry-max", "16")
     resent = answers(cluster, "dlq", "resend", "mortal", "--rate", "100", "--yes")
     assert [(each["sent"], each["originTopic"]) for each in resent] == [(True, "Mortal")] * 4
@@ -166,3 +193,60 @@ def test_the_name_server(cluster: Serving) -> None:
     (wiped,) = answer(cluster, "namesrv", "write-perm", "broker-4", "--forbid", "--yes")
     assert wiped["topics"] > 0
     said(cluster, "namesrv", "write-perm", "broker-4", "--allow")
+
+
+def diagnosis(namesrv: str) -> list[tuple[str, str, str]]:
+    """What `hanabi doctor` finds, but what all tests here have: two versions, and topics on one broker."""
+    told = run("doctor", "--interval", "0.2", "--json", "-n", namesrv)
+    assert (told.returncode, told.stderr) == (1, "")
+    check(shape_of(("doctor",)), told.stdout)
+    found = [(each["severity"], each["rule"], each["subject"]) for each in json.loads(told.stdout)["findings"]]
+    assert ("warning", "versions-mixed", "V4_9_7, V5_3_3") in found
+    return [each for each in found if each[1] not in ("versions-mixed", "topic-on-some", "dead-letters")]
+
+
+def test_a_cluster_that_is_well_but_of_two_versions(cluster: Serving) -> None:
+    assert diagnosis(cluster.namesrv) == []
+
+
+def test_the_doctor_finds_members_that_subscribe_differently(cluster: Serving) -> None:
+    said(cluster, "topic", "create", "Mixed")
+    consumers = [hanabi.PushConsumer("mixed", namesrv=cluster.namesrv) for _ in range(2)]
+    for consumer, tags in zip(consumers, ("a", "b || c"), strict=True):
+        consumer.subscribe("Mixed", tags)
+        consumer.listener(lambda _: None)
+    with consumers[0], consumers[1]:
+        assert diagnosis(cluster.namesrv) == [("error", "subscriptions-differ", "mixed")]
+
+
+def test_the_doctor_finds_a_disk_over_its_limit(cluster: Serving) -> None:
+    (used,) = [each["diskUsed"] for each in answer(cluster, "cluster", "list") if each["broker"] == "broker-4"]
+    if used < 0.1:
+        pytest.skip("the disk here is nearly empty")
+    said(cluster, "broker", "config", "diskMaxUsedSpaceRatio=10", "--broker", "broker-4", "--yes")
+    try:
+        assert [each[1:] for each in diagnosis(cluster.namesrv)] in (
+            [("disk-filling", "broker-4")],
+            [("disk-full", "broker-4"), ("disk-full", "broker-5")],
+        )
+    finally:
+        said(cluster, "broker", "config", "diskMaxUsedSpaceRatio=75", "--broker", "broker-4", "--yes")
+
+
+def test_the_doctor_finds_a_name_server_that_misses_brokers_and_an_address_that_nobody_reaches(
+    cluster: Serving, tmp_path: Path
+) -> None:
+    second = OurNameServer(tmp_path / "namesrv")
+    try:
+        second.wait_ready()
+        both = f"{cluster.namesrv};{second.address}"
+        assert diagnosis(both) == [("error", "name-server-misses-broker", second.address)] * 2
+    finally:
+        second.process.kill()
+    settings = {"brokerIP1": "127.0.0.1", "advertisedPort": "1", "brokerClusterName": "Elsewhere"}
+    lost = OurBroker(tmp_path / "broker", name="broker-lost", namesrv=cluster.namesrv, settings=settings)
+    try:
+        lost.wait_ready()
+        assert diagnosis(cluster.namesrv) == [("error", "broker-unreachable", "broker-lost")]
+    finally:
+        lost.process.kill()

@@ -1,6 +1,7 @@
 """Our client's signatures are accepted by Apache's brokers of both lines, and a wrong secret is a clear error."""
 
 import asyncio
+import json
 import queue
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,6 +15,8 @@ from hanabi.errors import NoPermission, SendFailed
 from hanabi.remoting.loop import run
 from hanabi.wire.headers.query import QueryMessageHeader
 from hanabi.wire.record import decode_records
+from tests.cli.admin_commands import run as run_command
+from tests.cli.commands import refused
 from tests.interop.apache import ApacheBroker
 from tests.interop.jars import ALL_5, SERVERS_4
 from tests.interop.ours import OurNameServer
@@ -156,3 +159,12 @@ def test_a_topic_that_is_not_allowed_is_an_error_that_names_it(guarded: Guarded)
         else:
             with pytest.raises((SendFailed, NoPermission), match="Forbidden"):
                 producer.send(message)
+
+
+def test_an_administrator_without_rights_is_told_so_in_one_sentence(guarded: Guarded) -> None:
+    cluster = ("-n", guarded.namesrv.address)
+    assert guarded.name in refused(run_command("topic", "create", "New", *cluster), 1)
+    told = run_command("doctor", "--interval", "0", "--json", *cluster)
+    assert (told.returncode, told.stderr) == (1, "")
+    findings = json.loads(told.stdout)["findings"]
+    assert ("broker-refuses", guarded.name) in {(each["rule"], each["subject"]) for each in findings}

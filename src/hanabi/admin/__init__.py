@@ -27,6 +27,7 @@ __all__ = ["Admin", "BrokerAt", "Clean", "GroupChange", "Range", "Target", "Topi
 class Admin:
     """Everything an operator can ask and order; use it with `async with`."""
 
+    access: Access  # whom to ask; for those who ask something else
     topics: Topics
     groups: Groups
     brokers: Brokers
@@ -42,7 +43,7 @@ class Admin:
 
     async def __aenter__(self) -> "Admin":
         self._core = await Core.acquire(self._config)
-        access = Access(self._core)
+        self.access = access = Access(self._core)
         self.topics = Topics(access)
         self.groups = Groups(access)
         self.brokers = Brokers(access)

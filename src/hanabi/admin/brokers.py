@@ -1,6 +1,6 @@
 """Brokers and clusters: which there are, what they do, their settings, their figures, and cleaning up.
 
-Agrees with mqadmin's clusterList, brokerStatus, getBrokerConfig, updateBrokerConfig, statsAll, cleanExpiredCQ,
+Agrees with mqadmin's clusterList (-m too), brokerStatus, getBrokerConfig, updateBrokerConfig, statsAll, cleanExpiredCQ,
 cleanUnusedTopic and deleteExpiredCommitLog in what brokers are asked. What they say of themselves is passed on under
 their own names.
 """
@@ -12,10 +12,10 @@ from typing import Final
 from hanabi.admin.access import EVERYWHERE, SUCCESS, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
 from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from hanabi.errors import ConfigError, TransportError
+from hanabi.errors import ConfigError, TopicNotExist, TransportError
 from hanabi.wire.bodies.groups import GroupList
 from hanabi.wire.bodies.route import KVTable, TopicList
-from hanabi.wire.bodies.stats import BrokerStatsData, ConsumeStats
+from hanabi.wire.bodies.stats import BrokerStatsData, ConsumeStats, OffsetWrapper
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.admin import ViewBrokerStatsDataHeader
@@ -25,6 +25,7 @@ from hanabi.wire.java_properties import decode_properties, format_properties
 
 TOPIC_PUT: Final = "TOPIC_PUT_NUMS"
 GROUP_GET: Final = "GROUP_GET_NUMS"
+SENT_BACK: Final = "SNDBCK_PUT_NUMS"
 CLEAN_SECONDS: Final = 60.0
 
 
@@ -63,6 +64,28 @@ class TopicFlow(Answer, frozen=True, kw_only=True):
     out_tps: float
     in_day: int
     out_day: int
+    back_day: int  # consumers failed on so many, and gave them back
+
+
+class BrokerFlow(Answer, frozen=True, kw_only=True):
+    """What goes in and out of one broker; `today` begins at its midnight."""
+
+    cluster: str
+    broker: str
+    address: str
+    in_tps: float
+    out_tps: float
+    in_today: int
+    out_today: int
+    in_yesterday: int
+    out_yesterday: int
+
+
+class Flows(Answer, frozen=True, kw_only=True):
+    """What goes in and out: by broker, and by topic and group of all of them together."""
+
+    brokers: list[BrokerFlow]
+    topics: list[TopicFlow]
 
 
 class Clean(StrEnum):
@@ -145,6 +168,22 @@ class Brokers:
         found = await each(names, lambda name: self._flows(name, masters))
         return [flow for flows in found for flow in flows]
 
+    async def flows(self, where: Where = EVERYWHERE, topic: str | None = None, *, system: bool = False) -> Flows:
+        """What goes in and out, by broker and by topic and group; with *system*, of brokers' own topics too."""
+        masters = await self._access.masters(where)
+        own: set[str] = set()
+        if topic is None and not system:
+            own = {broker.broker for broker in masters} | {broker.cluster for broker in masters}
+            for broker in masters:
+                code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+                own |= set((await self._access.ask_for(broker, code, TopicList)).topic_list)
+
+        async def flow(broker: BrokerAt) -> BrokerFlow:
+            return _broker_flow(broker, await self._runtime(broker))
+
+        topics = [found for found in await self.stats(where, topic) if found.topic not in own]
+        return Flows(brokers=await each(masters, flow), topics=topics)
+
     async def clean(self, what: Clean, where: Where = EVERYWHERE) -> list[str]:
         """Let brokers delete what is of no use any more; the brokers that did, or will soon."""
         masters = await self._access.masters(where)
@@ -156,18 +195,24 @@ class Brokers:
         return (await self._access.ask_for(broker, RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)).table
 
     async def _flows(self, topic: str, masters: list[BrokerAt]) -> list[TopicFlow]:
-        serving = set((await self._access.route(topic)).brokers)
+        try:
+            serving = set((await self._access.route(topic)).brokers)
+        except TopicNotExist:
+            return []  # deleted since it was listed, or of a broker that is gone
         brokers = [broker for broker in masters if broker.broker in serving]
         coming = [await self._figure(broker, TOPIC_PUT, topic) for broker in brokers]
-        in_tps, in_day = sum(each.stats_minute.tps for each in coming), sum(each.stats_day.sum for each in coming)
+        in_tps, in_day = sum(each.stats_minute.tps for each in coming), sum(map(_day, coming))
         groups: set[str] = set()
         for broker in brokers:
             header = QueryTopicConsumeByWhoHeader(topic=topic)
             found = await self._access.ask_for(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)
             groups |= set(found.group_list)
+        if topic in groups and not any([await self._offsets(broker, topic) for broker in brokers]):
+            groups.remove(topic)  # 5.3 counts the topic itself among the groups that subscribe to it
         flows: list[TopicFlow] = []
         for group in sorted(groups):
             going = [await self._figure(broker, GROUP_GET, f"{topic}@{group}") for broker in brokers]
+            back = [await self._figure(broker, SENT_BACK, f"{topic}@{group}") for broker in brokers]
             flows.append(
                 TopicFlow(
                     topic=topic,
@@ -176,10 +221,13 @@ class Brokers:
                     in_tps=in_tps,
                     out_tps=sum(each.stats_minute.tps for each in going),
                     in_day=in_day,
-                    out_day=sum(each.stats_day.sum for each in going),
+                    out_day=sum(map(_day, going)),
+                    back_day=sum(map(_day, back)),
                 )
             )
-        none = TopicFlow(topic=topic, group=None, lag=0, in_tps=in_tps, out_tps=0.0, in_day=in_day, out_day=0)
+        none = TopicFlow(
+            topic=topic, group=None, lag=0, in_tps=in_tps, out_tps=0.0, in_day=in_day, out_day=0, back_day=0
+        )
         return flows or [none]
 
     async def _figure(self, broker: BrokerAt, name: str, key: str) -> BrokerStatsData:
@@ -192,10 +240,14 @@ class Brokers:
         )
         return decode_body(reply.body, BrokerStatsData) if reply.code == ResponseCode.SUCCESS else BrokerStatsData()
 
-    async def _lag(self, broker: BrokerAt, group: str, topic: str) -> int:
+    async def _offsets(self, broker: BrokerAt, group: str, topic: str | None = None) -> list[OffsetWrapper]:
+        """How far a group has come in a topic, or in all where it has begun."""
         header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
         table = await self._access.ask_for(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
-        return sum(each.broker_offset - each.consumer_offset for each in table.offset_table.values())
+        return list(table.offset_table.values())
+
+    async def _lag(self, broker: BrokerAt, group: str, topic: str) -> int:
+        return sum(each.broker_offset - each.consumer_offset for each in await self._offsets(broker, group, topic))
 
 
 def _table(broker: BrokerAt, values: Mapping[str, str]) -> BrokerTable:
@@ -222,6 +274,36 @@ def _summary(broker: BrokerAt, info: Mapping[str, str], problem: str | None) -> 
         earliest_stored=max(int(earliest), 0) if earliest.removeprefix("-").isdigit() else None,
         problem=problem,
     )
+
+
+def _broker_flow(broker: BrokerAt, info: Mapping[str, str]) -> BrokerFlow:
+    def count(key: str) -> int:
+        text = info.get(key, "")
+        return int(text) if text.isdigit() else 0
+
+    def since(way: str) -> tuple[int, int]:
+        now, morning, yesterday = (
+            count(f"msg{way}Total{when}") for when in ("TodayNow", "TodayMorning", "YesterdayMorning")
+        )
+        return max(now - morning, 0), max(morning - yesterday, 0)
+
+    (in_today, in_yesterday), (out_today, out_yesterday) = since("Put"), since("Get")
+    return BrokerFlow(
+        cluster=broker.cluster,
+        broker=broker.broker,
+        address=broker.address,
+        in_tps=_first_number(info.get("putTps")) or 0.0,
+        out_tps=_first_number(info.get("getTransferredTps") or info.get("getTransferedTps")) or 0.0,
+        in_today=in_today,
+        out_today=out_today,
+        in_yesterday=in_yesterday,
+        out_yesterday=out_yesterday,
+    )
+
+
+def _day(figure: BrokerStatsData) -> int:
+    """Of the last day: a broker that has not run for an hour has counted minutes only, as mqadmin's statsAll knows."""
+    return figure.stats_day.sum or figure.stats_hour.sum or figure.stats_minute.sum
 
 
 def _first_number(text: str | None) -> float | None:

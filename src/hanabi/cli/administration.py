@@ -129,7 +129,13 @@ class Site:
             return
         if not sys.stdin.isatty():
             raise ConfigError(f"{question} Nobody is here to be asked: say --yes")
-        if not typer.confirm(question, err=True):
+        try:
+            wanted = typer.confirm(question, err=True)
+        except typer.Abort as aborted:  # Ctrl-C, or Ctrl-D
+            typer.echo("\nhanabi: nothing was done", err=True)
+            by_signal = isinstance(aborted.__context__, KeyboardInterrupt)
+            raise typer.Exit(INTERRUPTED if by_signal else cluster.FAILED) from aborted
+        if not wanted:
             typer.echo("hanabi: nothing was done", err=True)
             raise typer.Exit(cluster.FAILED)
 

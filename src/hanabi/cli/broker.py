@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hanabi.cli.administration import Broker, Cluster, Site, Watch, Yes, command, where
-from hanabi.cli.render import pairs, table
+from hanabi.cli.done import Cleaned
+from hanabi.cli.render import pairs
+from hanabi.cli.stats import Active, Topic, flows_text
 from hanabi.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hanabi.admin.brokers import BrokerTable, TopicFlow
+    from hanabi.admin.brokers import BrokerTable
 
 app = typer.Typer(help="Look at brokers, change their settings, clean up.", no_args_is_help=True)
 
@@ -67,26 +69,16 @@ def _tables_text(found: "list[BrokerTable]") -> str:
 @command(app, "stats")
 def stats(
     site: Site,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
-    active: Annotated[bool, typer.Option("--active", help="Only where something moved today.")] = False,
+    topic: Topic = None,
+    active: Active = False,
     cluster: Cluster = None,
     broker: Broker = None,
     watch: Watch = None,
 ) -> None:
-    """Show what goes in and out, by topic and group: a second, and today."""
-
-    def text(found: "list[TopicFlow]") -> str:
-        return table(
-            ("topic", "group", "lag", "in/s", "out/s", "in 24h", "out 24h"),
-            [
-                (each.topic, each.group, each.lag, each.in_tps, each.out_tps, each.in_day, each.out_day)
-                for each in found
-                if not active or each.in_day or each.out_day
-            ],
-            empty="nothing",
-        )
-
-    site.show(lambda admin: admin.brokers.stats(where(cluster, broker), topic), text, watch)
+    """Show what goes in and out, by topic and group: a second, and today. See also: hanabi stats."""
+    site.show(
+        lambda admin: admin.brokers.stats(where(cluster, broker), topic), lambda found: flows_text(found, active), watch
+    )
 
 
 @command(app, "clean")
@@ -111,4 +103,4 @@ def clean(
     from hanabi.admin import Clean
 
     brokers = site.run(lambda admin: admin.brokers.clean(Clean(what), where(cluster, broker)))
-    site.done({"cleaned": what, "brokers": brokers}, f"{what} cleaned on {', '.join(brokers)}")
+    site.done(Cleaned(cleaned=what, brokers=brokers), f"{what} cleaned on {', '.join(brokers)}")

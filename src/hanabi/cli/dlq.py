@@ -10,6 +10,7 @@ import typer
 
 from hanabi.cli.administration import Site, Watch, Yes, command, counted
 from hanabi.cli.cluster import FAILED
+from hanabi.cli.done import LettersSaved
 from hanabi.cli.output import json_line
 from hanabi.cli.render import moment, table
 from hanabi.errors import ConfigError
@@ -100,7 +101,7 @@ def export(
         raise ConfigError(f"{file} cannot be written: {error.strerror or error}") from error
     finally:
         part.unlink(missing_ok=True)
-    done = {"group": group, "file": str(file), "messages": saved}
+    done = LettersSaved(group=group, file=str(file), messages=saved)
     site.done(done, f"{counted(saved, 'dead letter')} of {group} saved in {file}")
 
 

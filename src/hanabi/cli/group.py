@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hanabi.cli.administration import Broker, Cluster, Site, Watch, Yes, command, counted, where
+from hanabi.cli.done import GroupDeleted
 from hanabi.cli.render import moment, pairs, table
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def delete(
     brokers = site.run(
         lambda admin: admin.groups.delete(group, chosen, keep_offsets=keep_offsets, dead_letters=dead_letters)
     )
-    site.done({"group": group, "brokers": brokers}, f"group {group} is deleted on {', '.join(brokers)}")
+    site.done(GroupDeleted(group=group, brokers=brokers), f"group {group} is deleted on {', '.join(brokers)}")
 
 
 @command(app, "progress")

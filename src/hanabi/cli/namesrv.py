@@ -6,6 +6,7 @@ import typer
 
 from hanabi.cli.administration import Site, Yes, command
 from hanabi.cli.broker import Changes, parse_changes
+from hanabi.cli.done import KeyForgotten
 from hanabi.cli.render import pairs, table
 from hanabi.errors import ConfigError
 
@@ -50,7 +51,7 @@ def kv(
             raise ConfigError("--delete takes no VALUE")
         site.confirm(f"Forget {key} of {namespace} at all name servers?", yes)
         site.run(lambda admin: admin.name_servers.delete(namespace, key))
-        site.done({"namespace": namespace, "key": key}, f"{key} of {namespace} is forgotten")
+        site.done(KeyForgotten(namespace=namespace, key=key), f"{key} of {namespace} is forgotten")
     elif value is not None:
         site.write(site.run(lambda admin: admin.name_servers.put(namespace, key, value)), _tables_text)
     else:

@@ -35,7 +35,14 @@ Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated.")
 ]
 Delay = Annotated[
-    int, typer.Option("--delay", metavar="LEVEL", min=0, help="Deliver later: 1 is 1s, 2 5s, 3 10s, 4 30s, 5 1m ...")
+    int,
+    typer.Option(
+        "--delay",
+        metavar="LEVEL",
+        min=0,
+        help="Deliver later, by level: 1 1s, 2 5s, 3 10s, 4 30s, 5 1m, 6 2m ... 14 10m, 15 20m, 16 30m, 17 1h, 18 2h,"
+        " the most; brokers take more for the most, and may have other levels.",
+    ),
 ]
 Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="Send so many of it.")]
 Lines = Annotated[bool, typer.Option("--lines", help="Each line of stdin is a message; empty ones are passed over.")]

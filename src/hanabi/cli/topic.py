@@ -15,6 +15,7 @@ from hanabi.cli.administration import (
     warn,
     where,
 )
+from hanabi.cli.done import TopicDeleted
 from hanabi.cli.render import moment, perm_text, table
 from hanabi.errors import ConfigError
 
@@ -186,7 +187,9 @@ def delete(site: Site, topic: Name, cluster: Cluster = None, yes: Yes = False) -
         messages = site.run(lambda admin: admin.topics.status(topic)).messages
         site.confirm(f"Delete topic {topic} with {counted(messages, 'message')}?", yes)
     brokers = site.run(lambda admin: admin.topics.delete(topic, cluster))
-    site.done({"topic": topic, "brokers": brokers}, f"topic {topic} is deleted on {', '.join(brokers) or 'no broker'}")
+    site.done(
+        TopicDeleted(topic=topic, brokers=brokers), f"topic {topic} is deleted on {', '.join(brokers) or 'no broker'}"
+    )
 
 
 @command(app, "route")

@@ -1,0 +1,179 @@
+"""Can clients reach what they are told, and do all name servers tell them the same? Pure rules.
+
+A broker chooses the address that clients are told, so that it is wrong for some of them is the commonest trouble there
+is (containers, several network cards, tunnels).
+"""
+
+from collections.abc import Iterator
+
+from hanabi.client.routes import MASTER_ID
+from hanabi.doctor.findings import Finding, Severity
+from hanabi.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot, named
+
+ADVERTISE = "set brokerIP1 in its broker.conf (ours: also --advertise) to an address or host name that clients reach"
+
+
+def name_servers_that_are_away(seen: Snapshot) -> Iterator[Finding]:
+    for server in seen.name_servers:
+        if server.problem is None:
+            continue
+        if server.asked_for:
+            yield Finding(
+                severity=Severity.ERROR,
+                rule="name-server-unreachable",
+                subject=server.address,
+                what=f"the name server {server.address} does not answer: {server.problem}",
+                why="clients that have only this one can send and consume nothing new; others lose time with it",
+                todo="start it, open its port, or take it out of the clients' list of name servers",
+            )
+        else:
+            yield Finding(
+                severity=Severity.NOTE,
+                rule="name-server-elsewhere",
+                subject=server.address,
+                what=f"a broker registers with {server.address} too, which does not answer from here: {server.problem}",
+                why="clients that use it may be told something else than you are",
+                todo="nothing if it has another address for clients; else start it, or take it out of namesrvAddr",
+            )
+
+
+def name_servers_that_miss_a_broker(seen: Snapshot) -> Iterator[Finding]:
+    known: dict[str, set[str]] = {}
+    for server in seen.told:
+        for broker in server.brokers:
+            known.setdefault(broker.broker, set()).add(server.address)
+    for name, knowing in sorted(known.items()):
+        for server in seen.told:
+            if server.address not in knowing:
+                yield Finding(
+                    severity=Severity.ERROR,
+                    rule="name-server-misses-broker",
+                    subject=server.address,
+                    what=f"the name server {server.address} does not know {name}, which {named(knowing)} knows",
+                    why=f"clients that ask {server.address} neither send to {name} nor consume what it has",
+                    todo=_register_there(seen, name, server),
+                )
+
+
+def _register_there(seen: Snapshot, name: str, missing: NameServerSeen) -> str:
+    told = next((b.settings.get("namesrvAddr", "") for b in seen.brokers if b.at.broker == name and b.settings), "")
+    if told and missing.address not in told.replace(",", ";").split(";"):
+        return f"add {missing.address} to namesrvAddr of {name}, which is {told}, and start it again"
+    return f"see in the log of {name} why it cannot register with {missing.address}"
+
+
+def name_servers_that_miss_topics(seen: Snapshot) -> Iterator[Finding]:
+    everything = frozenset[str]().union(*(server.topics for server in seen.told))
+    names = {broker.broker for server in seen.told for broker in server.brokers}
+    for server in seen.told:
+        missing = everything - server.topics
+        if missing and names == {broker.broker for broker in server.brokers}:  # else that is the reason
+            yield Finding(
+                severity=Severity.WARNING,
+                rule="name-server-misses-topic",
+                subject=server.address,
+                what=f"the name server {server.address} does not know {named(missing)}, which others know",
+                why="clients that ask it are told that there is no such topic",
+                todo="brokers tell all name servers every 30 s: run this again; then look into the brokers' logs",
+            )
+
+
+def name_servers_that_contradict_each_other(seen: Snapshot) -> Iterator[Finding]:
+    addresses: dict[tuple[str, int], dict[str, list[str]]] = {}
+    for server in seen.told:
+        for broker in server.brokers:
+            place = addresses.setdefault((broker.broker, broker.broker_id), {})
+            place.setdefault(broker.address, []).append(server.address)
+    for (name, number), found in sorted(addresses.items()):
+        if len(found) > 1:
+            said = "; ".join(f"{address} by {named(servers)}" for address, servers in sorted(found.items()))
+            yield Finding(
+                severity=Severity.ERROR,
+                rule="name-servers-disagree",
+                subject=name,
+                what=f"{name} (id {number}) is told to be at different addresses: {said}",
+                why="some clients talk to another broker than the rest, and each broker has messages of its own",
+                todo="stop the broker that should not be there, or give it a brokerName or brokerId of its own",
+            )
+
+
+def no_brokers_at_all(seen: Snapshot) -> Iterator[Finding]:
+    if seen.told and not seen.brokers:
+        told = named(server.address for server in seen.told)
+        yield Finding(
+            severity=Severity.ERROR,
+            rule="no-brokers",
+            subject=told,
+            what=f"no broker is registered with {told}",
+            why="nothing can be sent or consumed",
+            todo="start a broker, and let namesrvAddr (-n) in its configuration be these name servers",
+        )
+
+
+def brokers_that_cannot_be_reached(seen: Snapshot) -> Iterator[Finding]:
+    for broker in seen.brokers:
+        at = broker.at
+        if broker.unreachable is not None:
+            yield Finding(
+                severity=Severity.ERROR if broker.is_master else Severity.WARNING,
+                rule="broker-unreachable",
+                subject=at.broker,
+                what=f"{at.broker} (id {at.broker_id}) cannot be reached at {at.address}: {broker.unreachable}",
+                why=f"{named(broker.told_by)} tells clients this address; from here they would fail at it as well",
+                todo=f"is it running? Is the port open? If it is at another address for clients, {ADVERTISE}",
+            )
+        elif broker.refused is not None:
+            yield Finding(
+                severity=Severity.WARNING,
+                rule="broker-refuses",
+                subject=at.broker,
+                what=f"{at.broker} at {at.address} does not tell what was asked: {broker.refused}",
+                why="nothing could be found out about it, nor about what it has",
+                todo="give --access-key, and its secret in HANABI_SECRET_KEY, of an administrator",
+            )
+
+
+def brokers_that_say_this_machine(seen: Snapshot) -> Iterator[Finding]:
+    away = {server.address for server in seen.told if not server.loopback}
+    for broker in seen.brokers:
+        tellers = [address for address in broker.told_by if address in away]
+        if broker.loopback and tellers:
+            at = broker.at
+            yield Finding(
+                severity=Severity.ERROR,
+                rule="loopback-advertised",
+                subject=at.broker,
+                what=f"{at.broker} tells clients that it is at {at.address}, which is each client's own machine",
+                why=f"{named(tellers)} is reached from other machines, and there nobody finds {at.broker}",
+                todo=ADVERTISE,
+            )
+
+
+def brokers_that_are_another(seen: Snapshot) -> Iterator[Finding]:
+    for broker in seen.brokers:
+        name = broker.settings.get("brokerName")
+        if name is not None and name != broker.at.broker:
+            yield Finding(
+                severity=Severity.ERROR,
+                rule="broker-is-another",
+                subject=broker.at.broker,
+                what=f"at {broker.at.address}, where {broker.at.broker} should be, {name} answers",
+                why="what clients send to one goes to the other",
+                todo=f"give each broker an address of its own: {ADVERTISE}",
+            )
+
+
+def brokers_without_a_master(seen: Snapshot) -> Iterator[Finding]:
+    by_name: dict[str, list[BrokerSeen]] = {}
+    for broker in seen.brokers:
+        by_name.setdefault(broker.at.broker, []).append(broker)
+    for name, brokers in sorted(by_name.items()):
+        if not any(broker.is_master for broker in brokers):
+            yield Finding(
+                severity=Severity.ERROR,
+                rule="no-master",
+                subject=name,
+                what=f"{name} has slaves only, no master (id {MASTER_ID})",
+                why="what it has can be read, but nothing can be sent to it, and offsets are not kept for good",
+                todo="start its master again",
+            )

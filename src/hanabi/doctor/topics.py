@@ -1,0 +1,67 @@
+"""Topics: queues that nobody can write to or will ever read. Pure rules."""
+
+from collections.abc import Iterator
+
+from hanabi.doctor.findings import Finding, Severity
+from hanabi.doctor.snapshot import Snapshot, named
+
+
+def queues_on_missing_brokers(seen: Snapshot) -> Iterator[Finding]:
+    there = {broker.broker for server in seen.told for broker in server.brokers}
+    for topic in seen.topics:
+        lost = {each.broker for each in topic.queues if not each.has_address}
+        fixed = set(topic.ordered_on) - there
+        if lost or fixed:
+            yield Finding(
+                severity=Severity.ERROR,
+                rule="queues-missing",
+                subject=topic.topic,
+                what=f"topic {topic.topic} has queues on {named(lost | fixed)}, which no name server knows now",
+                why="what is sent to these queues fails, or waits; what is in them is not consumed",
+                todo="start the broker again"
+                + (
+                    f", or fix the topic anew: hanabi topic update {topic.topic} --order"
+                    if fixed
+                    else f", or forget its queues: hanabi topic delete {topic.topic} and make it again"
+                ),
+            )
+
+
+def queues_that_nobody_reads(seen: Snapshot) -> Iterator[Finding]:
+    for topic in seen.topics:
+        unread = [each for each in topic.queues if each.write_queues > each.read_queues]
+        if unread:
+            said = ", ".join(f"{each.broker} ({each.write_queues} written, {each.read_queues} read)" for each in unread)
+            yield Finding(
+                severity=Severity.WARNING,
+                rule="queues-unread",
+                subject=topic.topic,
+                what=f"topic {topic.topic} has queues that are written to and not read, on {said}",
+                why="what is sent to them is consumed by nobody",
+                todo=f"hanabi topic update {topic.topic} --read-queues"
+                f" {max(each.write_queues for each in topic.queues)}",
+            )
+
+
+def topics_on_some_brokers(seen: Snapshot) -> Iterator[Finding]:
+    masters: dict[str, set[str]] = {}
+    cluster_of: dict[str, str] = {}
+    for broker in seen.brokers:
+        if broker.is_master:
+            masters.setdefault(broker.at.cluster, set()).add(broker.at.broker)
+            cluster_of[broker.at.broker] = broker.at.cluster
+    for topic in seen.topics:
+        on = {each.broker for each in topic.queues}
+        clusters = {cluster_of[name] for name in on if name in cluster_of}
+        for cluster in sorted(clusters):
+            without = masters[cluster] - on
+            if without:
+                yield Finding(
+                    severity=Severity.NOTE,
+                    rule="topic-on-some",
+                    subject=topic.topic,
+                    what=f"topic {topic.topic} is on {named(on & masters[cluster])}, and not on {named(without)}"
+                    f" of cluster {cluster}",
+                    why="its load is not shared by all brokers; topics that brokers make by themselves are often so",
+                    todo=f"if that is not wanted: hanabi topic create {topic.topic} --broker NAME, for each of these",
+                )

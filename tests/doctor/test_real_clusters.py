@@ -1,0 +1,271 @@
+"""A diagnosis of real clusters, each made ill in one way."""
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hanabi import aio
+from hanabi.admin import Admin, GroupChange, TopicChange
+from hanabi.broker.broker import clock_ms
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.own_address import local_address
+from hanabi.client.config import ClientConfig
+from hanabi.doctor import Diagnosis, examine
+from hanabi.errors import ConnectError
+from hanabi.message import Message, StoredMessage
+from hanabi.namesrv.config import NamesrvConfig
+from hanabi.namesrv.name_server import NameServer
+from hanabi.remoting.address import format_address
+from hanabi.testing.cluster import HOST, cluster, running_broker, small_store
+from tests.client.world import within, world
+
+BROKER = BrokerConfig(broker_name="broker-a")
+
+
+async def diagnosis(config: ClientConfig | str, seconds: float = 0.05) -> Diagnosis:
+    options = config if isinstance(config, ClientConfig) else ClientConfig(namesrv=config)
+    async with Admin(options) as admin:
+        return await within(examine(admin, seconds=seconds))
+
+
+def rules(found: Diagnosis) -> list[tuple[str, str, str]]:
+    return [(finding.severity.value, finding.rule, finding.subject) for finding in found.findings]
+
+
+async def take(_: list[StoredMessage]) -> None:
+    pass
+
+
+def consumer(namesrv: str, group: str, topic: str, tags: str = "*") -> aio.PushConsumer:
+    made = aio.PushConsumer(group, namesrv=namesrv, consume_from="first")
+    made.subscribe(topic, tags)
+    made.listener(take)
+    return made
+
+
+def test_a_cluster_that_works_is_well(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path, brokers=("broker-a", "broker-b")) as running:
+            await running.make_topic("Orders")
+            async with consumer(running.namesrv, "billing", "Orders"), consumer(running.namesrv, "billing", "Orders"):
+                found = await diagnosis(running.namesrv)
+            assert found.findings == []
+            assert (found.name_servers, found.brokers, found.topics, found.groups) == (1, 2, 1, 1)
+
+    asyncio.run(main())
+
+
+def test_an_address_that_clients_are_told_and_cannot_reach_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        config = msgspec.structs.replace(BROKER, advertised_host=HOST, advertised_port=1)
+        async with cluster(tmp_path, config) as running:
+            found = await diagnosis(running.namesrv)
+            assert rules(found) == [("error", "broker-unreachable", "broker-a")]
+            assert "127.0.0.1:1:" in found.findings[0].what
+            assert "brokerIP1" in found.findings[0].todo
+
+    asyncio.run(main())
+
+
+def test_an_address_that_means_every_clients_own_machine_is_found(tmp_path: Path) -> None:
+    outside = local_address()
+    if outside == HOST:
+        pytest.skip("this machine has no address but the loopback")
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            name_server = await stack.enter_async_context(NameServer(NamesrvConfig(), tmp_path / "namesrv"))
+            namesrv = format_address(await name_server.start(outside, 0))
+            config = msgspec.structs.replace(BROKER, namesrv_addr=namesrv)
+            broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
+            await broker.registration.until_registered()
+            assert rules(await diagnosis(namesrv)) == [("error", "loopback-advertised", "broker-a")]
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_answers_for_another_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path, brokers=("broker-a", "broker-b")) as running:
+            one, two = running.brokers
+            mixed_up = running.config(address_map={two.address: one.address})
+            assert ("error", "broker-is-another", "broker-b") in rules(await diagnosis(mixed_up))
+
+    asyncio.run(main())
+
+
+def test_members_that_subscribe_differently_are_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as running:
+            await running.make_topic("Orders")
+            one = consumer(running.namesrv, "billing", "Orders", "created")
+            two = consumer(running.namesrv, "billing", "Orders", "paid")
+            async with one, two:
+                found = await diagnosis(running.namesrv)
+            assert rules(found) == [("error", "subscriptions-differ", "billing")]
+            assert "created" in found.findings[0].what
+            assert "paid" in found.findings[0].what
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MiB of which 15 are taken."""
+    mount = tmp_path / "full"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(mount)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        (mount / "filler").write_bytes(bytes(15 << 20))
+        yield mount
+    finally:
+        subprocess.run(["umount", "--lazy", str(mount)], check=True)
+
+
+def test_a_full_disk_is_found(full_disk: Path) -> None:
+    async def main() -> None:
+        async with cluster(full_disk / "home") as running:
+            found = await diagnosis(running.namesrv)
+            assert rules(found) == [("error", "disk-full", "broker-a")]
+            assert "takes no messages" in found.findings[0].why
+
+    asyncio.run(main())
+
+
+def test_a_disk_over_its_own_limit_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path, store=small_store(tmp_path, disk_used_percent_max=10)) as running:
+            async with Admin(namesrv=running.namesrv) as admin:
+                (broker,) = await admin.brokers.all()
+            if (broker.disk_used or 0) < 0.1:
+                pytest.skip("the disk here is nearly empty")
+            (finding,) = (await diagnosis(running.namesrv)).findings
+            assert finding.rule in ("disk-filling", "disk-full")
+
+    asyncio.run(main())
+
+
+def test_a_name_server_that_misses_a_broker_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path / "one") as running, NameServer(NamesrvConfig(), tmp_path / "two") as second:
+            other = format_address(await second.start(HOST, 0))
+            found = await diagnosis(f"{running.namesrv};{other}")
+            assert rules(found) == [("error", "name-server-misses-broker", other)]
+            assert found.findings[0].todo.startswith(f"add {other} to namesrvAddr of broker-a")
+
+    asyncio.run(main())
+
+
+def test_a_name_server_that_only_brokers_know_is_asked_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            addresses = []
+            for name in ("one", "two"):
+                server = await stack.enter_async_context(NameServer(NamesrvConfig(), tmp_path / name))
+                addresses.append(format_address(await server.start(HOST, 0)))
+            config = msgspec.structs.replace(BROKER, namesrv_addr=";".join(addresses))
+            broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
+            await broker.registration.until_registered()
+            found = await diagnosis(addresses[0])
+            assert (found.findings, found.name_servers) == ([], 2)
+
+    asyncio.run(main())
+
+
+def test_a_name_server_that_is_away_is_found_and_none_at_all_is_an_error(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as running:
+            found = await diagnosis(f"127.0.0.1:1;{running.namesrv}")
+            assert rules(found) == [("error", "name-server-unreachable", "127.0.0.1:1")]
+        with pytest.raises(ConnectError, match=r"no name server can be reached .* 127\.0\.0\.1:1"):
+            await diagnosis("127.0.0.1:1")
+
+    asyncio.run(main())
+
+
+def test_a_name_server_without_brokers_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with NameServer(NamesrvConfig(), tmp_path) as server:
+            namesrv = format_address(await server.start(HOST, 0))
+            assert rules(await diagnosis(namesrv)) == [("error", "no-brokers", namesrv)]
+
+    asyncio.run(main())
+
+
+def test_a_clock_that_is_an_hour_ahead_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path, now_ms=lambda: clock_ms() + 3_600_000) as running:
+            found = await diagnosis(running.namesrv)
+            assert rules(found) == [("warning", "clock-off", "broker-a")]
+            assert "3600 s ahead" in found.findings[0].what
+
+    asyncio.run(main())
+
+
+def test_a_group_that_nobody_attends_to_and_its_dead_letters_are_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as running, aio.Producer("p", namesrv=running.namesrv) as producer:
+            await running.make_topic("Orders", queues=1)
+            await running.make_topic("%DLQ%billing", queues=1)
+            await producer.send(Message("Orders", b"first"))
+            async with Admin(running.config()) as admin:
+                await admin.groups.create("billing", GroupChange())
+                await admin.offsets.skip("billing", "Orders")
+
+            async def keep_sending() -> None:
+                while True:
+                    await producer.send(Message("Orders", b"more"))
+                    await producer.send(Message("%DLQ%billing", b"dead"))
+                    await asyncio.sleep(0.01)
+
+            sending = asyncio.create_task(keep_sending())
+            found = await diagnosis(running.namesrv, seconds=0.3)
+            sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await sending
+            assert rules(found) == [
+                ("warning", "group-unattended", "billing"),
+                ("warning", "dead-letters", "billing"),
+            ]
+
+    asyncio.run(main())
+
+
+def test_an_ordered_topic_that_is_fixed_to_a_broker_that_is_gone_is_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            ordering = NamesrvConfig(order_message_enable=True)
+            server = await stack.enter_async_context(NameServer(ordering, tmp_path / "namesrv"))
+            namesrv = format_address(await server.start(HOST, 0))
+            config = msgspec.structs.replace(BROKER, namesrv_addr=namesrv)
+            broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
+            await broker.registration.until_registered()
+            admin = await stack.enter_async_context(Admin(namesrv=namesrv))
+            await admin.topics.create("Fixed", order=True)
+            assert rules(await diagnosis(namesrv)) == []
+            await admin.name_servers.put("ORDER_TOPIC_CONFIG", "Fixed", "broker-a:8;broker-z:8")
+            assert rules(await diagnosis(namesrv)) == [("error", "queues-missing", "Fixed")]
+
+    asyncio.run(main())
+
+
+def test_queues_that_are_never_read_and_topics_on_some_brokers_are_found(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path, brokers=("broker-a", "broker-b")) as running, Admin(running.config()) as admin:
+            await admin.topics.create("Unread", read_queues=2, write_queues=2)
+            await admin.topics.update("Unread", TopicChange(write_queues=4))
+            await running.make_topic("Some", brokers=running.brokers[:1])
+            assert rules(await diagnosis(running.namesrv)) == [
+                ("warning", "queues-unread", "Unread"),
+                ("note", "topic-on-some", "Some"),
+            ]
+
+    asyncio.run(main())

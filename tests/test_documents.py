@@ -1,0 +1,83 @@
+"""Every code block of README and docs runs as it stands, and every link between documents leads somewhere.
+
+How a block is marked that cannot run, runs for ever, or needs something before it: `tests/documents/blocks.py`. Each
+document has a cluster and a directory of its own; its blocks run in order.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.documents.blocks import anchors_of, blocks_of, commands_of, links_of, missing_lines
+from tests.documents.running import LANGUAGES, ROOT, needs_spark, reading, skip_without_spark
+from tests.serving import serving
+
+PATHS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "deploy").rglob("*.md"))]
+DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text() for path in PATHS}
+BLOCKS = {name: blocks_of(name, text) for name, text in DOCUMENTS.items()}
+IDLE = {"text"}
+
+
+@pytest.mark.parametrize("name", [name for name, blocks in BLOCKS.items() if {b.language for b in blocks} - IDLE])
+def test_every_block_of_a_document_runs(name: str, tmp_path: Path) -> None:
+    blocks = [block for block in BLOCKS[name] if "not run" not in block.marks]
+    if needs_spark(blocks):
+        skip_without_spark()
+    with serving(tmp_path) as cluster, reading(cluster, tmp_path) as reader:
+        for block in blocks:
+            reader.run(block)
+
+
+def test_every_block_says_what_it_is() -> None:
+    for blocks in BLOCKS.values():
+        for block in blocks:
+            assert block.language in LANGUAGES, f"{block.place}: give the block one of {', '.join(sorted(LANGUAGES))}"
+
+
+def test_what_is_not_run_says_why(record_property: Callable[[str, object], None]) -> None:
+    """`pytest --junitxml` lists them."""
+    for blocks in BLOCKS.values():
+        for block in blocks:
+            if reason := block.marks.get("not run"):
+                assert len(reason.split()) > 1, f"{block.place}: say in a few words why this cannot run here"
+                record_property(f"not run: {block.place}", reason)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_leads_somewhere(name: str) -> None:
+    for target in links_of(DOCUMENTS[name]):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / name).parent / path if path else ROOT / name
+        assert file.exists(), f"{name} links to {target}, which is not there"
+        if anchor:
+            assert anchor in anchors_of(file.read_text()), f"{name} links to {target}: there is no such heading"
+
+
+def test_blocks_are_found_with_their_marks_hidden_ones_too() -> None:
+    text = (
+        "a\n<!-- exit: 1 -->\n```bash\nfalse\n```\n<!-- hidden python\nx = 1\n-->\n\n  ```console\n  $ a\n  b\n  ```\n"
+    )
+    first, second, third = blocks_of("d", text)
+    assert (first.language, first.text, first.marks, first.place) == ("bash", "false\n", {"exit": "1"}, "d:4")
+    assert (second.language, second.text, second.marks) == ("python", "x = 1\n", {})
+    assert (third.language, third.text) == ("console", "$ a\nb\n")
+    for wrong in ("```bash\nnever ends\n", "<!-- exit: 1 -->\n\ntext\n"):
+        with pytest.raises(ValueError, match=r"d:[12]"):
+            blocks_of("d", wrong)
+
+
+def test_a_transcript_is_commands_and_what_they_print() -> None:
+    first, second = commands_of("$ one \\\n  more\nprinted\n$ two\n")
+    assert (first.text, first.prints, second.prints) == ("one \\\n  more", ("printed",), ())
+    printed = "ready   broker 127.0.0.1:4711\nSEND_OK 7F00\n"
+    assert missing_lines(("ready broker 127.0.0.1:10911", "SEND_OK ..."), printed) == []
+    assert missing_lines(("SEND_OK",), printed) == ["SEND_OK"]
+
+
+def test_links_and_headings_are_told_as_github_does() -> None:
+    text = "## What it does *not* do, yet\n[a](b.md#c) `[no](x)`\n```text\n[no](y)\n# no\n```\n"
+    assert list(links_of(text)) == ["b.md#c"]
+    assert anchors_of(text) == {"what-it-does-not-do-yet"}
