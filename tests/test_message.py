@@ -32,6 +32,12 @@ def test_keys_may_be_one_text_with_spaces_or_a_sequence() -> None:
     assert list(Message("T", b"", keys=["a", "b"]).keys) == ["a", "b"]
 
 
+@pytest.mark.parametrize("keys", [(key for key in ("a", "b")), {"a": 1, "b": 2}.keys(), map(str.lower, "AB")])
+def test_keys_that_can_be_read_once_are_kept(keys: Any) -> None:
+    message = Message("T", b"", keys=keys)
+    assert list(message.keys) == list(message.keys) == ["a", "b"]
+
+
 @pytest.mark.parametrize("key", ["", "a b"])
 def test_a_key_that_would_be_read_back_as_another_is_refused(key: str) -> None:
     with pytest.raises(InvalidMessage, match=f"keys: '{key}' is none"):

@@ -57,16 +57,19 @@ class Message(msgspec.Struct):
     deliver_time_ms: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.keys, str):
-            self.keys = self.keys.split()
+        given = self.keys
         try:
+            if isinstance(given, str):
+                self.keys = given.split()
+            elif not isinstance(given, list | tuple):
+                self.keys = tuple(given)  # a generator, say, which can be read once
             for key in self.keys:
                 if not key or " " in key:
                     raise InvalidMessage(
                         f"keys: {key!r} is none: a key is text with at least one character and no space"
                     )
         except TypeError as error:  # what is no sequence, or a key that is no text
-            raise InvalidMessage(f"keys must be texts in a sequence, or one text, not {self.keys!r}") from error
+            raise InvalidMessage(f"keys must be texts in a sequence, or one text, not {given!r}") from error
 
 
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):

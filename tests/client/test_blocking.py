@@ -36,7 +36,9 @@ def loop_thread() -> Iterator[LoopThread]:
 
 
 def run_python(script: str, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-W", "error", "-X", "dev", "-c", script, *arguments]
+    # In its development mode asyncio complains of a machine that is slow, too.
+    quiet = "import logging; logging.getLogger('asyncio').setLevel(logging.ERROR)\n"
+    command = [sys.executable, "-W", "error", "-X", "dev", "-c", quiet + script, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, **options)
 
 

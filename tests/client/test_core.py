@@ -14,7 +14,7 @@ from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
 from hanabi.client.config import ClientConfig, Credentials, client_config
 from hanabi.client.core import Core
-from hanabi.client.heartbeats import listeners
+from hanabi.client.heartbeats import listeners, retry_pause
 from hanabi.errors import ConfigError, ConnectError, NoPermission
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.remoting.address import parse_address
@@ -32,12 +32,14 @@ from hanabi.wire.headers.client import (
     GetConsumerRunningInfoHeader,
     NotifyConsumerIdsChangedHeader,
 )
+from hanabi.wire.headers.namesrv import UnregisterBrokerHeader
 from hanabi.wire.headers.offset import GetConsumerStatusHeader, ResetOffsetHeader
 from hanabi.wire.headers.send import ReplyMessageHeader
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.record import encode_record
 from tests.broker.talk import serving
+from tests.client.slow_heartbeats import slow_heartbeats
 from tests.client.world import eventually, within, world
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -299,6 +301,100 @@ def test_a_broker_that_refuses_us_is_an_error_and_the_member_did_not_join(tmp_pa
                 with pytest.raises(NoPermission, match=r"alice.*wrong"):
                     await core.add_consumer("c", ConsumerSpy())
                 await core.heartbeat_now()  # nobody is here, so there is nothing to say
+
+    asyncio.run(main())
+
+
+def test_who_leaves_waits_until_no_heartbeat_that_names_it_is_under_way(tmp_path: Path) -> None:
+    """Brokers work on both side by side: one that heard them in the other order would keep a member that has gone."""
+
+    async def main() -> None:
+        async with world(tmp_path) as cluster, slow_heartbeats() as broker:
+            await cluster.make_topic("T")
+            config = cluster.config(address_map={cluster.broker.address: broker.address}, request_timeout_s=10.0)
+            async with acquired(config) as core:
+                broker.answers.set()
+                await core.routes.find("T")
+                await core.add_consumer("c", ConsumerSpy())
+                await core.add_producer("p", producer := ProducerSpy())
+                broker.answers.clear()
+                broker.events.clear()
+                beating = asyncio.create_task(core.heartbeat_now())
+                await eventually(lambda: broker.events == ["beat"])
+                leaving = [
+                    asyncio.create_task(core.remove_consumer("c")),
+                    asyncio.create_task(core.remove_producer("p", producer)),
+                ]
+                await asyncio.sleep(0.02)
+                assert broker.events == ["beat"]
+                broker.answers.set()
+                await within(asyncio.gather(beating, *leaving))
+                assert broker.events == ["beat", "answered", "left", "left"]
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_no_route_has_any_more_hears_that_a_member_left(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster, acquired(cluster.config()) as core:
+            await cluster.make_topic("T")
+            await core.routes.find("T")
+            await core.add_consumer("c", ConsumerSpy())
+            other = cluster.brokers[1]
+            assert consumers_at(other) == [core.client_id]
+            await core.api.ask(cluster.namesrv, RequestCode.UNREGISTER_BROKER, gone(other), timeout=5.0)
+            route = await core.routes.find("T", fresh=True)
+            assert list(route.brokers) == ["broker-a"]
+            await core.remove_consumer("c")
+            assert consumers_at(other) == consumers_at(cluster.broker) == []
+
+    asyncio.run(main())
+
+
+def test_a_route_that_lost_a_broker_is_asked_for_again_soon(tmp_path: Path) -> None:
+    """One that restarts is gone for a moment; the next regular round is a minute away."""
+
+    async def main() -> None:
+        async with (
+            world(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
+            acquired(cluster.config(route_refresh_s=60.0)) as core,
+        ):
+            await cluster.make_topic("T")
+            await core.routes.find("T")
+            await core.api.ask(cluster.namesrv, RequestCode.UNREGISTER_BROKER, gone(cluster.brokers[1]), timeout=5.0)
+            assert list((await core.routes.find("T", fresh=True)).brokers) == ["broker-a"]
+            await cluster.make_topic("Another")  # so it registers again
+
+            def is_whole() -> bool:
+                route = core.routes.known("T")
+                return route is not None and len(route.brokers) == 2
+
+            assert not is_whole()
+            await eventually(is_whole, "asking again")
+            assert core.routes._lost == {}
+
+    asyncio.run(main())
+
+
+def gone(broker: Broker) -> UnregisterBrokerHeader:
+    return UnregisterBrokerHeader(
+        broker_name=broker._config.broker_name, broker_addr=broker.address, cluster_name="DefaultCluster", broker_id=0
+    )
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(1, 1.0), (2, 2.0), (3, 3.0), (50, 3.0)])
+def test_a_broker_that_does_not_answer_hears_from_us_every_few_seconds(failures: int, seconds: float) -> None:
+    assert retry_pause(failures) == seconds
+
+
+def test_a_group_is_free_again_when_its_consumer_has_released_the_core() -> None:
+    async def main() -> None:
+        config = ClientConfig(namesrv="127.0.0.1:1", client_id="fixed")
+        async with acquired(config) as core:
+            assert await Core.acquire(config, consumer_group="g") is core
+            await core.release(consumer_group="g")
+            assert await Core.acquire(config, consumer_group="g") is core
+            await core.release(consumer_group="g")
 
     asyncio.run(main())
 

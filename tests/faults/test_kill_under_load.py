@@ -16,65 +16,16 @@ from typing import NamedTuple
 import pytest
 
 from hanabi.client.producer import Producer
-from hanabi.errors import SendFailed
-from hanabi.message import Message
+from tests.faults.client_load import SENDERS, Consumption, Load, until
 from tests.faults.consuming import TOPIC
-from tests.interop.processes import ServerProcess, free_port
+from tests.faults.our_servers import OurServers
+from tests.interop.processes import ServerProcess
 
-SETTINGS = {
-    "mappedFileSizeCommitLog": 1 << 22,
-    "mappedFileSizeConsumeQueue": 20_000,
-    "maxHashSlotNum": 1_000,
-    "maxIndexNum": 4_000,
-    "flushConsumerOffsetInterval": 500,
-}
-SENDERS = 4
-SEND_EVERY_S = 0.002
-DEADLINE_S = 60.0
 # Consumers tell the broker every half second how far they are, it writes that down every half second, and a machine
 # that is busy is late with both.
 UNSAVED_S = 4.0
 # One that joins, some time after its start, takes queues over, with what their owner has consumed and not saved.
 JOINING_S = 15.0
-
-
-class Cluster:
-    """`hanabi serve` on fixed ports, so that it comes back where it was."""
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        home.mkdir()
-        (home / "broker.conf").write_text(
-            "brokerName=broker-a\n" + "".join(f"{key}={value}\n" for key, value in SETTINGS.items())
-        )
-        self._ports = free_port(), free_port(beside=(-2, 1))
-        self.namesrv = f"127.0.0.1:{self._ports[0]}"
-        self._starts = 0
-        self.process = self._start()
-
-    def _start(self) -> ServerProcess:
-        self._starts += 1
-        serve = [sys.executable, "-m", "hanabi", "serve", "-c", str(self._home / "broker.conf")]
-        where = ["--home", str(self._home / "data"), "--namesrv-port", str(self._ports[0])]
-        command = [*serve, *where, "--broker-port", str(self._ports[1])]
-        return ServerProcess("hanabi serve", command, self._home / f"console-{self._starts}.log")
-
-    def wait_ready(self) -> None:
-        self.process.wait_for_line("ready broker ")
-
-    def start_again(self) -> None:
-        self.process = self._start()
-        self.wait_ready()
-
-
-class Consumption(NamedTuple):
-    """One message that a consumer got."""
-
-    time: float
-    consumer: str
-    place: tuple[int, int]  # queue and offset
-    message_id: str
-    body: str
 
 
 class Consumers:
@@ -111,40 +62,10 @@ class Consumers:
             process.kill()
 
 
-class Load:
-    """Some senders, each one message after the other. `acknowledged` are the bodies that the broker said it has."""
-
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-        self._stopped = False
-        self.acknowledged: list[str] = []
-        self.refused: list[str] = []  # certainly not stored
-        self.unknown: list[str] = []  # stored or not: the answer never came
-
-    async def run(self) -> None:
-        await asyncio.gather(*map(self._send, range(SENDERS)))
-
-    async def _send(self, sender: int) -> None:
-        number = 0
-        while not self._stopped:
-            number += 1
-            body = f"{sender}-{number}"
-            try:
-                await self._producer.send(Message(TOPIC, body.encode()))
-                self.acknowledged.append(body)
-            except SendFailed as error:
-                (self.unknown if error.maybe_stored else self.refused).append(body)
-                await asyncio.sleep(0.1)
-            await asyncio.sleep(SEND_EVERY_S)
-
-    def stop(self) -> None:
-        self._stopped = True
-
-
 @contextmanager
-def everything(home: Path) -> Iterator[tuple[Cluster, Consumers]]:
+def everything(home: Path) -> Iterator[tuple[OurServers, Consumers]]:
     with ExitStack() as stack:
-        cluster = Cluster(home / "cluster")
+        cluster = OurServers(home / "cluster")
         stack.callback(lambda: cluster.process.kill())
         cluster.wait_ready()
         consumers = Consumers(cluster.namesrv, home)
@@ -159,7 +80,7 @@ class Story(NamedTuple):
     starts: list[float]  # of consumers
 
 
-async def play(cluster: Cluster, consumers: Consumers) -> Story:
+async def play(cluster: OurServers, consumers: Consumers) -> Story:
     """Kill consumers, the servers, and both at once; then wait until everything that was acknowledged is consumed."""
     kills: list[float] = []
 
@@ -175,7 +96,7 @@ async def play(cluster: Cluster, consumers: Consumers) -> Story:
         consumers.kill_one()
 
     async with Producer("Loading", namesrv=cluster.namesrv) as producer:
-        load = Load(producer)
+        load = Load(producer, TOPIC)
         work = asyncio.create_task(load.run())
         try:
             await until(lambda: len(load.acknowledged) > 10, "the first messages")
@@ -217,13 +138,6 @@ async def progress(consumers: Consumers, load: Load) -> None:
 
     await until(went_on, f"200 messages through all of {sorted(running)}")
     await asyncio.sleep(max(0.0, 1.0 - (time.time() - since)))
-
-
-async def until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not true():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S:.0f} s: {what}"
-        await asyncio.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -100,7 +100,7 @@ class JavaMember:
         self._process.wait(LEAVE_SECONDS)
 
 
-async def until(what: Callable[[], str], true: Callable[[], bool], seconds: float = 60.0) -> None:
+async def until(what: Callable[[], str], true: Callable[[], bool], seconds: float = 150.0) -> None:
     """Look until it is so; the error says what was waited for."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

@@ -20,6 +20,7 @@ from tests.interop.jars import ADMIN_4, ALL_5
 from tests.interop.mixed_members import TOPIC, JavaMember, Member, PythonMember, until
 
 QUEUES = 16
+FILE = Path(__file__).name
 SEND_EVERY_S = 0.004
 
 
@@ -125,13 +126,30 @@ async def make_topic(config: ClientConfig, broker: str) -> None:
         await core.release()
 
 
-@pytest.mark.parametrize("broker", [OURS, next(iter(APACHE))])
-def test_java_and_python_members_share_the_queues_of_a_group(
-    apache_jars: None, tmp_path: Path, broker: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(scope="module")
+def stories(
+    apache_jars: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, tuple[list[str], Counter[str]]]:
+    """What was sent and consumed with each broker of which a test will be run; at the same time, as most is waiting."""
+    home = tmp_path_factory.mktemp("mixed")
+    callspecs = (getattr(item, "callspec", None) for item in request.session.items if item.path.name == FILE)
+    names = [callspec.params["broker"] for callspec in callspecs if callspec is not None]
     with ExitStack() as stack:
-        site = Broker(tmp_path / broker, broker, stack)
-        sent, got = asyncio.run(play(site.namesrv, site.wait_ready(), tmp_path, stack))
+        sites = {name: Broker(home / name, name, stack) for name in names}
+        addresses = {name: site.wait_ready() for name, site in sites.items()}
+
+        async def play_all() -> list[tuple[list[str], Counter[str]]]:
+            plays = (play(sites[name].namesrv, addresses[name], home / name, stack) for name in names)
+            return await asyncio.gather(*plays)
+
+        return dict(zip(names, asyncio.run(play_all()), strict=True))
+
+
+@pytest.mark.parametrize("broker", [OURS, *APACHE])
+def test_java_and_python_members_share_the_queues_of_a_group(
+    stories: dict[str, tuple[list[str], Counter[str]]], broker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent, got = stories[broker]
     assert set(got) == set(sent)
     twice = sum(got.values()) - len(got)
     with capsys.disabled():

@@ -273,14 +273,19 @@ class Api:
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
         *,
         oneway: bool = True,
+        increase_only: bool = False,
     ) -> None:
-        """This group has consumed everything below *offset*. One-way in the daily round, with an answer on request."""
+        """This group has consumed everything below *offset*. One-way in the daily round, with an answer on request.
+
+        With *increase_only*, brokers of ours keep what they have if it is more; Apache's do not know of it.
+        """
         header = UpdateConsumerOffsetHeader(
             consumer_group=group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=offset,
             target_broker=queue.broker_name,
+            increase_only=increase_only or None,
         )
         if oneway:
             await self.tell(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout=timeout)

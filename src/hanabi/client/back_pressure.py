@@ -1,13 +1,19 @@
 """How much may be under way at once: a bound on the number of sends and on their bytes.
 
-Who would go over it waits, in the order of arrival. A message larger than the bound passes when it is alone.
-Agrees in meaning with the semaphores of Java's DefaultMQProducerImpl (backPressureForAsyncSendNum and -Size).
+Who would go over it waits, in the order of arrival. A message larger than the bound passes when it is alone. When
+brokers say that they have too much to do, fewer may be under way for a while: half as many each time, then slowly more
+again, as TCP does it. Agrees in meaning with the semaphores of Java's DefaultMQProducerImpl
+(backPressureForAsyncSendNum and -Size).
 """
 
 import asyncio
+import math
 from collections import deque
+from typing import Final
 
 from hanabi.errors import TooManyRequestsError
+
+_RECOVERY: Final = 1 / 8  # more sends, in the time that as many take as may be under way
 
 
 class BackPressure:
@@ -15,10 +21,17 @@ class BackPressure:
 
     def __init__(self, sends_max: int, bytes_max: int) -> None:
         self._sends_max, self._bytes_max = sends_max, bytes_max
+        self._limit: float = sends_max  # how many may be under way now
+        self._slowed = -math.inf  # when it was last made smaller
         self._sends = 0
         self._bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         self._empty: asyncio.Future[None] | None = None  # whom somebody waits for in `until_empty`
+
+    @property
+    def limit(self) -> int:
+        """How many may be under way now."""
+        return int(self._limit)
 
     @property
     def sends(self) -> int:
@@ -34,10 +47,10 @@ class BackPressure:
         return True
 
     def _has_room(self, size: int) -> bool:
-        return self._sends < self._sends_max and (self._bytes + size <= self._bytes_max or not self._sends)
+        return self._sends < self._limit and (self._bytes + size <= self._bytes_max or not self._sends)
 
-    async def enter(self, size: int, seconds: float) -> None:
-        """Wait until *size* bytes may go, for at most so many *seconds*."""
+    async def enter(self, size: int, seconds: float | None) -> None:
+        """Wait until *size* bytes may go, for at most so many *seconds*; None: as long as it takes."""
         if self.enter_at_once(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -54,11 +67,26 @@ class BackPressure:
             if isinstance(error, TimeoutError):
                 raise TooManyRequestsError(
                     f"no room within {seconds:.3g} s: {self._sends} sends of {self._bytes} bytes are under way, "
-                    f"limits {self._sends_max} and {self._bytes_max}"
+                    f"limits {int(self._limit)} and {self._bytes_max}"
                 ) from error
             raise
 
     def leave(self, size: int) -> None:
+        if self._limit < self._sends_max:
+            self._limit = min(self._sends_max, self._limit + max(1.0, self._limit * _RECOVERY) / self._limit)
+        self._let_go(size)
+
+    async def give_way(self, size: int, seconds: float | None) -> None:
+        """Leave, and enter again behind those who wait. Whatever is raised, whoever calls this has to `leave` once."""
+        self._let_go(size)
+        try:
+            await self.enter(size, seconds)
+        except BaseException:
+            self._sends += 1
+            self._bytes += size
+            raise
+
+    def _let_go(self, size: int) -> None:
         self._sends -= 1
         self._bytes -= size
         if self._waiting:
@@ -66,12 +94,21 @@ class BackPressure:
         if self._empty is not None and not self._sends and not self._empty.done():
             self._empty.set_result(None)
 
+    def slow_down(self, began: float, now: float) -> None:
+        """A broker had too much to do for what was sent at the time *began*. All that were sent with it will hear the
+        same: that counts once."""
+        if began > self._slowed:
+            self._limit = max(1.0, min(self._limit, self._sends) / 2)
+            self._slowed = now
+
     async def until_empty(self, seconds: float) -> bool:
         """Wait until nothing is under way, for at most so many *seconds*; false: something still is."""
-        if self._sends:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        while self._sends and (left := ends - loop.time()) > 0:
             if self._empty is None or self._empty.done():
-                self._empty = asyncio.get_running_loop().create_future()
-            await asyncio.wait((self._empty,), timeout=seconds)
+                self._empty = loop.create_future()
+            await asyncio.wait((self._empty,), timeout=left)
         return not self._sends
 
     def _admit(self) -> None:

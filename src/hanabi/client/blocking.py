@@ -6,12 +6,11 @@ threads at once. `blocking_push`, `blocking_pull` and `blocking_lite_pull` have 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Literal, Self, cast, overload
+from typing import Any, Literal, cast, overload
 
+from hanabi.client.blocking_participant import BlockingParticipant
 from hanabi.client.config import ClientConfig
 from hanabi.client.hooks import EndTransactionHook, SendHook
-from hanabi.client.lifetime import Lifetime
 from hanabi.client.producer import Producer as AsyncProducer
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.selectors import Selector
@@ -21,7 +20,7 @@ from hanabi.client.transaction_producer import TransactionProducer as AsyncTrans
 from hanabi.message import Message, MessageQueue, StoredMessage
 
 
-class Producer:
+class Producer(BlockingParticipant[AsyncProducer]):
     """Sends messages for a group of producers.
 
         with Producer("orders", namesrv="127.0.0.1:9876") as producer:
@@ -30,8 +29,6 @@ class Producer:
     *options* are fields of `ClientConfig` (how to reach the cluster) and of `ProducerConfig` (how to send); both may
     be given whole, as *config* and *settings*. All threads may use one producer at once.
     """
-
-    _aio: AsyncProducer
 
     def __init__(
         self,
@@ -42,42 +39,19 @@ class Producer:
         hooks: Sequence[SendHook | EndTransactionHook] = (),
         **options: Any,
     ) -> None:
-        self._aio = AsyncProducer(group, config=config, settings=settings, hooks=hooks, **options)
-        self._life = Lifetime(f"producer of group {group}")
-
-    @property
-    def group(self) -> str:
-        return self._aio.group
-
-    @property
-    def config(self) -> ClientConfig:
-        return self._aio.config
+        super().__init__(AsyncProducer(group, config=config, settings=settings, hooks=hooks, **options))
 
     @property
     def settings(self) -> ProducerConfig:
         return self._aio.settings
 
-    @property
-    def client_id(self) -> str:
-        """The id by which brokers know this client."""
-        return self._aio.client_id
-
     def start(self) -> None:
         """Join the cluster. Needs no name server yet: the first send does."""
-        self._life.start(self._aio.start, self._aio.shutdown)
+        super().start()
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
-        self._life.shutdown(lambda: self._aio.shutdown(timeout))
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
+        super().shutdown(timeout)
 
     def send(
         self,
@@ -227,10 +201,8 @@ class TransactionProducer(Producer):
         hooks: Sequence[SendHook | EndTransactionHook] = (),
         **options: Any,
     ) -> None:
-        self._aio = AsyncTransactionProducer(
-            group, check=check, config=config, settings=settings, hooks=hooks, **options
-        )
-        self._life = Lifetime(f"producer of group {group}")
+        aio = AsyncTransactionProducer(group, check=check, config=config, settings=settings, hooks=hooks, **options)
+        BlockingParticipant.__init__(self, aio)
 
     def check(self, function: Check) -> Check:
         """Decorator: *function* says how the transaction of a message ended."""

@@ -5,19 +5,18 @@ No logic is here: each call is carried to the loop thread of this process and wa
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
+from hanabi.client.blocking_participant import BlockingParticipant
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.lite_pull import LitePullConsumer as AsyncLitePullConsumer
 from hanabi.client.consumer.lite_pull import QueuesChanged, Rebalanced
 from hanabi.client.consumer.pull_config import LitePullConfig
 from hanabi.client.consumer.subscription import ALL, Expression
-from hanabi.client.lifetime import Lifetime
 from hanabi.message import MessageQueue, StoredMessage
 
 
-class LitePullConsumer:
+class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
     """A member of a group of consumers that asks for its messages.
 
         consumer = LitePullConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
@@ -36,25 +35,11 @@ class LitePullConsumer:
     def __init__(
         self, group: str, *, config: ClientConfig | None = None, settings: LitePullConfig | None = None, **options: Any
     ) -> None:
-        self._aio = AsyncLitePullConsumer(group, config=config, settings=settings, **options)
-        self._life = Lifetime(f"consumer of group {group}")
-
-    @property
-    def group(self) -> str:
-        return self._aio.group
-
-    @property
-    def config(self) -> ClientConfig:
-        return self._aio.config
+        super().__init__(AsyncLitePullConsumer(group, config=config, settings=settings, **options))
 
     @property
     def settings(self) -> LitePullConfig:
         return self._aio.settings
-
-    @property
-    def client_id(self) -> str:
-        """By which brokers know this member."""
-        return self._aio.client_id
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -94,21 +79,12 @@ class LitePullConsumer:
 
         A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
         """
-        self._life.start(self._aio.start, self._aio.shutdown)
+        super().start()
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Save what is consumed, give the queues to others, and leave. What the last `poll` gave is not counted: call
         `commit()` before, if you are done with it. Trace data that waits to be sent gets *timeout* seconds."""
-        self._life.shutdown(lambda: self._aio.shutdown(timeout))
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
+        super().shutdown(timeout)
 
     def poll(self, timeout: float | None = None, *, count: int | None = None) -> list[StoredMessage]:
         """The next messages, at most *count* (default: `poll_batch`); none if there are none within *timeout* seconds

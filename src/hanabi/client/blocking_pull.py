@@ -5,19 +5,18 @@ No logic is here: each call is carried to the loop thread of this process and wa
 
 from collections.abc import Mapping
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
+from hanabi.client.blocking_participant import BlockingParticipant
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.pull import PullConsumer as AsyncPullConsumer
 from hanabi.client.consumer.pull_config import PullConfig
 from hanabi.client.consumer.pulling import COUNT, PullResult
 from hanabi.client.consumer.subscription import ALL, Expression
-from hanabi.client.lifetime import Lifetime
 from hanabi.message import MessageQueue, StoredMessage
 
 
-class PullConsumer:
+class PullConsumer(BlockingParticipant[AsyncPullConsumer]):
     """Pulls messages for a group, from the queues and the offsets that its program says.
 
         with PullConsumer("reports", namesrv="127.0.0.1:9876") as consumer:
@@ -34,42 +33,19 @@ class PullConsumer:
     def __init__(
         self, group: str, *, config: ClientConfig | None = None, settings: PullConfig | None = None, **options: Any
     ) -> None:
-        self._aio = AsyncPullConsumer(group, config=config, settings=settings, **options)
-        self._life = Lifetime(f"consumer of group {group}")
-
-    @property
-    def group(self) -> str:
-        return self._aio.group
-
-    @property
-    def config(self) -> ClientConfig:
-        return self._aio.config
+        super().__init__(AsyncPullConsumer(group, config=config, settings=settings, **options))
 
     @property
     def settings(self) -> PullConfig:
         return self._aio.settings
 
-    @property
-    def client_id(self) -> str:
-        """By which brokers know this consumer."""
-        return self._aio.client_id
-
     def start(self) -> None:
         """Join the group. Needs no name server yet: the first pull does."""
-        self._life.start(self._aio.start, self._aio.shutdown)
+        super().start()
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Leave. Trace data that waits to be sent gets *timeout* seconds."""
-        self._life.shutdown(lambda: self._aio.shutdown(timeout))
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
+        super().shutdown(timeout)
 
     def queues_of(self, topic: str) -> list[MessageQueue]:
         """All queues of *topic* that can be read."""

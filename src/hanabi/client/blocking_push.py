@@ -4,20 +4,19 @@ No logic is here but that of signals: each call is carried to the loop thread of
 """
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, overload
 
+from hanabi.client.blocking_participant import BlockingParticipant
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.listener import AnyListener
 from hanabi.client.consumer.push import PushConsumer as AsyncPushConsumer
 from hanabi.client.consumer.push_config import PushConfig
 from hanabi.client.consumer.subscription import ALL, Expression
-from hanabi.client.lifetime import Lifetime
 from hanabi.client.stop_signals import Stopping
 from hanabi.message import MessageQueue
 
 
-class PushConsumer:
+class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
     """A member of a group of consumers.
 
         consumer = PushConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
@@ -36,25 +35,11 @@ class PushConsumer:
     def __init__(
         self, group: str, *, config: ClientConfig | None = None, settings: PushConfig | None = None, **options: Any
     ) -> None:
-        self._aio = AsyncPushConsumer(group, config=config, settings=settings, **options)
-        self._life = Lifetime(f"consumer of group {group}")
-
-    @property
-    def group(self) -> str:
-        return self._aio.group
-
-    @property
-    def config(self) -> ClientConfig:
-        return self._aio.config
+        super().__init__(AsyncPushConsumer(group, config=config, settings=settings, **options))
 
     @property
     def settings(self) -> PushConfig:
         return self._aio.settings
-
-    @property
-    def client_id(self) -> str:
-        """By which brokers know this member."""
-        return self._aio.client_id
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -92,12 +77,12 @@ class PushConsumer:
 
         A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
         """
-        self._life.start(self._aio.start, self._aio.shutdown)
+        super().start()
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
         offsets, give the queues to others, and leave."""
-        self._life.shutdown(lambda: self._aio.shutdown(timeout))
+        super().shutdown(timeout)
 
     def run(self) -> None:
         """Start, consume until SIGINT or SIGTERM, or until another thread calls `shutdown`, and shut down.
@@ -118,12 +103,3 @@ class PushConsumer:
     def resume(self) -> None:
         """Go on after `pause`."""
         self._life.call(self._aio.resume)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()

@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary
@@ -48,9 +49,10 @@ class Core:
         self._process_id = os.getpid()
         self._identity = config.identity
         self._users = 0
-        self._claims: set[str] = set()  # groups of consumers that are here, or on their way here
+        self._claims: set[str] = set()  # groups whose consumers have acquired this, and have not released it
         self._loops: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[object]] = set()
+        self._losses: Counter[str] = Counter()  # ends of connections, by the name of the broker
         self._members = Members(self.client_id)
         answers = Answers(self._members, self._spawn, namesrv=config.namesrv_addresses)
         tls = None if config.tls is None else msgspec.structs.replace(config.tls, client_enable=True)
@@ -81,7 +83,7 @@ class Core:
         client ids, so the second gets a core of its own."""
         cores = cls._shared.setdefault(asyncio.get_running_loop(), [])
         candidates = [core for core in cores if core._is_for(config)]
-        core = next((core for core in candidates if not consumer_group or consumer_group not in core._claims), None)
+        core = next((core for core in candidates if not core._has_consumer(consumer_group)), None)
         if core is None:
             if candidates and (config.client_id is not None or config.instance != DEFAULT_INSTANCE):
                 raise ConfigError(
@@ -99,18 +101,23 @@ class Core:
     def _is_for(self, config: ClientConfig) -> bool:
         return self._identity == config.identity and self._process_id == os.getpid()
 
+    def _has_consumer(self, group: str) -> bool:
+        return group in self._claims or group in self._members.consumers
+
     def _start(self) -> None:
         config = self.config
         for name, work in (
             ("heartbeats", self._heartbeats.run()),
-            ("routes", _every(config.route_refresh_s, self.routes.refresh)),
+            ("routes", self.routes.keep_fresh(config.route_refresh_s)),
             ("offsets", _every(config.persist_offsets_s, self._persist_offsets)),
             ("rebalance", _every(config.rebalance_s, self._rebalance)),
         ):
             self._loops.append(asyncio.create_task(work, name=f"hanabi {name} of {self.client_id}"))
 
-    async def release(self) -> None:
-        """One who acquired it needs it no more; after the last, every connection and task is gone."""
+    async def release(self, *, consumer_group: str = "") -> None:
+        """One who acquired it, with this group if with any, needs it no more; after the last, every connection and task
+        is gone."""
+        self._claims.discard(consumer_group)
         self._users -= 1
         if self._users:
             return
@@ -136,19 +143,18 @@ class Core:
     async def add_producer(self, group: str, member: ProducerMember) -> None:
         """*member* produces for *group* from now on; the brokers known until now hear of it before this returns."""
         self._members.add_producer(group, member)
-        await self._announce(lambda: self._members.remove_producer(group, member))
+        await self._announce(lambda: self.remove_producer(group, member))
 
     async def add_consumer(self, group: str, member: ConsumerMember) -> None:
         """As `add_producer`. Find the routes of its topics first: then all its brokers are known, and know it."""
         self._members.add_consumer(group, member)
-        self._claims.add(group)
-        await self._announce(lambda: self._members.remove_consumer(group))
+        await self._announce(lambda: self.remove_consumer(group))
 
-    async def _announce(self, undo: Callable[[], object]) -> None:
+    async def _announce(self, undo: Callable[[], Awaitable[None]]) -> None:
         try:
             await self._heartbeats.everybody_now()
         except BaseException:
-            undo()
+            await undo()  # some may have heard of it
             raise
 
     async def remove_producer(self, group: str, member: ProducerMember) -> None:
@@ -161,7 +167,6 @@ class Core:
 
     async def remove_consumer(self, group: str) -> None:
         """The consumer of *group* has left: the others can have its queues."""
-        self._claims.discard(group)
         if self._members.remove_consumer(group):
             await self._unregister(self.client_id, consumer_group=group)
 
@@ -172,20 +177,20 @@ class Core:
     async def _unregister(
         self, client_id: str, *, producer_group: str | None = None, consumer_group: str | None = None
     ) -> None:
-        addresses = [address for broker in self.routes.brokers.values() for address in broker.values()]
-        answers = await asyncio.gather(
-            *(
-                self.api.unregister(
-                    address,
-                    client_id,
-                    producer_group=producer_group,
-                    consumer_group=consumer_group,
-                    timeout=self.config.request_timeout_s,
-                )
-                for address in addresses
-            ),
-            return_exceptions=True,
-        )
+        async def tell(address: str) -> None:
+            # Brokers work on requests side by side: a heartbeat that still names the group must not be overtaken.
+            await self._heartbeats.settled(address)
+            await self.api.unregister(
+                address,
+                client_id,
+                producer_group=producer_group,
+                consumer_group=consumer_group,
+                timeout=self.config.request_timeout_s,
+            )
+
+        served_by = {address for broker in self.routes.brokers.values() for address in broker.values()}
+        addresses = served_by | self._heartbeats.told  # also of brokers that no route has any more
+        answers = await asyncio.gather(*map(tell, addresses), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, MQError):
                 logger.info("a broker does not know that we leave, it will notice: %s", answer)
@@ -213,7 +218,12 @@ class Core:
         self._heartbeats.soon()
         self._rebalance_soon()
 
+    def losses_of(self, broker_name: str) -> int:
+        """How often a connection to a broker of this name has ended: each time it forgets who we are."""
+        return self._losses[broker_name]
+
     def _disconnected(self, connection: Connection) -> None:
+        self._losses[self.api.broker_names.get(connection.peer, "")] += 1
         self._heartbeats.lost(connection.peer)
 
     async def _persist_offsets(self) -> None:

@@ -1,7 +1,7 @@
 """Telling the brokers that we are here, and with whom: at once when that changes, then every 30 s.
 
 A broker forgets a client whose connection ended, so it hears from us again as soon as the connection is back, and one
-that does not answer is tried again after a second, then less and less often. Agrees with
+that does not answer is tried again after a second, then every three. Agrees with
 MQClientInstance.sendHeartbeatToAllBroker in who is told: masters hear of producers, every broker of consumers.
 """
 
@@ -15,7 +15,9 @@ from hanabi.client.members import Members
 from hanabi.client.routes import MASTER_ID
 from hanabi.errors import BrokerError, MQError
 
-RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time, up to the interval
+RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time
+# As often as it is pulled from: until it hears from us, a broker that is back has nothing for us.
+RETRY_SECONDS_MAX: Final = 3.0
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,11 @@ def listeners(brokers: Brokers, *, has_consumers: bool) -> set[str]:
         for number, address in addresses.items()
         if has_consumers or number == MASTER_ID
     }
+
+
+def retry_pause(failures: int) -> float:
+    """How long to wait for the next after so many that failed."""
+    return min(RETRY_SECONDS * 2.0 ** min(failures - 1, 10), RETRY_SECONDS_MAX)
 
 
 class Heartbeats:
@@ -53,7 +60,7 @@ class Heartbeats:
         self._known_by: set[str] = set()
         self._on_heard = on_heard
         self._beating: dict[str, asyncio.Task[None]] = {}  # the newest of each address
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], str] = {}  # all that are under way, and where to
         self._wake = asyncio.Event()
         self.versions: dict[str, int] = {}  # address -> the version that the broker claims
 
@@ -77,6 +84,16 @@ class Heartbeats:
         for task in tasks:
             if not task.cancelled() and isinstance(error := task.exception(), BrokerError):
                 raise error
+
+    @property
+    def told(self) -> set[str]:
+        """The addresses that have heard from us, or are about to."""
+        return {*self._known_by, *self._tasks.values()}
+
+    async def settled(self, address: str) -> None:
+        """Wait until no heartbeat that was begun before is on its way to *address*: answered, or given up."""
+        if under_way := [task for task, target in self._tasks.items() if target == address]:
+            await asyncio.wait(under_way)
 
     async def run(self) -> None:
         """Keep every broker informed, until cancelled."""
@@ -112,7 +129,7 @@ class Heartbeats:
     def _begin(self, address: str) -> "asyncio.Task[None]":
         task = asyncio.ensure_future(self._beat(address))
         self._beating[address] = task
-        self._tasks.add(task)
+        self._tasks[task] = address
         task.add_done_callback(lambda done: self._ended(address, done))
         return task
 
@@ -120,7 +137,7 @@ class Heartbeats:
         self.versions[address] = await self._api.heartbeat(address, self._members.heartbeat_data(), self._timeout_s)
 
     def _ended(self, address: str, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if self._beating.get(address) is task:
             del self._beating[address]
         self._wake.set()
@@ -136,7 +153,7 @@ class Heartbeats:
                 self._on_heard()
             return
         failures = self._failures[address] = self._failures.get(address, 0) + 1
-        self._due[address] = now + min(self._interval_s, RETRY_SECONDS * 2 ** min(failures - 1, 10))
+        self._due[address] = now + min(self._interval_s, retry_pause(failures))
         if isinstance(error, MQError):
             level = logging.WARNING if failures == 1 else logging.DEBUG  # once an outage
             logger.log(level, "a broker does not hear from us: %s", error)

@@ -43,13 +43,20 @@ class Lifetime:
         if self._thread is not None:
             return self._thread.run(start())  # which knows that it is started already, and says so
         thread = LoopThread.acquire()
+        if not thread.opened(self, shutdown):  # another thread was quicker
+            try:
+                return thread.run(start())
+            finally:
+                thread.release()
+        self._thread = thread  # from here on `shutdown` can end it, in another thread and before it has started
         try:
             started = thread.run(start())
         except BaseException:
-            thread.release()
+            self._ended(thread)
             raise
-        self._thread, self.run, self.run_short = thread, thread.run, thread.run_short
-        thread.opened(self, shutdown)
+        self.run, self.run_short = thread.run, thread.run_short
+        if self._thread is not thread:  # ended already
+            self.run, self.run_short = self._refuse, self._refuse_short
         return started
 
     def shutdown(self, shutdown: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -60,18 +67,21 @@ class Lifetime:
         if not thread.has_ended:  # if it has, it has shut us down before
             try:
                 thread.run(shutdown())
-            except BlockingCallError:  # not here: somebody must call it where it can wait
-                raise
+            except BlockingCallError:
+                if self._thread is thread:
+                    raise  # not here: somebody must call it where it can wait
+                return  # another thread was quicker, and has ended the loop too
             except BaseException:
                 self._ended(thread)
                 raise
         self._ended(thread)
 
     def _ended(self, thread: LoopThread) -> None:
+        if not thread.closed(self):  # another thread has ended it at the same time
+            return
         self._thread = None
         self.run, self.run_short = self._refuse, self._refuse_short
-        if thread.closed(self):  # and not another thread, which ended it at the same time
-            thread.release()
+        thread.release()
         self.on_end()
 
     def call(self, function: Callable[[], T]) -> T:

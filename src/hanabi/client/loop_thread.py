@@ -268,9 +268,10 @@ class LoopThread:
 
     # What must be shut down
 
-    def opened(self, owner: object, shutdown: Shutdown) -> None:
-        """*owner* is at work: at the interpreter's end it is shut down if nobody did."""
-        self._open[id(owner)] = shutdown
+    def opened(self, owner: object, shutdown: Shutdown) -> bool:
+        """*owner* is at work: at the interpreter's end it is shut down if nobody did. Whether it was not before: true
+        for one of all threads that say so at once."""
+        return self._open.setdefault(id(owner), shutdown) is shutdown
 
     def closed(self, owner: object) -> bool:
         """Whether it was open until now: true for one of all threads that say so at once."""

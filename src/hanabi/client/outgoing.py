@@ -1,9 +1,11 @@
-"""A message ready to travel: checked, named, compressed, its properties in one text. Pure, but for the ids.
+"""A message ready to travel: checked, named, compressed, its properties in one text. Pure, but for the ids and for the
+thread that compresses large bodies.
 
 Where it goes is decided later, and may be decided again; this does not change with it. Agrees with what Java's
 DefaultMQProducerImpl.sendKernelImpl makes of a message.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -25,6 +27,7 @@ SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 _TOPICS_MAX: Final = 10_000
 _TAGS_MAX: Final = 1_000
+THREAD_BYTES: Final = 64 * 1024  # zlib needs a millisecond for as much: from here on it is not the loop's work
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     code: int = SEND
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
+    to_compress: bool = False  # the body is large, and as the program gave it: see `Packing.compressed`
 
     @property
     def is_batch(self) -> bool:
@@ -58,12 +62,18 @@ class Packing:
         self._always: dict[str, str] = {names.INSTANCE_ID: namespace} if namespace else {}
 
     def pack(self, message: Message, extra: Mapping[str, str] | None = None, sys_flag: int = 0) -> Outgoing:
-        """*message* as it travels. *extra* are properties with a meaning of their own, which programs cannot set."""
+        """*message* as it travels. *extra* are properties with a meaning of their own, which programs cannot set.
+
+        One that `to_compress` says of must go through `compressed` before.
+        """
         check_message(message, self._bytes_max)
         message_id, properties = self.properties_of(message, extra)
-        body = message.body
+        body, to_compress = message.body, False
         if len(body) >= self._compress_from:
-            body, sys_flag = self._compressed(body, sys_flag)
+            if len(body) >= THREAD_BYTES:
+                to_compress = True
+            else:
+                body, sys_flag = self._compress(body, sys_flag)
         return Outgoing(
             topic=self._topics.get(message.topic) or self.topic_on_wire(message.topic),
             body=body,
@@ -71,7 +81,13 @@ class Packing:
             message_id=message_id,
             flag=message.flag,
             sys_flag=sys_flag,
+            to_compress=to_compress,
         )
+
+    async def compressed(self, outgoing: Outgoing) -> Outgoing:
+        """*outgoing* with its body compressed, if that is worth it; in a thread, as it takes its time."""
+        body, sys_flag = await asyncio.to_thread(self._compress, outgoing.body, outgoing.sys_flag)
+        return msgspec.structs.replace(outgoing, body=body, sys_flag=sys_flag, to_compress=False)
 
     def topic_on_wire(self, topic: str) -> str:
         """The name of *topic* with its namespace, if messages can be sent to it."""
@@ -121,7 +137,7 @@ class Packing:
         check_properties(message.topic, text)
         return message_id, text
 
-    def _compressed(self, body: bytes, sys_flag: int) -> tuple[bytes, int]:
+    def _compress(self, body: bytes, sys_flag: int) -> tuple[bytes, int]:
         packed = compress(body, self._compression, self._level)
         if len(packed) >= len(body):  # a picture, say: it would only cost the consumer time
             return body, sys_flag

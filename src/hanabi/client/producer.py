@@ -10,8 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Any, Final, Literal, NamedTuple, Self, TypeGuard, overload
+from typing import Any, Final, Literal, NamedTuple, TypeGuard, overload
 
 import msgspec
 
@@ -21,8 +20,9 @@ from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.core import Core
 from hanabi.client.fault_tolerance import FaultTolerance
 from hanabi.client.hooks import EndTransactionHook, MessageKind, SendHook, SendHooks
-from hanabi.client.namespace import unwrap, wrap
+from hanabi.client.namespace import unwrap
 from hanabi.client.outgoing import SEND_REPLY, Outgoing, Packing
+from hanabi.client.participant import Participant
 from hanabi.client.pipelining import pipelined
 from hanabi.client.producer_config import ProducerConfig, producer_config
 from hanabi.client.publishing import Publishings
@@ -58,8 +58,24 @@ class Running(NamedTuple):
         """Where the broker of *queue* is."""
         return self.core.routes.master_of(queue.broker_name) or ""
 
+    async def pack(
+        self, message: Message, seconds: float, extra: Mapping[str, str] | None = None, sys_flag: int = 0
+    ) -> Outgoing:
+        """*message* ready to be sent; within *seconds*, if it is so large that it has to wait for room."""
+        outgoing = self.packing.pack(message, extra, sys_flag)
+        return await self.compressed(outgoing, seconds) if outgoing.to_compress else outgoing
 
-class Producer:
+    async def compressed(self, outgoing: Outgoing, seconds: float) -> Outgoing:
+        """*outgoing*, which is large, compressed. Meanwhile it counts as under way: `shutdown` waits for it."""
+        size = len(outgoing.body)
+        await self.gate.enter(size, seconds)
+        try:
+            return await self.packing.compressed(outgoing)
+        finally:
+            self.gate.leave(size)
+
+
+class Producer(Participant):
     """Sends messages for a group of producers.
 
         async with Producer("orders", namesrv="127.0.0.1:9876") as producer:
@@ -80,33 +96,25 @@ class Producer:
         **options: Any,
     ) -> None:
         check_group(group)
-        self.group = group
         self.settings, others = producer_config(settings, options)
-        self.config = client_config(config, others, self.settings.__struct_fields__)
-        self._wire_group = wrap(self.config.namespace, group)
+        super().__init__("producer", group, client_config(config, others, self.settings.__struct_fields__))
         self._hooks = tuple(hooks)
         self._requests = PendingRequests()
         self._running: Running | None = None
-        self._starting = False
 
     # Beginning and ending
 
     async def start(self) -> None:
         """Join the cluster. Needs no name server yet: the first send does."""
-        if self._running is not None or self._starting:
-            raise MQError(f"producer of group {self.group} is started already")
-        self._starting = True
-        try:
-            async with AsyncExitStack() as undo:
-                core = await Core.acquire(self.config)
-                undo.push_async_callback(core.release)
-                await core.add_producer(self._wire_group, self)
-                undo.push_async_callback(core.remove_producer, self._wire_group, self)
-                trace = await tracing(self.settings.trace, self.config, self.group)
-                self._running = self._parts(core, trace)
-                undo.pop_all()  # from here on that is what `shutdown` is for
-        finally:
-            self._starting = False
+        await super().start()
+
+    async def _join(self, undo: AsyncExitStack) -> None:
+        core = await Core.acquire(self.config)
+        undo.push_async_callback(core.release)
+        await core.add_producer(self._wire_group, self)
+        undo.push_async_callback(core.remove_producer, self._wire_group, self)
+        trace = await tracing(self.settings.trace, self.config, self.group)
+        self._running = self._parts(core, trace)
 
     def _parts(self, core: Core, trace: Tracing | None) -> Running:
         settings, namespace = self.settings, self.config.namespace
@@ -130,33 +138,21 @@ class Producer:
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
-        running, self._running = self._running, None
-        if running is None:
-            return
+        await super().shutdown(timeout)
+
+    async def _leave(self, seconds: float | None) -> None:
+        running, self._running = self._must_run(), None
         clock = asyncio.get_running_loop().time
-        ends = clock() + (self.settings.send_timeout_s if timeout is None else timeout)
-        try:
-            await self._finish(ends - clock())
-            await running.gate.until_empty(ends - clock())
-            self._requests.fail_all(ConnectionLostError(f"producer of group {self.group} is shut down"))
-            await running.publishings.close()
-            if running.trace is not None:
-                await running.trace.close(max(ends - clock(), TRACE_END_SECONDS))
-            await running.core.remove_producer(self._wire_group, self)
-        finally:
-            await running.core.release()
+        ends = clock() + (self.settings.send_timeout_s if seconds is None else seconds)
+        await self._finish(ends - clock())
+        await running.gate.until_empty(ends - clock())
+        self._requests.fail_all(ConnectionLostError(f"{self.what} is shut down"))
+        await running.publishings.close()
+        if running.trace is not None:
+            await running.trace.close(max(ends - clock(), TRACE_END_SECONDS))
 
     async def _finish(self, seconds: float) -> None:
         """For what a kind of producer has beside this: end it, within so many *seconds*."""
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.shutdown()
 
     @property
     def client_id(self) -> str:
@@ -165,7 +161,7 @@ class Producer:
 
     def _must_run(self) -> Running:
         if self._running is None:
-            raise MQError(f"producer of group {self.group} is not running: start() it, and send before shutdown()")
+            raise MQError(f"{self.what} is not running: start() it, and send before shutdown()")
         return self._running
 
     # Sending
@@ -191,7 +187,10 @@ class Producer:
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         if running.hooks:
             return await self._send(running, message, kind_of(message), seconds, queue=queue, choose=choose)
-        return await running.sender.deliver(running.packing.pack(message), seconds, queue, choose)
+        outgoing = running.packing.pack(message)
+        if outgoing.to_compress:
+            outgoing = await running.compressed(outgoing, seconds)
+        return await running.sender.deliver(outgoing, seconds, queue, choose)
 
     def begin_send(
         self,
@@ -211,9 +210,21 @@ class Producer:
         choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         outgoing = running.packing.pack(message)
+        if outgoing.to_compress:
+            return self._deliver_compressed(running, outgoing, seconds, queue, choose)
         if running.sender.begin(outgoing, seconds, queue, choose, ended):
             return None
         return running.sender.deliver(outgoing, seconds, queue, choose)
+
+    @staticmethod
+    async def _deliver_compressed(
+        running: Running,
+        outgoing: Outgoing,
+        timeout: float,  # noqa: ASYNC109
+        queue: MessageQueue | None,
+        choose: Choose | None,
+    ) -> SendResult:
+        return await running.sender.deliver(await running.compressed(outgoing, timeout), timeout, queue, choose)
 
     async def _send(
         self,
@@ -226,12 +237,14 @@ class Producer:
         sys_flag: int = 0,
         queue: MessageQueue | None = None,
         choose: Choose | None = None,
+        patient: bool = False,
     ) -> SendResult:
         """Send, and tell the hooks. *extra* are properties with a meaning of their own."""
         with told(running.hooks, self.group, running.core.client_id, (message,), kind) as context:
-            outgoing = running.packing.pack(message, {**context.properties, **(extra or {})}, sys_flag)
+            properties = {**context.properties, **(extra or {})}
+            outgoing = await running.pack(message, timeout, properties, sys_flag)
             context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
-            result = await running.sender.deliver(outgoing, timeout, queue, choose)
+            result = await running.sender.deliver(outgoing, timeout, queue, choose, patient=patient)
             context.result, context.broker_address = result, running.master_of(result.queue)
             return result
 
@@ -249,10 +262,11 @@ class Producer:
         choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         if not running.hooks:
-            await running.sender.deliver_oneway(running.packing.pack(message), seconds, queue, choose)
+            outgoing = await running.pack(message, seconds)
+            await running.sender.deliver_oneway(outgoing, seconds, queue, choose)
             return
         with told(running.hooks, self.group, running.core.client_id, (message,), kind_of(message)) as context:
-            outgoing = running.packing.pack(message, context.properties)
+            outgoing = await running.pack(message, seconds, context.properties)
             context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
             await running.sender.deliver_oneway(outgoing, seconds, queue, choose)
 
@@ -293,14 +307,32 @@ class Producer:
         first is raised at the end. Messages are sent in their order, but may be stored in another.
         """
 
-        def send(message: Message) -> Awaitable[SendResult]:
-            return self.send(message, selector=selector, arg=arg, timeout=timeout)
+        running = self._must_run()
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
 
-        self._must_run()
+        def send(message: Message) -> Awaitable[SendResult]:
+            choose = None if selector is None else chooser(message, None, selector, arg)
+            return self._send_patiently(running, message, seconds, choose)
+
         results = await pipelined(messages, send, self.settings.pipeline_depth)
         if not return_exceptions:
             _raise_first(results)
         return results
+
+    async def _send_patiently(
+        self,
+        running: Running,
+        message: Message,
+        timeout: float,  # noqa: ASYNC109
+        choose: Choose | None,
+    ) -> SendResult:
+        """One of many: when fewer than usual may be under way, waiting for its turn is not its time."""
+        if running.hooks:
+            return await self._send(running, message, kind_of(message), timeout, choose=choose, patient=True)
+        outgoing = running.packing.pack(message)
+        if outgoing.to_compress:
+            outgoing = await running.compressed(outgoing, timeout)
+        return await running.sender.deliver(outgoing, timeout, None, choose, patient=True)
 
     async def send_batch(
         self,
@@ -423,7 +455,7 @@ class Producer:
         message = Message(topic, body, properties=dict(properties or {}))
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         with told(running.hooks, self.group, running.core.client_id, (message,), MessageKind.NORMAL) as context:
-            packed = running.packing.pack(message, {**context.properties, **carried})
+            packed = await running.pack(message, seconds, {**context.properties, **carried})
             outgoing = msgspec.structs.replace(packed, topic=topic, code=SEND_REPLY)  # without a namespace
             context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
             # Who asked is known to the broker that it asked; to others perhaps.

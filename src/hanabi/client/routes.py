@@ -1,17 +1,19 @@
 """Who serves which topic, as far as this client needs to know.
 
 A route is a value and never changes; when the name servers say something new there is a new one. Routes are asked for
-when first needed, refreshed every 30 s, and at once when somebody found one wrong. A name server that is down takes
-nothing away: what was known stays in use.
+when first needed, refreshed every 30 s, and at once when somebody found one wrong. One that has lost a broker is asked
+for again sooner: brokers that restart are gone for a moment. A name server that is down takes nothing away: what was
+known stays in use.
 
 Agrees with MQClientInstance.updateTopicRouteInfoFromNameServer, topicRouteData2TopicPublishInfo,
 topicRouteData2TopicSubscribeInfo and findBrokerAddressInSubscribe. Knows nothing of producers and consumers.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,6 +28,7 @@ DEFAULT_TOPIC_QUEUES: Final = 4
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 DEFAULT_ROUTE_SECONDS: Final = 1.0  # so long a topic that was not there is not asked for again
+SOON_SECONDS: Final = 1.0  # after a route has lost a broker; then twice as long each time
 DENIALS_MAX: Final = 4  # refreshes in a row that say a topic is gone, before it is: a broker that restarts is gone too
 
 logger = logging.getLogger(__name__)
@@ -130,6 +133,13 @@ def for_new_topic(source: TopicRoute, queues_max: int) -> TopicRoute:
     return msgspec.structs.replace(source, queue_datas=cut)
 
 
+class _Lost(NamedTuple):
+    """Brokers that a topic had, and how often it was asked for since."""
+
+    names: frozenset[str]
+    times: int = 0
+
+
 class Routes:
     """All routes of one client. Invariant: whoever asks for a topic while it is being asked for gets the same answer.
 
@@ -144,6 +154,8 @@ class Routes:
         self._denials: dict[str, int] = {}
         self._defaults: dict[str, tuple[float, Route]] = {}
         self._asking: dict[str, asyncio.Task[Route]] = {}
+        self._lost: dict[str, _Lost] = {}  # topics that had more brokers a while ago
+        self._has_lost = asyncio.Event()
         self.on_change: list[Callable[[str, Route | None], None]] = []
         self.known: Callable[[str], Route | None] = self._routes.get  # without waiting; None: `find` it
 
@@ -264,8 +276,47 @@ class Routes:
         self._routes[topic] = route
         if old is not None:
             logger.info("the route of topic %s changed: %s", topic, describe(route))
+            self._look_for_lost(topic, old, route)
         self._tell(topic, route)
         return route
+
+    def _look_for_lost(self, topic: str, old: Route, new: Route) -> None:
+        before = self._lost.pop(topic, None)
+        names = (old.brokers.keys() | (before.names if before else ())) - new.brokers.keys()
+        if names:
+            self._lost[topic] = _Lost(frozenset(names))
+            self._has_lost.set()
+
+    async def keep_fresh(self, seconds: float) -> None:
+        """Ask for every topic every so many *seconds*, and sooner for those that lost a broker; until cancelled."""
+        loop = asyncio.get_running_loop()
+        all_due = loop.time() + seconds
+        while True:
+            soon_due = loop.time() + min(
+                (SOON_SECONDS * 2.0**lost.times for lost in self._lost.values()), default=seconds
+            )
+            self._has_lost.clear()
+            try:
+                async with asyncio.timeout_at(min(all_due, soon_due)):
+                    await self._has_lost.wait()
+            except TimeoutError:
+                try:
+                    if all_due <= soon_due:
+                        all_due = loop.time() + seconds
+                        await self.refresh()
+                    else:
+                        await self._ask_for_lost(seconds)
+                except Exception:
+                    logger.exception("routes are not refreshed, a fault of ours")
+
+    async def _ask_for_lost(self, seconds: float) -> None:
+        for topic, lost in list(self._lost.items()):
+            if SOON_SECONDS * 2.0 ** (lost.times + 1) < seconds:
+                self._lost[topic] = lost._replace(times=lost.times + 1)
+            else:
+                del self._lost[topic]  # it does not come back soon: the regular round will find it
+            with contextlib.suppress(MQError):  # the regular round says it
+                await self._ask_once(topic)
 
     def _tell(self, topic: str, route: Route | None) -> None:
         for callback in self.on_change:
@@ -292,6 +343,7 @@ class Routes:
         logger.warning("topic %s is gone: %s", topic, error)
         del self._denials[topic]
         del self._routes[topic]
+        self._lost.pop(topic, None)
         self._tell(topic, None)
 
     async def close(self) -> None:

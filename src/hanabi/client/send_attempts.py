@@ -40,6 +40,12 @@ _TROUBLE: Final = frozenset(
 # This one may only be told to take no more messages. Asking it again is useless, asking another one is not.
 _ONLY_THIS_BROKER: Final = frozenset({int(ResponseCode.NO_PERMISSION)})
 
+# TIMEOUT_CLEAN_QUEUE and its like: what waited too long for its turn is thrown away unread.
+_BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.FLOW_CONTROL)})
+_BUSY_PAUSE_SECONDS_MAX: Final = 0.8
+
+_TOLD_MAX: Final = 4  # tries that an error tells of
+
 _PAUSE_SECONDS: Final = 0.1  # before a broker is asked again that just failed; four times as long each time
 
 
@@ -68,14 +74,27 @@ def doubts_route(error: Exception) -> bool:
     return isinstance(error, ConnectError | ConnectionLostError | RequestTimeoutError | TopicNotExist | NoPermission)
 
 
-def pause_before(tries_at_this_broker: int) -> float:
-    """How long to wait before a broker is asked again that failed so many times."""
-    return _PAUSE_SECONDS * 4 ** (tries_at_this_broker - 1) if tries_at_this_broker else 0.0
+def is_busy(outcome: SendResult | MQError) -> bool:
+    """The broker had too much to do, and did not even look at the message: it is not stored."""
+    return not isinstance(outcome, SendResult) and code_of(outcome) in _BUSY
+
+
+def pause_before(tries_at_this_broker: int, *, busy: bool = False, chance: float = 0.5) -> float:
+    """How long to wait before a broker is asked again that failed so many times. Who was refused by a *busy* one comes
+    back sooner, but not at the same time as all others who were: *chance* is between 0 and 1."""
+    if not tries_at_this_broker:
+        return 0.0
+    if busy:
+        return min(_PAUSE_SECONDS * 2.0 ** (tries_at_this_broker - 1), _BUSY_PAUSE_SECONDS_MAX) * (0.5 + chance)
+    return _PAUSE_SECONDS * 4.0 ** (tries_at_this_broker - 1)
 
 
 def failure(topic: str, attempts: Sequence[SendAttempt], seconds: float, timeout: float) -> SendFailed:
     """The one error of a send that did not succeed."""
-    tried = "; ".join(f"{number}. {_tried(attempt)}" for number, attempt in enumerate(attempts, 1))
+    numbered = [f"{number}. {_tried(attempt)}" for number, attempt in enumerate(attempts, 1)]
+    if len(numbered) > _TOLD_MAX:  # of a broker that was busy all the time
+        numbered[_TOLD_MAX - 1 : -1] = ["..."]
+    tried = "; ".join(numbered)
     times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
     last = attempts[-1].error
     return SendFailed(

@@ -8,8 +8,9 @@ DefaultMQProducerImpl.sendDefaultImpl, sendSelectImpl and sendKernelImpl.
 """
 
 import asyncio
+import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -20,7 +21,13 @@ from hanabi.client.outgoing import Outgoing
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.publishing import Publishing, Publishings
 from hanabi.client.selectors import Choose
-from hanabi.client.send_attempts import doubts_route, failure, is_worth_a_try, pause_before
+from hanabi.client.send_attempts import (
+    doubts_route,
+    failure,
+    is_busy,
+    is_worth_a_try,
+    pause_before,
+)
 from hanabi.client.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from hanabi.errors import (
     ConnectError,
@@ -59,6 +66,7 @@ class _UnderWay(NamedTuple):
     target: MessageQueue
     began: float
     timeout: float
+    patient: bool = False  # waiting for room is not its time
 
 
 class Sender:
@@ -72,9 +80,10 @@ class Sender:
         settings: ProducerConfig,
         group: str,
         faults: FaultTolerance | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._api, self._publishings, self._gate, self._faults = api, publishings, gate, faults
-        self._settings, self._group = settings, group
+        self._settings, self._group, self._chance = settings, group, chance
         self._default_topic, self._default_queues = settings.default_topic, str(settings.default_topic_queues)
         self._now = asyncio.get_running_loop().time
 
@@ -85,15 +94,19 @@ class Sender:
         queue: MessageQueue | None = None,
         choose: Choose | None = None,
         first: str | None = None,
+        *,
+        patient: bool = False,
     ) -> SendResult:
         """Send, to *queue* or to the one that *choose* picks, else to whichever broker takes it.
 
-        *first* is a broker to ask before the others.
+        *first* is a broker to ask before the others. Who is *patient* has its time only from when there is room.
         """
         began = self._now()
         size = len(outgoing.body)
         if not self._gate.enter_at_once(size):
-            await self._gate.enter(size, timeout)
+            await self._gate.enter(size, None if patient else timeout)
+            if patient:
+                began = self._now()
         try:
             publishing = self._publishings.known(outgoing.topic)
             if publishing is None:
@@ -101,7 +114,7 @@ class Sender:
             if choose is not None:
                 queue = choose(publishing.queues)
             target = queue or (first and publishing.at(first)) or publishing.next()
-            return await self._deliver_to(outgoing, publishing, queue, target, began, timeout)
+            return await self._deliver_to(outgoing, publishing, queue, target, began, timeout, patient)
         finally:
             self._gate.leave(size)
 
@@ -113,20 +126,24 @@ class Sender:
         target: MessageQueue,
         began: float,
         timeout: float,  # noqa: ASYNC109
+        patient: bool = False,
     ) -> SendResult:
         """Send to *target*, and if that fails wherever else it makes sense."""
-        left = self._attempt_timeout(began + timeout - self._now())
+        sent = self._now()
+        left = self._attempt_timeout(began + timeout - sent, self._settings.retries)
         try:
             result = await self._attempt(outgoing, publishing, target, left)
         except MQError as error:
-            return await self._insist(outgoing, publishing, queue, target, error, began, timeout)
+            under_way = _UnderWay(outgoing, publishing, queue, target, began, timeout, patient)
+            return await self._insist(under_way, error, sent)
         if result.status is not SendStatus.SEND_OK and self._settings.retry_not_stored:
-            return await self._insist(outgoing, publishing, queue, target, result, began, timeout)
+            under_way = _UnderWay(outgoing, publishing, queue, target, began, timeout, patient)
+            return await self._insist(under_way, result, sent)
         return result
 
-    def _attempt_timeout(self, left: float) -> float:
-        """How long the first try may take."""
-        if self._settings.attempt_timeout_s is not None and self._settings.retries:
+    def _attempt_timeout(self, left: float, tries_left: int) -> float:
+        """How long a try may take that so many can follow."""
+        if self._settings.attempt_timeout_s is not None and tries_left:
             return min(left, self._settings.attempt_timeout_s)
         return left
 
@@ -151,7 +168,7 @@ class Sender:
                 outgoing.code,
                 self._header(outgoing, target),
                 outgoing.body,
-                self._attempt_timeout(timeout),
+                self._attempt_timeout(timeout, self._settings.retries),
                 partial(self._answered, under_way, address, ended),
             )
         except BaseException:
@@ -165,7 +182,7 @@ class Sender:
         self, under_way: "_UnderWay", address: str, ended: SendEnded, answer: Command | TransportError
     ) -> None:
         """How the try ended that `begin` began. Must not raise: it is called by the connection."""
-        outgoing, publishing, _, target, began, _ = under_way
+        outgoing, publishing, _, target, began, _, _ = under_way
         try:
             reply = self._api.outcome(address, outgoing.code, answer, SENT)
             result = _result(outgoing, target, reply)
@@ -183,13 +200,12 @@ class Sender:
     async def _rest(self, under_way: "_UnderWay", outcome: SendResult | MQError | None) -> SendResult:
         """What is left to do of a send that was begun, after its first try ended in *outcome*; None: it has yet to be
         made."""
-        outgoing, publishing, queue, target, began, timeout = under_way
         try:
             if outcome is None:
-                return await self._deliver_to(outgoing, publishing, queue, target, began, timeout)
-            return await self._insist(outgoing, publishing, queue, target, outcome, began, timeout)
+                return await self._deliver_to(*under_way)
+            return await self._insist(under_way, outcome, under_way.began)
         finally:
-            self._gate.leave(len(outgoing.body))
+            self._gate.leave(len(under_way.outgoing.body))
 
     async def deliver_oneway(
         self,
@@ -219,7 +235,7 @@ class Sender:
                         raise
                     await asyncio.sleep(_ONEWAY_PAUSE_SECONDS)
         except MQError as error:
-            attempt = self._failed(outgoing, publishing, target, error)
+            attempt = self._failed(outgoing, publishing, target, error, began)
             raise failure(target.topic, [attempt], self._now() - began, timeout) from error
         finally:
             publishing.answered(target.broker_name)
@@ -264,25 +280,19 @@ class Sender:
         if self._faults is not None:
             self._faults.record(target.broker_name, self._now() - began, failed=failed)
 
-    async def _insist(
-        self,
-        outgoing: Outgoing,
-        publishing: Publishing,
-        queue: MessageQueue | None,
-        target: MessageQueue,
-        outcome: SendResult | MQError,
-        began: float,
-        timeout: float,  # noqa: ASYNC109
-    ) -> SendResult:
-        """The first try, at *target*, ended in *outcome*: go on as long as that makes sense and time is left."""
+    async def _insist(self, under_way: "_UnderWay", outcome: SendResult | MQError, sent: float) -> SendResult:
+        """The first try, at the time *sent*, ended in *outcome*: go on as long as that makes sense and time is left. A
+        broker that is busy is asked until it is not: it has stored nothing, and will have time again."""
+        outgoing, publishing, queue, target, began, timeout, _ = under_way
         ends = began + timeout
         attempts: list[SendAttempt] = []
         tried: list[str] = []
         stored: SendResult | None = None
-        for tries_left in range(self._settings.retries, -1, -1):
+        tries_left = self._settings.retries
+        while True:
             tried.append(target.broker_name)
             if isinstance(outcome, MQError):
-                attempts.append(self._failed(outgoing, publishing, target, outcome))
+                attempts.append(self._failed(outgoing, publishing, target, outcome, sent))
             elif outcome.status is SendStatus.SEND_OK:
                 return outcome
             else:
@@ -292,16 +302,20 @@ class Sender:
             times = tried.count(target.broker_name)
             if not tries_left or not is_worth_a_try(outcome, is_fixed=queue is not None, tried_already=times > 0):
                 break
-            pause = pause_before(times)
+            busy = is_busy(outcome)
+            pause = pause_before(times, busy=busy, chance=self._chance())
             if self._now() + pause >= ends:
                 break
             if pause:
                 await asyncio.sleep(pause)
                 publishing = self._publishings.known(outgoing.topic) or publishing  # its broker may have moved
-            left = ends - self._now()
-            if self._settings.attempt_timeout_s is not None and tries_left > 1:
-                left = min(left, self._settings.attempt_timeout_s)
             try:
+                if busy:
+                    ends += await self._give_way(under_way, ends)
+                else:
+                    tries_left -= 1
+                sent = self._now()
+                left = self._attempt_timeout(ends - sent, tries_left)
                 outcome = await self._attempt(outgoing, publishing, target, left)
             except MQError as error:
                 outcome = error
@@ -309,7 +323,20 @@ class Sender:
             return stored
         raise failure(target.topic, attempts, self._now() - began, timeout) from attempts[-1].error
 
-    def _failed(self, outgoing: Outgoing, publishing: Publishing, target: MessageQueue, error: MQError) -> SendAttempt:
+    async def _give_way(self, under_way: "_UnderWay", ends: float) -> float:
+        """Fewer may be under way now: wait for a turn. How much longer it may take because of that."""
+        began, size = self._now(), len(under_way.outgoing.body)
+        if under_way.patient:
+            await self._gate.give_way(size, None)
+            return self._now() - began
+        await self._gate.give_way(size, ends - began)
+        return 0.0
+
+    def _failed(
+        self, outgoing: Outgoing, publishing: Publishing, target: MessageQueue, error: MQError, sent: float
+    ) -> SendAttempt:
+        if is_busy(error):
+            self._gate.slow_down(sent, self._now())
         if doubts_route(error):
             self._publishings.doubt(outgoing.topic)
         return SendAttempt(target.broker_name, publishing.master_of(target.broker_name), error)

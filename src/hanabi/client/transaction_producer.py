@@ -11,7 +11,7 @@ import contextvars
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -76,13 +76,13 @@ class TransactionProducer(Producer):
         self._check = function
         return function
 
-    async def start(self) -> None:
+    async def _join(self, undo: AsyncExitStack) -> None:
         if self._check is None:
             raise MQError(
-                f"producer of group {self.group} has no `check`: a broker that has no word from it asks how a "
-                "transaction ended, and somebody must answer"
+                f"{self.what} has no `check`: a broker that has no word from it asks how a transaction ended, and "
+                "somebody must answer"
             )
-        await super().start()
+        await super()._join(undo)
         self._threads = ListenerThreads(THREADS, f"hanabi transactions of {self.group}")
 
     async def _finish(self, seconds: float) -> None:

@@ -164,3 +164,62 @@ def test_what_the_values_raise_is_raised_after_the_rest_has_ended() -> None:
         assert done == [1, 2]
 
     run(main())
+
+
+# When brokers have too much to do
+
+
+def test_half_as_many_may_be_under_way_after_a_wave_was_refused_and_slowly_more_again() -> None:
+    async def main() -> None:
+        gate = BackPressure(1000, 1000)
+        for _ in range(64):
+            assert gate.enter_at_once(0)
+        for _ in range(64):  # all of them were sent before anybody knew
+            gate.slow_down(began=10.0, now=11.0)
+        assert gate.limit == 32
+        gate.slow_down(began=10.9, now=12.0)
+        assert gate.limit == 32, "that one was of the same wave"
+        gate.slow_down(began=11.5, now=12.5)
+        assert gate.limit == 16
+        assert not gate.enter_at_once(0)
+        for _ in range(64):
+            gate.leave(0)
+        assert 16 < gate.limit < 64
+        for _ in range(9_000):
+            assert gate.enter_at_once(0)
+            gate.leave(0)
+        assert gate.limit == 1000
+
+    run(main())
+
+
+def test_one_may_always_be_under_way() -> None:
+    async def main() -> None:
+        gate = BackPressure(8, 1000)
+        for moment in range(20):
+            gate.slow_down(began=moment + 0.5, now=moment + 1.0)
+        assert gate.limit == 1
+        assert gate.enter_at_once(5)
+        waiting = asyncio.create_task(gate.enter(5, None))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        gate.leave(5)
+        await waiting
+
+    run(main())
+
+
+def test_what_comes_again_at_once_is_waited_for_too() -> None:
+    async def main() -> None:
+        gate = BackPressure(8, 1000)
+        assert gate.enter_at_once(1)
+        empty = asyncio.create_task(gate.until_empty(5.0))
+        await asyncio.sleep(0)
+        gate.leave(1)
+        assert gate.enter_at_once(1)
+        await asyncio.sleep(0.01)
+        assert not empty.done()
+        gate.leave(1)
+        assert await empty
+
+    run(main())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hanabi.client.send_attempts import doubts_route, failure, is_worth_a_try, pause_before
+from hanabi.client.send_attempts import doubts_route, failure, is_busy, is_worth_a_try, pause_before
 from hanabi.client.send_result import SendResult, SendStatus
 from hanabi.errors import (
     BrokerError,
@@ -66,6 +66,28 @@ def test_what_is_worth_another_try(
 
 def test_another_broker_is_asked_at_once_and_the_same_one_after_a_pause_that_grows() -> None:
     assert [pause_before(times) for times in range(4)] == pytest.approx([0.0, 0.1, 0.4, 1.6])
+
+
+def test_a_busy_broker_is_asked_again_sooner_and_not_by_all_at_the_same_time() -> None:
+    pauses = [pause_before(times, busy=True) for times in range(6)]
+    assert pauses == pytest.approx([0.0, 0.1, 0.2, 0.4, 0.8, 0.8])
+    assert pause_before(1, busy=True, chance=0.0) == pytest.approx(0.05)
+    assert pause_before(1, busy=True, chance=1.0) == pytest.approx(0.15)
+
+
+def test_only_a_broker_that_did_not_look_at_the_message_is_busy() -> None:
+    assert is_busy(said(2))
+    assert is_busy(said(215))
+    assert not is_busy(said(1))
+    assert not is_busy(RequestTimeoutError("x"))
+
+
+def test_an_error_after_many_tries_is_short() -> None:
+    attempts = [SendAttempt("a", "1.2.3.4:1", said(2)) for _ in range(9)]
+    text = str(failure("T", attempts, 2.9, 3.0))
+    assert "tried 9 times" in text
+    assert "; ...; 9. SEND_MESSAGE_V2 to a (1.2.3.4:1)" in text
+    assert text.count("1.2.3.4:1") == 4
 
 
 @pytest.mark.parametrize(

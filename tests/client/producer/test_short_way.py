@@ -78,7 +78,8 @@ def test_what_the_first_broker_refuses_the_other_takes(tmp_path: Path) -> None:
         async with world(tmp_path, brokers=TWO) as cluster, scripted_broker() as a, scripted_broker() as b:
             await cluster.make_topic("T")
             addresses = {cluster.brokers[0].address: a.address, cluster.brokers[1].address: b.address}
-            async with Producer("g", config=cluster.config(address_map=addresses)) as producer:
+            config = cluster.config(address_map=addresses)
+            async with Producer("g", config=config, send_timeout_s=0.5) as producer:
                 for _ in range(4):  # both are connected
                     await producer.send(Message("T", b"x"))
                 a.answer = busy
@@ -86,7 +87,7 @@ def test_what_the_first_broker_refuses_the_other_takes(tmp_path: Path) -> None:
                     result, _ = await begun(producer, Message("T", b"x"))
                     assert result.queue.broker_name == "broker-b"
                 b.answer = busy
-                with pytest.raises(SendFailed, match=r"topic T could not be sent: tried 3 times.*too hot") as raised:
+                with pytest.raises(SendFailed, match=r"topic T could not be sent: tried \d+ times.*too hot") as raised:
                     await begun(producer, Message("T", b"x"))
                 assert {attempt.broker_name for attempt in raised.value.attempts} == set(TWO)
                 assert f"broker-a ({a.address})" in str(raised.value)

@@ -28,8 +28,11 @@ from hanabi.errors import RemoteProtocolError, TransportError
 from hanabi.message import Message, MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.server import RemotingServer
+from hanabi.wire import sysflag
+from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.bodies.route import BrokerData, QueueData, TopicRoute
 from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.compression import CompressionType, compress
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.namesrv import GetRouteHeader
 from hanabi.wire.headers.pull import PullMessageHeader, PullMessageReplyHeader
@@ -82,6 +85,56 @@ def test_a_message_that_cannot_be_read_stops_the_queue_there() -> None:
 def test_queues_that_moved_between_brokers_count_on() -> None:
     messages, next_offset = decode_pulled(record(0) + record(1), QUEUE, 102, 100)
     assert ([message.queue_offset for message in messages], next_offset) == ([100, 101], 102)
+
+
+INNER = sysflag.INNER_BATCH | sysflag.NEED_UNWRAP
+
+
+def inner_batch(offset: int, *bodies: bytes, sys_flag: int = INNER) -> bytes:
+    """Several messages as 5.x keeps them in a topic whose queues are of the type BatchCQ."""
+    parts = [
+        BatchMessage(index, body, encode_properties({"TAGS": "t", "KEYS": f"k{index} l", "UNIQ_KEY": f"ID{index}"}))
+        for index, body in enumerate(bodies)
+    ]
+    return record(offset, encode_batch(parts), sys_flag=sys_flag, INNER_NUM=str(len(bodies)))
+
+
+def test_inner_batches_of_5_x_are_taken_apart() -> None:
+    body = record(6) + inner_batch(7, b"a", b"b", b"c") + record(10)
+    messages, next_offset = decode_pulled(body, QUEUE, 11, offset=6)
+    assert [(message.queue_offset, message.body) for message in messages] == [
+        (6, b"x"),
+        (7, b"a"),
+        (8, b"b"),
+        (9, b"c"),
+        (10, b"x"),
+    ]
+    assert next_offset == 11
+    middle = messages[2]
+    assert (middle.tags, middle.keys, middle.message_id, middle.flag) == ("t", ("k1", "l"), "ID1", 1)
+    assert (middle.log_offset, middle.topic, middle.broker_name) == (700, "Orders", "broker-a")
+    compressed = encode_batch([BatchMessage(0, b"z", b"")])
+    packed = record(3, compress(compressed, CompressionType.ZLIB, 5), sys_flag=sysflag.with_compression(INNER, 3))
+    (only,), _ = decode_pulled(packed, QUEUE, 4)
+    assert only.body == b"z"
+
+
+def test_who_pulls_from_the_middle_of_an_inner_batch_gets_the_rest_of_it() -> None:
+    messages, _ = decode_pulled(inner_batch(7, b"a", b"b", b"c") + record(10), QUEUE, 11, offset=9)
+    assert [message.body for message in messages] == [b"c", b"x"]
+
+
+def test_an_inner_batch_that_cannot_be_read_stops_the_queue_there() -> None:
+    broken = record(1, b"no batch", sys_flag=INNER)
+    messages, next_offset = decode_pulled(record(0) + broken, QUEUE, 4)
+    assert ([message.queue_offset for message in messages], next_offset) == ([0], 1)
+    with pytest.raises(RemoteProtocolError, match=r"topic Orders, queue 0 of broker-a.*batch at 0"):
+        decode_pulled(broken, QUEUE, 4, offset=1)
+
+
+def test_a_batch_that_is_not_to_be_taken_apart_stays_whole() -> None:
+    (message,), _ = decode_pulled(inner_batch(0, b"a", b"b", sys_flag=sysflag.INNER_BATCH), QUEUE, 2)
+    assert message.body.count(b"UNIQ_KEY") == 2
 
 
 def test_topics_are_what_producers_named_them() -> None:

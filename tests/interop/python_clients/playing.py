@@ -7,12 +7,22 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from tests.interop.python_clients import commands, grouping, later, pulling, pushing, sending, transactions
+from tests.interop.python_clients import (
+    batches,
+    commands,
+    grouping,
+    later,
+    leaving,
+    pulling,
+    pushing,
+    sending,
+    transactions,
+)
 from tests.interop.python_clients.stage import Stage
 
 AT_ONCE = 15
 
-_MODULES = (commands, grouping, later, pulling, pushing, sending, transactions)
+_MODULES = (batches, commands, grouping, later, leaving, pulling, pushing, sending, transactions)
 
 
 def scenario(name: str) -> Callable[[Stage], Awaitable[None]]:

@@ -112,8 +112,8 @@ class Stage:
     def at_end(self, ending: Callable[[], Awaitable[object]]) -> None:
         self._stack.push_async_callback(ending)
 
-    async def topic(self, queues: int, word: str = "T") -> str:
-        """A new topic; clients can find it when this returns."""
+    async def topic(self, queues: int, word: str = "T", *, attributes: str | None = None) -> str:
+        """A new topic; clients can find it when this returns. *attributes* are 5.x's."""
         topic, core = self.unique(word), await self.core()
         header = CreateTopicHeader(
             topic=topic,
@@ -122,6 +122,7 @@ class Stage:
             write_queue_nums=queues,
             perm=6,
             topic_filter_type="SINGLE_TAG",
+            attributes=attributes,
         )
         await core.api.create_topic(await self.broker(), header, PATIENCE_S)
         deadline = time.monotonic() + WAIT_S

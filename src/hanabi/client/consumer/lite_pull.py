@@ -8,9 +8,9 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,7 @@ from hanabi.client.consumer.subscription import ALL, Expression, subscription_da
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks, tell_pulled
 from hanabi.client.namespace import unwrap, wrap
+from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
 from hanabi.errors import ConfigError, MQError
@@ -35,7 +36,7 @@ Rebalanced: TypeAlias = Callable[[str, set[MessageQueue], set[MessageQueue]], ob
 QueuesChanged: TypeAlias = Callable[[str, set[MessageQueue]], object]
 
 
-class LitePullConsumer:
+class LitePullConsumer(Participant):
     """A member of a group of consumers that asks for its messages.
 
         consumer = LitePullConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
@@ -55,11 +56,9 @@ class LitePullConsumer:
         self, group: str, *, config: ClientConfig | None = None, settings: LitePullConfig | None = None, **options: Any
     ) -> None:
         check_group(group)
-        self.group = group
         self.settings, others = split_options(settings or LitePullConfig(), options)
-        self.config = client_config(config, others, self.settings.__struct_fields__)
+        super().__init__("consumer", group, client_config(config, others, self.settings.__struct_fields__))
         self._namespace = self.config.namespace
-        self._wire_group = wrap(self._namespace, group)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filters: dict[str, SubscriptionData] = {}
         self._assigned: set[MessageQueue] | None = None  # None: queues are shared, or nothing was said yet
@@ -69,7 +68,6 @@ class LitePullConsumer:
         self._session: LiteSession | None = None
         self._tracing: Tracing | None = None
         self._hooks = ConsumeHooks()
-        self._busy = False  # starting, or shutting down
         self._asking = False
 
     # What to consume
@@ -81,9 +79,7 @@ class LitePullConsumer:
         *rebalanced* is called with the topic, all its queues, and those that are now this member's.
         """
         if self._assigned is not None:
-            raise ConfigError(
-                f"consumer of group {self.group} has queues assigned: subscribing is for those that share"
-            )
+            raise ConfigError(f"{self.what} has queues assigned: subscribing is for those that share")
         if not topic or topic.isspace():
             raise ConfigError(f"topic {topic!r}: a topic must have a name")
         wire_topic = self._wire(topic)
@@ -108,9 +104,7 @@ class LitePullConsumer:
         Those that were assigned before go on where they are.
         """
         if self._subscriptions:
-            raise ConfigError(
-                f"consumer of group {self.group} has subscriptions: assigning is for those that do not share"
-            )
+            raise ConfigError(f"{self.what} has subscriptions: assigning is for those that do not share")
         wire_queues = {self._wire_queue(queue) for queue in queues}
         self._filters.clear()
         for topic in {queue.topic for queue in wire_queues}:
@@ -154,21 +148,14 @@ class LitePullConsumer:
 
         A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
         """
-        if self._session is not None or self._busy:
-            raise MQError(f"consumer of group {self.group} is started already")
-        self._busy = True
-        try:
-            core = await Core.acquire(self.config, consumer_group=self._wire_group)
-            try:
-                self._tracing = await tracing(self.settings.trace, self.config, self.group)
-                await self._open(core)
-            except BaseException:
-                await self._end_trace()
-                await core.remove_consumer(self._wire_group)
-                await core.release()
-                raise
-        finally:
-            self._busy = False
+        await super().start()
+
+    async def _join(self, undo: AsyncExitStack) -> None:
+        core = await Core.acquire(self.config, consumer_group=self._wire_group)
+        undo.push_async_callback(core.release, consumer_group=self._wire_group)
+        self._tracing = await tracing(self.settings.trace, self.config, self.group)
+        undo.push_async_callback(self._end_trace)
+        await self._open(core)
         logger.info("consumer %s of group %s is started", core.client_id, self.group)
 
     async def _open(self, core: Core) -> None:
@@ -195,34 +182,21 @@ class LitePullConsumer:
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Save what is consumed, give the queues to others, and leave. What the last `poll` gave is not counted: call
         `commit()` before, if you are done with it. Trace data that waits to be sent gets *timeout* seconds."""
-        session, core = self._session, self._core
-        if session is None or core is None or self._busy:
-            return
-        self._busy = True
+        await super().shutdown(timeout)
+
+    async def _leave(self, seconds: float | None) -> None:
+        session = self._started()
         try:
             await session.close()
         finally:
             self._session = self._core = None
-            self._busy = False
-            try:
-                await self._end_trace(timeout)
-            finally:
-                await core.release()
-        logger.info("consumer %s of group %s has left", core.client_id, self.group)
+            await self._end_trace(seconds)
+        logger.info("a consumer of group %s has left", self.group)
 
     async def _end_trace(self, seconds: float | None = None) -> None:
         traced, self._tracing = self._tracing, None
         if traced is not None:
             await traced.close(seconds)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
 
     # Messages
 
@@ -241,7 +215,7 @@ class LitePullConsumer:
 
     async def _wait(self, session: LiteSession, count: int, seconds: float | None) -> list[StoredMessage]:
         if self._asking:
-            raise MQError(f"consumer of group {self.group}: one task at a time can ask for messages")
+            raise MQError(f"{self.what}: one task at a time can ask for messages")
         self._asking = True
         try:
             async with asyncio.timeout(seconds):
@@ -344,6 +318,7 @@ class LitePullConsumer:
             for queue, offset in zip(queues, offsets.values(), strict=True):
                 session.fetching.queues[queue].done = offset
                 session.offsets.update(queue, offset, increase_only=False)
+                session.offsets.insist(queue)
         await session.offsets.persist(queues, confirmed=True)
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -365,12 +340,12 @@ class LitePullConsumer:
     def client_id(self) -> str:
         """By which brokers know this member."""
         if self._core is None:
-            raise MQError(f"consumer of group {self.group} is not started")
+            raise MQError(f"{self.what} is not started")
         return self._core.client_id
 
     def _started(self) -> LiteSession:
         if self._session is None:
-            raise MQError(f"consumer of group {self.group} is not started")
+            raise MQError(f"{self.what} is not started")
         return self._session
 
     def _session_with(self, queue: MessageQueue) -> tuple[LiteSession, MessageQueue]:

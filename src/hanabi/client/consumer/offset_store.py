@@ -13,10 +13,10 @@ the wire.
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from hanabi.client.consumer.offset_file import decode_offsets, encode_offsets
 from hanabi.client.consumer.queue_broker import reading_address
@@ -63,6 +63,14 @@ class OffsetStore(Protocol):
         """Forget what the memory has of *queue*: somebody else consumes it now."""
         ...
 
+    def insist(self, queue: MessageQueue) -> None:
+        """What the memory has of *queue* is what the program wants, also where others have come further."""
+        ...
+
+    def is_sure(self, queue: MessageQueue) -> bool:
+        """Whether nobody else can have come further in *queue* than the memory knows."""
+        ...
+
 
 class _Memory:
     """What both stores know without asking."""
@@ -80,6 +88,12 @@ class _Memory:
     def remove(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)
 
+    def insist(self, queue: MessageQueue) -> None:
+        """Nobody else has a say."""
+
+    def is_sure(self, queue: MessageQueue) -> bool:
+        return True
+
     def _learn(self, queue: MessageQueue, saved: int) -> int:
         """*saved* is what was saved; what the memory has already is newer."""
         self._offsets.setdefault(queue, saved)
@@ -87,11 +101,42 @@ class _Memory:
 
 
 class RemoteOffsets(_Memory):
-    """Offsets at the brokers. Told one-way in the daily round, as Java does: the next round mends what was lost."""
+    """Offsets at the brokers. Told one-way in the daily round, as Java does: the next round mends what was lost.
+
+    A member that a broker lost sight of may find that others have consumed its queues meanwhile. What it has consumed
+    itself is then told only when it is more than what they have: a group does not go back, unless a program or an
+    operator wants it to. As they may still go on for a moment, the broker is also asked to see to it.
+    """
 
     def __init__(self, core: Core, group: str) -> None:
         super().__init__()
         self._core, self._group = core, group
+        self._losses: dict[MessageQueue, int] = {}  # of its broker, when we last knew how far the group has come
+        self._others: dict[MessageQueue, int] = {}  # where others have come further than we
+        self._set: set[MessageQueue] = set()  # where a program or an operator wanted an offset, and not only progress
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
+        before = self._offsets.get(queue)
+        if not increase_only:
+            self._set.add(queue)
+        if before is None:
+            self._losses.setdefault(queue, self._core.losses_of(queue.broker_name))
+        elif offset < before and not increase_only:
+            self.insist(queue)  # a step back is always meant
+        super().update(queue, offset, increase_only=increase_only)
+
+    def remove(self, queue: MessageQueue) -> None:
+        super().remove(queue)
+        self._losses.pop(queue, None)
+        self._others.pop(queue, None)
+        self._set.discard(queue)
+
+    def insist(self, queue: MessageQueue) -> None:
+        self._losses[queue] = self._core.losses_of(queue.broker_name)
+        self._others.pop(queue, None)
+
+    def is_sure(self, queue: MessageQueue) -> bool:
+        return queue not in self._others and self._losses.get(queue) == self._core.losses_of(queue.broker_name)
 
     async def load(self) -> None:
         """Nothing: brokers are asked when a queue is taken."""
@@ -104,6 +149,8 @@ class RemoteOffsets(_Memory):
         offset = await self._core.api.query_consumer_offset(
             address, self._group, queue, self._core.config.request_timeout_s
         )
+        if known is None:
+            self.insist(queue)
         if offset is None or offset < 0:
             return None
         return self._learn(queue, offset)
@@ -119,9 +166,31 @@ class RemoteOffsets(_Memory):
 
     async def _tell(self, queue: MessageQueue, offset: int, confirmed: bool) -> None:
         address = await reading_address(self._core, queue)
-        await self._core.api.update_consumer_offset(
-            address, self._group, queue, offset, self._core.config.request_timeout_s, oneway=not confirmed
-        )
+        if self.is_sure(queue) or await self._is_ahead(address, queue, offset):
+            await self._core.api.update_consumer_offset(
+                address,
+                self._group,
+                queue,
+                offset,
+                self._core.config.request_timeout_s,
+                oneway=not confirmed,
+                increase_only=queue not in self._set and self._core.losses_of(queue.broker_name) > 0,
+            )
+
+    async def _is_ahead(self, address: str, queue: MessageQueue, offset: int) -> bool:
+        """Whether nobody has come further than *offset* while the broker had lost sight of us."""
+        losses = self._core.losses_of(queue.broker_name)
+        if self._losses.get(queue) != losses:
+            saved = await self._core.api.query_consumer_offset(
+                address, self._group, queue, self._core.config.request_timeout_s
+            )
+            self._losses[queue] = losses
+            if saved is not None and saved > offset:
+                self._others[queue] = saved
+        if offset < self._others.get(queue, offset):
+            return False
+        self._others.pop(queue, None)
+        return True
 
 
 class LocalOffsets(_Memory):
@@ -136,10 +205,12 @@ class LocalOffsets(_Memory):
         self.path = root / client_id / group / "offsets.json"
         self._file = DurableTable(self.path, encode=encode_offsets, decode=decode_offsets)
         self._saved: dict[MessageQueue, int] = {}
+        self._writing = asyncio.Lock()
 
     async def load(self) -> None:
         """Read the file, or its backup. StoreDamaged if neither can be read: to begin anew would be a silent loss."""
-        self._saved = self._file.load() or {}
+        found = await asyncio.to_thread(self._file.load)
+        self._saved = found or {}
         self._offsets.update(self._saved)
 
     async def read(self, queue: MessageQueue, where: ReadFrom = ReadFrom.MEMORY_FIRST) -> int | None:
@@ -152,12 +223,25 @@ class LocalOffsets(_Memory):
     async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
         """Always safe when this returns. The file keeps what it knows of other queues."""
         del confirmed
-        changed = {queue: offset for queue in queues if (offset := self._offsets.get(queue)) is not None}
-        if not changed:
-            return
-        table = {**self._saved, **changed}
-        self._file.save(table)
-        self._saved = table
+        wanted = list(queues)
+        async with self._writing:
+            changed = {queue: offset for queue in wanted if (offset := self._offsets.get(queue)) is not None}
+            if not changed:
+                return
+            table = {**self._saved, **changed}
+            await _to_the_end(asyncio.to_thread(self._file.save, table))  # it waits for the disk
+            self._saved = table
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await *work*; when cancelled, only after it is done: a thread cannot be stopped, and must not write beside the
+    next one."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise
 
 
 def default_directory() -> Path:

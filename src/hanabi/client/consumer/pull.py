@@ -6,9 +6,9 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -23,6 +23,7 @@ from hanabi.client.consumer.subscription import ALL, Expression, subscription_da
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks, tell_pulled
 from hanabi.client.namespace import retry_topic, unwrap, wrap
+from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
 from hanabi.errors import ConfigError, MQError
@@ -32,7 +33,7 @@ from hanabi.wire.bodies.heartbeat import SubscriptionData
 logger = logging.getLogger(__name__)
 
 
-class PullConsumer:
+class PullConsumer(Participant):
     """Pulls messages for a group, from the queues and the offsets that its program says.
 
         async with PullConsumer("reports", namesrv="127.0.0.1:9876") as consumer:
@@ -50,63 +51,40 @@ class PullConsumer:
         self, group: str, *, config: ClientConfig | None = None, settings: PullConfig | None = None, **options: Any
     ) -> None:
         check_group(group)
-        self.group = group
         self.settings, others = split_options(settings or PullConfig(), options)
-        self.config = client_config(config, others, self.settings.__struct_fields__)
+        super().__init__("consumer", group, client_config(config, others, self.settings.__struct_fields__))
         self._namespace = self.config.namespace
-        self._wire_group = wrap(self._namespace, group)
         self._subscriptions: dict[tuple[str, Expression], SubscriptionData] = {}
         self._parts: _Parts | None = None
-        self._busy = False  # starting, or shutting down
 
     # Beginning and ending
 
     async def start(self) -> None:
         """Join the group. Needs no name server yet: the first pull does."""
-        if self._parts is not None or self._busy:
-            raise MQError(f"consumer of group {self.group} is started already")
-        self._busy = True
-        try:
-            core = await Core.acquire(self.config, consumer_group=self._wire_group)
-            traced: Tracing | None = None
-            try:
-                traced = await tracing(self.settings.trace, self.config, self.group)
-                parts = _Parts(core, self._wire_group, self.settings, traced, self._told)
-                await parts.offsets.load()
-                await core.add_consumer(self._wire_group, parts.member)
-            except BaseException:
-                if traced is not None:
-                    await traced.close()
-                await core.remove_consumer(self._wire_group)
-                await core.release()
-                raise
-            self._parts = parts
-        finally:
-            self._busy = False
+        await super().start()
+
+    async def _join(self, undo: AsyncExitStack) -> None:
+        core = await Core.acquire(self.config, consumer_group=self._wire_group)
+        undo.push_async_callback(core.release, consumer_group=self._wire_group)
+        traced = await tracing(self.settings.trace, self.config, self.group)
+        if traced is not None:
+            undo.push_async_callback(traced.close)
+        parts = _Parts(core, self._wire_group, self.settings, traced, self._told)
+        await parts.offsets.load()
+        await core.add_consumer(self._wire_group, parts.member)
+        undo.push_async_callback(core.remove_consumer, self._wire_group)
+        self._parts = parts
         logger.info("consumer %s of group %s is started", core.client_id, self.group)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Leave. Trace data that waits to be sent gets *timeout* seconds."""
-        parts = self._parts
-        if parts is None or self._busy:
-            return
-        self._parts = None
-        try:
-            await parts.core.remove_consumer(self._wire_group)
-            if parts.tracing is not None:
-                await parts.tracing.close(timeout)
-        finally:
-            await parts.core.release()
-        logger.info("consumer %s of group %s has left", parts.core.client_id, self.group)
+        await super().shutdown(timeout)
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
+    async def _leave(self, seconds: float | None) -> None:
+        parts, self._parts = self._started(), None
+        if parts.tracing is not None:
+            await parts.tracing.close(seconds)
+        logger.info("consumer %s of group %s leaves", parts.core.client_id, self.group)
 
     # Messages
 
@@ -199,6 +177,7 @@ class PullConsumer:
         store = self._started().offsets
         for queue, offset in offsets.items():
             store.update(self._wire_queue(queue), offset, increase_only=False)
+            store.insist(self._wire_queue(queue))
         await store.persist([self._wire_queue(queue) for queue in offsets], confirmed=True)
 
     # Who and what
@@ -210,7 +189,7 @@ class PullConsumer:
 
     def _started(self) -> "_Parts":
         if self._parts is None:
-            raise MQError(f"consumer of group {self.group} is not started")
+            raise MQError(f"{self.what} is not started")
         return self._parts
 
     def _wire_queue(self, queue: MessageQueue) -> MessageQueue:

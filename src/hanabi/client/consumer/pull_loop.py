@@ -93,7 +93,8 @@ class PullLoop:
         owned.last_pull_ms = time.time_ns() // 1_000_000
         try:
             # None for 0, as Java: nothing is consumed yet.
-            commit_offset = (owned.progress.committable or None) if self._commits else None
+            commits = self._commits and self._offsets.is_sure(owned.queue)
+            commit_offset = (owned.progress.committable or None) if commits else None
             result = await self._pull(owned, subscription, commit_offset)
         except MQError as error:
             return self._failed(error)

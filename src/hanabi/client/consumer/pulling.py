@@ -24,6 +24,7 @@ from hanabi.wire import property_names as names
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.pull import PullMessageHeader
+from hanabi.wire.inner_batch import unwrapped
 from hanabi.wire.stored import to_messages
 
 COUNT: Final = 32
@@ -88,12 +89,15 @@ def restored(message: StoredMessage, namespace: str) -> StoredMessage:
 
 
 def decode_pulled(
-    body: bytes, queue: MessageQueue, next_offset: int, offset_delta: int = 0
+    body: bytes, queue: MessageQueue, next_offset: int, offset_delta: int = 0, offset: int = 0
 ) -> tuple[list[StoredMessage], int]:
-    """The messages in *body*, and where to go on. If one cannot be read, those before it, and its own offset; if it is
-    the first, an error. *offset_delta* is 5.x's: a queue that has moved between brokers counts on from the last one.
+    """The messages in *body*, pulled at *offset*, and where to go on. If one cannot be read, those before it, and its
+    own offset; if it is the first, an error. *offset_delta* is 5.x's: a queue that has moved between brokers counts on
+    from the last one.
     """
     messages, error = to_messages(body, queue.broker_name, offset_delta)
+    messages, broken = unwrapped(messages, offset)
+    error = broken or error
     if error is None:
         return messages, next_offset
     if messages:
@@ -153,7 +157,7 @@ class Pulling:
         except TransportError:
             self._suggested[queue] = other_broker(route, queue, address)
             raise
-        return self._result(queue, subscription, reply)
+        return self._result(queue, offset, subscription, reply)
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue is somebody else's now."""
@@ -191,13 +195,13 @@ class Pulling:
             target_broker=queue.broker_name,
         )
 
-    def _result(self, queue: MessageQueue, subscription: SubscriptionData, reply: PullReply) -> PullResult:
+    def _result(self, queue: MessageQueue, offset: int, subscription: SubscriptionData, reply: PullReply) -> PullResult:
         header = reply.header
         self._suggested[queue] = header.suggest_which_broker_id
         status, next_offset = _STATUS[reply.code], header.next_begin_offset
         messages: list[StoredMessage] = []
         if status is PullStatus.FOUND:
-            messages, next_offset = decode_pulled(reply.body, queue, next_offset, header.offset_delta or 0)
+            messages, next_offset = decode_pulled(reply.body, queue, next_offset, header.offset_delta or 0, offset)
             messages = wanted(messages, subscription)
         return PullResult(
             status, messages, next_offset, header.min_offset, header.max_offset, header.suggest_which_broker_id

@@ -10,8 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from types import TracebackType
-from typing import Any, Final, Self, overload
+from typing import Any, Final, overload
 
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.consumer.listener import AnyListener, Listener
@@ -21,6 +20,7 @@ from hanabi.client.consumer.subscription import ALL, Expression, subscription_da
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks
 from hanabi.client.namespace import RETRY_PREFIX, wrap
+from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import tracing
 from hanabi.client.validation import check_group
 from hanabi.errors import ConfigError, MQError
@@ -32,7 +32,7 @@ DEFAULT_GROUP: Final = "DEFAULT_CONSUMER"  # Java's, which nobody may use
 logger = logging.getLogger(__name__)
 
 
-class PushConsumer:
+class PushConsumer(Participant):
     """A member of a group of consumers.
 
         consumer = PushConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
@@ -54,17 +54,13 @@ class PushConsumer:
         check_group(group)
         if group == DEFAULT_GROUP:
             raise ConfigError(f"group {group} is nobody's: choose a name for the members that share the messages")
-        self.group = group
         self.settings, others = push_config(settings, options)
-        self.config = client_config(config, others, self.settings.__struct_fields__)
-        self._wire_group = wrap(self.config.namespace, group)
+        super().__init__("consumer", group, client_config(config, others, self.settings.__struct_fields__))
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._listener: Listener | None = None
         self._ordered = False
         self._core: Core | None = None
-        self._undo = AsyncExitStack()  # what is left to do when the session is closed
         self._session: PushSession | None = None
-        self._busy = False  # starting, or shutting down
         self._announcing: set[asyncio.Task[None]] = set()
 
     # What to consume, and how
@@ -107,7 +103,7 @@ class PushConsumer:
 
         def register(function: AnyListener) -> AnyListener:
             if self._session is not None:
-                raise MQError(f"consumer of group {self.group} is started already, with its listener")
+                raise MQError(f"{self.what} is started already, with its listener")
             self._listener, self._ordered = function, ordered
             return function
 
@@ -120,22 +116,18 @@ class PushConsumer:
 
         A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
         """
-        if self._session is not None or self._busy:
-            raise MQError(f"consumer of group {self.group} is started already")
+        await super().start()
+
+    async def _join(self, undo: AsyncExitStack) -> None:
         if self._listener is None:
-            raise ConfigError(f"consumer of group {self.group} has no listener: decorate one with @consumer.listener")
+            raise ConfigError(f"{self.what} has no listener: decorate one with @consumer.listener")
         if not self._subscriptions:
-            raise ConfigError(f"consumer of group {self.group} has no subscription: call subscribe(topic) first")
-        self._busy = True
-        try:
-            self._subscribe_to_retries()
-            async with AsyncExitStack() as undo:
-                core = await Core.acquire(self.config, consumer_group=self._wire_group)
-                undo.push_async_callback(core.release)
-                session = await self._open(core, self._listener, undo)
-                self._core, self._session, self._undo = core, session, undo.pop_all()
-        finally:
-            self._busy = False
+            raise ConfigError(f"{self.what} has no subscription: call subscribe(topic) first")
+        self._subscribe_to_retries()
+        core = await Core.acquire(self.config, consumer_group=self._wire_group)
+        undo.push_async_callback(core.release, consumer_group=self._wire_group)
+        self._session = await self._open(core, self._listener, undo)
+        self._core = core
         logger.info("consumer %s of group %s is started", core.client_id, self.group)
 
     async def _open(self, core: Core, listener: Listener, undo: AsyncExitStack) -> PushSession:
@@ -171,19 +163,17 @@ class PushConsumer:
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
         offsets, give the queues to others, and leave."""
-        session = self._session
-        if session is None or self._busy:
-            return
-        self._busy = True
+        await super().shutdown(timeout)
+
+    async def _leave(self, seconds: float | None) -> None:
+        session = self._started()
         try:
             if announcing := list(self._announcing):
                 await asyncio.wait(announcing)
-            if not await session.close(self.settings.shutdown_timeout_s if timeout is None else timeout):
+            if not await session.close(self.settings.shutdown_timeout_s if seconds is None else seconds):
                 logger.warning("group %s: listeners had not returned; their messages will come again", self.group)
         finally:
             self._session = self._core = None
-            self._busy = False
-            await self._undo.aclose()
         logger.info("a consumer of group %s has left", self.group)
 
     async def run(self) -> None:
@@ -201,15 +191,6 @@ class PushConsumer:
         finally:
             for number in caught:
                 loop.remove_signal_handler(number)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
 
     # Meanwhile
 
@@ -230,12 +211,12 @@ class PushConsumer:
     def client_id(self) -> str:
         """By which brokers know this member."""
         if self._core is None:
-            raise MQError(f"consumer of group {self.group} is not started")
+            raise MQError(f"{self.what} is not started")
         return self._core.client_id
 
     def _started(self) -> PushSession:
         if self._session is None:
-            raise MQError(f"consumer of group {self.group} is not started")
+            raise MQError(f"{self.what} is not started")
         return self._session
 
 

@@ -16,6 +16,7 @@ from hanabi.client.routes import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
 from hanabi.errors import ConnectError, MQError, TopicNotExist
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire import property_names as names
+from hanabi.wire import sysflag
 from hanabi.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageV2Header
 from hanabi.wire.properties import format_properties
 
@@ -59,13 +60,16 @@ class SendBack:
 
     async def send_back(self, message: StoredMessage, topic: str, broker_name: str, delay_level: int) -> None:
         """Have *message* delivered again; raises when nobody could be told. *topic* is its own, as on the wire."""
-        try:
-            await self._ask_its_broker(message, topic, broker_name, delay_level)
-        except MQError as error:
-            logger.warning("%s: sending a copy to %s instead", error, self._retry_topic)
-            times = self._max if delay_level == DEAD_LETTER else message.reconsume_times + 1
-            level = delay_level if delay_level > 0 else FIRST_DELAY_LEVEL + message.reconsume_times
-            await self.send_copy(message, topic, reconsume_times=times, delay_level=level)
+        if not message.sys_flag & sysflag.INNER_BATCH:  # where the broker would find the whole batch
+            try:
+                await self._ask_its_broker(message, topic, broker_name, delay_level)
+            except MQError as error:
+                logger.warning("%s: sending a copy to %s instead", error, self._retry_topic)
+            else:
+                return
+        times = self._max if delay_level == DEAD_LETTER else message.reconsume_times + 1
+        level = delay_level if delay_level > 0 else FIRST_DELAY_LEVEL + message.reconsume_times
+        await self.send_copy(message, topic, reconsume_times=times, delay_level=level)
 
     async def _ask_its_broker(self, message: StoredMessage, topic: str, broker_name: str, delay_level: int) -> None:
         address = self._core.routes.master_of(broker_name)

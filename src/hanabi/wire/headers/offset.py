@@ -29,6 +29,7 @@ class UpdateConsumerOffsetHeader(AddressedHeader, frozen=True, kw_only=True):
     topic: str
     queue_id: Int32
     commit_offset: Int64
+    increase_only: bool | None = None  # ours: a smaller one than is known changes nothing. Apache passes it over
 
 
 class SearchOffsetHeader(AddressedHeader, frozen=True, kw_only=True):
