@@ -123,6 +123,19 @@ def test_a_commit_of_its_own_may_go_backwards(reading: Reading) -> None:
     run(main)
 
 
+def test_a_commit_that_says_so_only_ever_goes_forward(reading: Reading) -> None:
+    async def main() -> None:
+        async with consuming(reading) as peer:
+            for offset, kept in ((7, 7), (3, 7), (8, 8)):
+                header = UpdateConsumerOffsetHeader(
+                    consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=offset, increase_only=True
+                )
+                assert (await peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
+                assert offset_in(await query(peer)) == kept
+
+    run(main)
+
+
 def test_a_late_commit_of_the_former_owner_of_a_queue_does_not_take_the_group_back(reading: Reading) -> None:
     async def main() -> None:
         async with consuming(reading) as former, reading.served() as address:

@@ -3,7 +3,8 @@
 A consumer commits in two ways. With each pull, by the way: that never takes a group back, as it may be late. And by a
 request of its own (15): that is taken as it is, because a consumer that was reset, that seeks, or whose offset was
 corrected says so in this way, and so do the tools. With one exception: a member of the group whose queue another
-member has read since is a former owner whose commit is late, and would make the new one's messages come again.
+member has read since is a former owner whose commit is late, and would make the new one's messages come again. Members
+of ours say of mere progress that it is no more than that (`increaseOnly`), so a late one of theirs does no harm.
 """
 
 import logging
@@ -45,9 +46,18 @@ class Commits:
                 self._told_full = True
                 logger.error("%s: an offset is not kept: %s", peer, error)
 
-    def asked(self, group: str, topic: str, queue_id: int, offset: int, connection: Connection) -> bool:
+    def asked(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        connection: Connection,
+        *,
+        increase_only: bool = False,
+    ) -> bool:
         """A client asks for this offset to be kept. False if it is late, and another one is kept."""
-        backwards = not self._is_late(group, topic, queue_id, connection)
+        backwards = not increase_only and not self._is_late(group, topic, queue_id, connection)
         return self._offsets.commit(group, topic, queue_id, offset, connection.peer, backwards=backwards)
 
     def _is_late(self, group: str, topic: str, queue_id: int, connection: Connection) -> bool:

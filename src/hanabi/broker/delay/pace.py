@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 SLICE_COUNT: Final = 32  # messages; about a millisecond
 SLICE_BYTES: Final = 256 << 10
 NEVER_MS: Final = 2**63 - 1
-SLEEP_MS_MAX: Final = 60_000  # then look again, as the clock may have been set
+SLEEP_MS_MAX: Final = 5_000  # then look again, as the clock may have been set
 _UNEXPECTED_PAUSE_MS: Final = 1_000
 
 

@@ -85,7 +85,8 @@ class GroupOffsets:
                 f"offset {offset} of queueId[{queue_id}] is illegal, topic:[{topic}]"
                 f" topicConfig.readQueueNums:[{config.read_queue_nums}]",
             )
-        if self._commits.asked(group, topic, queue_id, offset, connection):
+        increase_only = bool(asked.increase_only)
+        if self._commits.asked(group, topic, queue_id, offset, connection, increase_only=increase_only):
             return Reply()
         return Reply(remark=f"offset {offset} comes late: another consumer of the group reads this queue")
 

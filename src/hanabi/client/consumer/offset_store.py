@@ -105,7 +105,7 @@ class RemoteOffsets(_Memory):
 
     A member that a broker lost sight of may find that others have consumed its queues meanwhile. What it has consumed
     itself is then told only when it is more than what they have: a group does not go back, unless a program or an
-    operator wants it to. As they may still go on for a moment, the broker is also asked to see to it.
+    operator wants it to. For moments two members may have one queue, so the broker is also asked to see to it.
     """
 
     def __init__(self, core: Core, group: str) -> None:
@@ -174,7 +174,7 @@ class RemoteOffsets(_Memory):
                 offset,
                 self._core.config.request_timeout_s,
                 oneway=not confirmed,
-                increase_only=queue not in self._set and self._core.losses_of(queue.broker_name) > 0,
+                increase_only=queue not in self._set,
             )
 
     async def _is_ahead(self, address: str, queue: MessageQueue, offset: int) -> bool:

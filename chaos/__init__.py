@@ -1,0 +1,1 @@
+"""Faults on purpose: a cluster under traffic is killed, stopped, cut off, starved and judged. See docs/faults.md."""

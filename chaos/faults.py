@@ -1,0 +1,179 @@
+"""What each fault does to the world, and how it is healed. Every function returns when its fault is over."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from chaos.plan import Fault, FaultKind
+from chaos.world import World
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that happened. Moments are of the monotonic clock; *ready_s*: from its server's start to ready."""
+
+    fault: Fault
+    began: float
+    ended: float
+    ready_s: float | None = None
+
+
+async def play(fault: Fault, world: World) -> Played:
+    """Do it, heal it, and say when that was."""
+    began = time.monotonic()
+    ready_s = await _PLAY[fault.kind](fault, world)
+    return Played(fault=fault, began=began, ended=time.monotonic(), ready_s=ready_s)
+
+
+# Servers
+
+
+async def _broker_kill(fault: Fault, world: World) -> float | None:
+    server = world.servers[fault.target]
+    await asyncio.to_thread(server.kill)
+    await asyncio.sleep(fault.seconds)
+    await asyncio.to_thread(server.start)
+    return server.ready_s[-1]
+
+
+async def _broker_pause(fault: Fault, world: World) -> None:
+    server = world.servers[fault.target]
+    server.pause()
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        server.go_on()
+
+
+async def _broker_restart(fault: Fault, world: World) -> float | None:
+    server = world.servers[fault.target]
+    await asyncio.to_thread(server.stop)
+    await asyncio.sleep(fault.seconds)
+    await asyncio.to_thread(server.start)
+    return server.ready_s[-1]
+
+
+async def _recovery_kill(fault: Fault, world: World) -> float | None:
+    """Kill it, and again while it starts, each time a little later than the time before."""
+    server = world.servers[fault.target]
+    await asyncio.to_thread(server.kill)
+    for number in range(round(fault.amount)):
+        server.begin()
+        await asyncio.sleep(fault.seconds * (number + 1))
+        await asyncio.to_thread(server.kill)
+    await asyncio.to_thread(server.start)
+    return server.ready_s[-1]
+
+
+async def _disk_full(fault: Fault, world: World) -> None:
+    assert world.disk is not None
+    await asyncio.to_thread(world.disk.fill)
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        await asyncio.to_thread(world.disk.free)
+    world.servers[fault.target].check_running()
+
+
+async def _clock_jump(fault: Fault, world: World) -> None:
+    """There, and after a while back again: two jumps, one in each direction."""
+    clock = world.clocks[fault.target]
+    clock.shift(fault.amount)
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        clock.shift(0.0)
+    world.servers[fault.target].check_running()
+
+
+# The network
+
+
+async def _cut(fault: Fault, world: World) -> None:
+    proxy = world.proxies[fault.target]
+    proxy.refusing = True
+    proxy.cut()
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        proxy.refusing = False
+
+
+async def _delay(fault: Fault, world: World) -> None:
+    proxy = world.proxies[fault.target]
+    proxy.latency_s = fault.amount
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        proxy.latency_s = 0.0
+
+
+async def _stall(fault: Fault, world: World) -> None:
+    proxy = world.proxies[fault.target]
+    proxy.stall()
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        proxy.go_on()
+
+
+# Clients
+
+
+async def _consumer_join(fault: Fault, world: World) -> None:
+    joined = world.consumers.start()
+    await asyncio.sleep(fault.seconds)
+    world.consumers.running.remove(joined)
+    await asyncio.to_thread(joined.leave)
+
+
+async def _consumer_leave(fault: Fault, world: World) -> None:
+    await asyncio.to_thread(world.consumers.take(fault.target).leave)
+    await asyncio.sleep(fault.seconds)
+    world.consumers.start()
+
+
+async def _consumer_kill(fault: Fault, world: World) -> None:
+    await asyncio.to_thread(world.consumers.take(fault.target).kill)
+    await asyncio.sleep(fault.seconds)
+    world.consumers.start()
+
+
+async def _consumer_pause(fault: Fault, world: World) -> None:
+    chosen = world.consumers.choose(fault.target)
+    chosen.signal(signal.SIGSTOP)
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            chosen.signal(signal.SIGCONT)
+
+
+async def _producer_kill(fault: Fault, world: World) -> None:
+    await asyncio.to_thread(world.producers.take(fault.target).kill)
+    await asyncio.sleep(fault.seconds)
+    world.producers.start()
+
+
+_PLAY: Final[dict[FaultKind, Callable[[Fault, World], Awaitable[float | None]]]] = {
+    FaultKind.BROKER_KILL: _broker_kill,
+    FaultKind.BROKER_DOWN: _broker_kill,
+    FaultKind.BROKER_PAUSE: _broker_pause,
+    FaultKind.BROKER_RESTART: _broker_restart,
+    FaultKind.RECOVERY_KILL: _recovery_kill,
+    FaultKind.NAMESRV_KILL: _broker_kill,
+    FaultKind.DISK_FULL: _disk_full,
+    FaultKind.CLOCK_JUMP: _clock_jump,
+    FaultKind.CUT: _cut,
+    FaultKind.DELAY: _delay,
+    FaultKind.STALL: _stall,
+    FaultKind.CONSUMER_JOIN: _consumer_join,
+    FaultKind.CONSUMER_LEAVE: _consumer_leave,
+    FaultKind.CONSUMER_KILL: _consumer_kill,
+    FaultKind.CONSUMER_PAUSE: _consumer_pause,
+    FaultKind.PRODUCER_KILL: _producer_kill,
+}

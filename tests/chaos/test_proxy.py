@@ -1,0 +1,117 @@
+"""The proxy passes everything as it is, and cuts, refuses, delays and stalls when it is told to."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from chaos.proxy import Proxy
+
+DEADLINE_S = 10.0
+
+
+@asynccontextmanager
+async def echo_behind_a_proxy() -> AsyncIterator[Proxy]:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass  # the proxy hung up
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    proxy = Proxy(server.sockets[0].getsockname())
+    await proxy.start()
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield proxy
+    finally:
+        await proxy.stop()
+        server.close()
+        await server.wait_closed()
+
+
+async def connect(proxy: Proxy) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", proxy.port)
+
+
+async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes = b"hello") -> bytes:
+    writer.write(data)
+    return await reader.readexactly(len(data))
+
+
+def test_bytes_pass_as_they_are() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            reader, writer = await connect(proxy)
+            data = bytes(range(256)) * 8_000
+            assert await answered(reader, writer, data) == data
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_cut_ends_connections_and_new_ones_can_be_made() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            reader, writer = await connect(proxy)
+            await answered(reader, writer)
+            proxy.cut()
+            with pytest.raises(OSError, match="reset"):
+                await reader.read(1)
+            writer.close()
+            reader, writer = await connect(proxy)
+            assert await answered(reader, writer) == b"hello"
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_while_it_refuses_nobody_gets_through() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            proxy.refusing = True
+            reader, writer = await connect(proxy)
+            with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                await answered(reader, writer)
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_delay_is_there_and_back_and_does_not_change_the_order() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            reader, writer = await connect(proxy)
+            proxy.latency_s = 0.05
+            began = time.monotonic()
+            for number in range(10):
+                writer.write(b"%d" % number)
+                await writer.drain()
+            assert await reader.readexactly(10) == b"0123456789"
+            assert time.monotonic() - began >= 0.1
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_while_it_stalls_the_connection_stays_and_nothing_passes() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            reader, writer = await connect(proxy)
+            await answered(reader, writer)
+            proxy.stall()
+            writer.write(b"late")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await reader.read(1)
+            proxy.go_on()
+            assert await reader.readexactly(4) == b"late"
+            writer.close()
+
+    asyncio.run(main())
