@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+WITH_SPARK := $(VENV)/.with-spark
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 
@@ -14,7 +15,7 @@ PURE_TESTS := tests/test_speedups.py tests/wire/test_record.py tests/wire/test_p
               tests/store/test_reads.py tests/store/test_key_index.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test coverage check format bench interop fuzz clean
+.PHONY: help setup demo run test coverage check format bench chaos interop fuzz fuzzlive clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +31,11 @@ $(INSTALLED): $(NEEDED)
 	$(INSTALL) .
 	@touch $@
 
+$(WITH_SPARK): $(INSTALLED)
+	@echo "installing Spark: some minutes when it is not in pip's cache"
+	$(INSTALL) '.[spark]'
+	@touch $@
+
 $(READY): $(INSTALLED)
 	@echo "installing what development needs, Spark too: a few minutes when it is not in pip's cache"
 	$(INSTALL) '.[dev]'
@@ -37,8 +43,8 @@ $(READY): $(INSTALLED)
 
 setup: $(READY) ## make .venv with everything that development needs
 
-demo: $(INSTALLED) ## start a cluster, send and consume every kind of message, show what was seen
-	$(BIN)/python examples/demo.py
+demo: $(WITH_SPARK) ## a cluster, every kind of message through it, a pipeline on Spark over them (KEEP=1: it goes on)
+	$(BIN)/python examples/demo.py $(if $(KEEP),--keep)
 
 run: $(INSTALLED) ## serve: a name server and a broker on 127.0.0.1, data in ./hanabi-data
 	$(BIN)/hanabi serve
@@ -70,13 +76,20 @@ format: $(READY) ## format the code and mend what the linter can mend
 bench: $(READY) ## measure us and Apache RocketMQ side by side (half an hour; QUICK=1: five minutes, for a look)
 	$(BIN)/python -m benches $(if $(QUICK),--quick) $(ARGS)
 
+MINUTES ?= 5
+chaos: $(READY) ## kill, stop, cut off and starve a cluster under traffic, and judge it (MINUTES=5 SEED=n)
+	$(BIN)/python -m chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 interop: $(READY) ## only the tests with Apache RocketMQ's own programs
 	$(PYTEST) tests/interop -v
 
 fuzz: $(READY) ## feed broken bytes to every decoder for a few minutes
 	HANABI_FUZZ_EXAMPLES=$${HANABI_FUZZ_EXAMPLES:-200000} $(PYTEST) tests/wire -k fuzz -v
 
+fuzzlive: $(READY) ## broken requests against live servers, while a normal client is served (MINUTES=5 SEED=n)
+	$(BIN)/python -m chaos.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 clean: ## remove what was made here: environment, caches, Apache's jars
-	rm -rf $(VENV) .interop .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov build dist benches/out
+	rm -rf $(VENV) .interop .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov build dist benches/out chaos/out
 	find src -name '_speedups*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

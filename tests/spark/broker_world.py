@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import Filter
@@ -15,11 +15,20 @@ from hanabi.spark.broker_reader import FilteringBrokerReader
 from hanabi.spark.broker_source import BrokerSource
 from hanabi.spark.columns import MESSAGE, struct_of
 from hanabi.wire.headers.topic import CreateTopicHeader
-from tests.serving import Serving
 from tests.spark.decoded import Row, rows_of
 
 
-def make_topic(serving: Serving, topic: str, queues: int = 4) -> str:
+class Served(Protocol):
+    """Where a name server and a broker are, whoever's."""
+
+    @property
+    def namesrv(self) -> str: ...
+
+    @property
+    def broker(self) -> str: ...
+
+
+def make_topic(serving: Served, topic: str, queues: int = 4) -> str:
     """Make *topic*, or give it more queues; the name server knows it when this returns."""
 
     async def make() -> None:
@@ -53,7 +62,7 @@ def make_topic(serving: Serving, topic: str, queues: int = 4) -> str:
     return topic
 
 
-def send(serving: Serving, topic: str, bodies: Sequence[str], *, tags: str | None = None, **options: Any) -> None:
+def send(serving: Served, topic: str, bodies: Sequence[str], *, tags: str | None = None, **options: Any) -> None:
     """Send *bodies*, in turn to all queues."""
     with hanabi.Producer("tests", namesrv=serving.namesrv) as producer:
         queues = producer.queues(topic)
@@ -62,13 +71,13 @@ def send(serving: Serving, topic: str, bodies: Sequence[str], *, tags: str | Non
             producer.send(message, queue=queues[number % len(queues)])
 
 
-def read(spark: SparkSession, serving: Serving, schema: str | None = None, **options: Any) -> DataFrame:
+def read(spark: SparkSession, serving: Served, schema: str | None = None, **options: Any) -> DataFrame:
     """What the source says."""
     reader = spark.read.format("rocketmq").option("namesrv", serving.namesrv).options(**options)
     return (reader.schema(schema) if schema else reader).load()
 
 
-def tasks(serving: Serving, columns: str = "", filters: list[Filter] | None = None, **options: Any) -> list[list[Row]]:
+def tasks(serving: Served, columns: str = "", filters: list[Filter] | None = None, **options: Any) -> list[list[Row]]:
     """The rows of every task, read in this process: Spark's part takes seconds, ours does not."""
     source = BrokerSource({"namesrv": serving.namesrv} | {name.lower(): str(value) for name, value in options.items()})
     reader = source.reader(struct_of({name: MESSAGE[name] for name in columns.split() or MESSAGE}))
@@ -77,10 +86,10 @@ def tasks(serving: Serving, columns: str = "", filters: list[Filter] | None = No
     return [[row for batch in reader.read(task) for row in rows_of(batch)] for task in reader.partitions()]
 
 
-def rows(serving: Serving, columns: str = "", filters: list[Filter] | None = None, **options: Any) -> list[Row]:
+def rows(serving: Served, columns: str = "", filters: list[Filter] | None = None, **options: Any) -> list[Row]:
     return [row for task in tasks(serving, columns, filters, **options) for row in task]
 
 
-def bodies(serving: Serving, filters: list[Filter] | None = None, **options: Any) -> list[str]:
+def bodies(serving: Served, filters: list[Filter] | None = None, **options: Any) -> list[str]:
     """The bodies of all messages that are read, sorted."""
     return sorted(row["body"].decode() for row in rows(serving, "body", filters, **options))

@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from hanabi.errors import ConfigError, MQError
-from hanabi.spark.sink_columns import STAMP, check_columns
+from hanabi.spark.sink_columns import check_columns
 from hanabi.spark.sink_options import parse_sink_options
 from hanabi.spark.sink_writer import send_rows
+from hanabi.spark.stamps import STAMP
 from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, rows
 
@@ -90,8 +91,8 @@ def test_a_delayed_row_is_delivered_later(broker: Serving) -> None:
     ("table", "reason"),
     [
         ({"body": ["x", None]}, "row 1: the body is missing"),
-        ({"body": ["x", ""]}, "the body is empty"),
-        ({"body": ["x" * (5 << 20)]}, "limit 4194304"),
+        ({"body": ["x", ""]}, "row 1, topic Bad: .*the body is empty"),
+        ({"body": ["x", "y", "z" * (5 << 20), "x"]}, "row 2, topic Bad: .*5242880 bytes, limit 4194304"),
         ({"body": ["x"], "keys": [["a b"]]}, "no space"),
         ({"body": ["x"], "topic": ["not a topic"]}, "not a topic"),
     ],
@@ -103,7 +104,7 @@ def test_a_row_that_cannot_be_sent_is_named(broker: Serving, table: dict[str, An
 
 def test_a_broker_that_is_away_is_told_with_the_topic(broker: Serving) -> None:
     with pytest.raises(MQError, match=r"row 0, topic Orders: .*127\.0\.0\.1:1"):
-        write(broker, {"body": ["x"]}, topic="Orders", namesrv="127.0.0.1:1", sendTimeoutMs=500)
+        write(broker, {"body": ["x"]}, topic="Orders", namesrv="127.0.0.1:1", retryTimeoutMs=0)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from hanabi.spark.sink_columns import STAMP
-from hanabi.spark.sink_writer import without_repeats
+from hanabi.errors import ConfigError
+from hanabi.spark import deduplicated
+from hanabi.spark.stamps import STAMP
 from tests.serving import serving
 from tests.spark.broker_world import make_topic, read, rows, send
 
@@ -38,7 +39,22 @@ def test_rows_are_sent_by_a_batch_and_by_a_stream(spark: SparkSession, tmp_path:
         assert len(stamps) == 52
         assert len({stamp for stamp in stamps if stamp}) == 50
         assert all(stamp.startswith(f"{query.id}/0/") for stamp in stamps if stamp)
-        assert without_repeats(read(spark, broker, subscribe=copies)).count() == 52
+
+        for stamp in sorted(stamp for stamp in stamps if stamp)[:10]:
+            send(broker, copies, ["again"], properties={STAMP: stamp})  # as a batch that is replayed does
+        arrived = read(spark, broker, subscribe=copies)
+        assert (arrived.count(), deduplicated(arrived).count()) == (62, 52)
+        stream = spark.readStream.format("rocketmq").options(
+            namesrv=broker.namesrv, subscribe=copies, startingOffsets="earliest"
+        )
+        once = deduplicated(stream.load(), within="1 hour").writeStream.format("parquet")
+        once = once.option("checkpointLocation", str(tmp_path / "once")).trigger(availableNow=True)
+        once.start(str(tmp_path / "files")).awaitTermination()
+        assert spark.read.parquet(str(tmp_path / "files")).count() == 52
+        with pytest.raises(ConfigError, match="within='1 hour'"):
+            deduplicated(stream.load())
+        with pytest.raises(ConfigError, match="needs the column properties"):
+            deduplicated(arrived.select("body"))
 
         with pytest.raises(PySparkException) as caught:
             frame.selectExpr("body as text").write.format("rocketmq").mode("append").options(

@@ -2,23 +2,41 @@
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from hanabi._version import __version__
-from hanabi.cli import broker, cluster_list, dlq, group, message, namesrv, offset, send, serve, store, tail, topic
+from hanabi.cli import (
+    broker,
+    cluster_list,
+    dlq,
+    doctor,
+    group,
+    message,
+    namesrv,
+    offset,
+    pipeline,
+    send,
+    serve,
+    stats,
+    store,
+    tail,
+    topic,
+)
+from hanabi.cli.administration import command
 from hanabi.errors import MQError
 
 USAGE_ERROR = 2  # the exit code for anything the user can mend: a taken port, a bad key, a locked home
 STDERR = 2
+HELP = ["-h", "--help"]
 
 app = typer.Typer(
     name="hanabi",
     help="Hanabi: a RocketMQ-compatible message queue.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP},
 )
 app.add_typer(serve.app, name="serve")
 app.add_typer(store.app, name="store")
@@ -30,8 +48,11 @@ app.add_typer(cluster_list.app, name="cluster")
 app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(namesrv.app, name="namesrv")
+app.add_typer(pipeline.app, name="pipeline")
 app.command()(send.send)
 app.command()(tail.tail)
+command(app, "stats")(stats.stats)
+command(app, "doctor")(doctor.doctor)
 
 
 def _show_version(asked: bool) -> None:
@@ -63,11 +84,25 @@ def _open_standard_streams() -> None:
         sys.stderr = os.fdopen(STDERR, "w", closefd=False)
 
 
+def _command(prog_name: str) -> Any:
+    """The whole tree of commands, whose help says of switches what they do, and not that they are of type bool."""
+    root = typer.main.get_command(app)
+    commands: list[Any] = [root]
+    while commands:
+        each = commands.pop()
+        commands += getattr(each, "commands", {}).values()
+        context = typer.Context(each, info_name=prog_name, help_option_names=HELP)
+        for option in (*each.params, each.get_help_option(context)):
+            if getattr(option, "is_flag", False) and option.metavar is None:
+                option.metavar = ""
+    return root
+
+
 def main() -> None:
     """Entry point. An error that we raised on purpose is one sentence, never a traceback."""
     _open_standard_streams()
     try:
-        app(prog_name="hanabi")
+        _command("hanabi")(prog_name="hanabi")
     except MQError as error:
         typer.echo(f"hanabi: {error}", err=True)
         sys.exit(USAGE_ERROR)

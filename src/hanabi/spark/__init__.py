@@ -2,9 +2,11 @@
 
     df = spark.read.format("rocketmq-store").load("/var/lib/rocketmq/store")
 
-The formats are found by themselves in most sessions; `register(spark)` is for the others.
+The formats are found by themselves in most sessions; `register(spark)` is for the others. `deduplicated(df)` keeps one
+of each message that the sink sent more than once.
 """
 
+from hanabi.spark.deduplication import deduplicated
 from hanabi.spark.registration import register
 
-__all__ = ["register"]
+__all__ = ["deduplicated", "register"]

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
+from hanabi.client.api import PullReply
 from hanabi.client.consumer.pulling import SUBSCRIPTION
 from hanabi.client.consumer.queue_broker import master_address
 from hanabi.client.consumer.queue_offsets import LOWER
-from hanabi.client.consumer.subscription import ALL
+from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
 from hanabi.client.core import Core
 from hanabi.client.loop_thread import LoopThread
 from hanabi.errors import ConfigError, ConnectError, MQError, TopicNotExist
@@ -69,6 +70,16 @@ class Cluster:
             return found
 
         return await self._each(queues, find)
+
+    async def check_readable(self, start: Offsets) -> None:
+        """Pull a message of each topic, so that a broker that refuses the group or the filter does so now."""
+        a_queue = {queue.topic: queue for queue in sorted(start, reverse=True)}
+
+        async def pull(queue: MessageQueue) -> None:
+            address = await master_address(self._core, queue)
+            await self._pull_one(address, queue, start[queue], self._options.expression)
+
+        await self._each(a_queue.values(), pull)
 
     async def commit(self, group: str, offsets: Offsets) -> None:
         """Brokers hear that *group* has consumed everything below *offsets*."""
@@ -138,6 +149,13 @@ class Cluster:
 
     async def _store_time_ms(self, address: str, queue: MessageQueue, offset: int) -> int | None:
         """When the message at *offset* was stored; None if it is not there any more."""
+        reply = await self._pull_one(address, queue, offset, ALL)
+        if reply.code != ResponseCode.SUCCESS:
+            return None
+        return decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])]).store_timestamp_ms
+
+    async def _pull_one(self, address: str, queue: MessageQueue, offset: int, expression: Expression) -> PullReply:
+        subscription = subscription_data(queue.topic, expression, 0)
         header = PullMessageHeader(
             consumer_group=self._options.pulling_group,
             topic=queue.topic,
@@ -148,13 +166,11 @@ class Cluster:
             commit_offset=0,
             suspend_timeout_millis=0,
             sub_version=0,
-            subscription=ALL,
+            subscription=subscription.sub_string,
+            expression_type=subscription.expression_type,
             target_broker=queue.broker_name,
         )
-        reply = await self._core.api.pull_message(address, header, self._seconds)
-        if reply.code != ResponseCode.SUCCESS:
-            return None
-        return decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])]).store_timestamp_ms
+        return await self._core.api.pull_message(address, header, self._seconds)
 
 
 def _is_servers_own(topic: str, brokers: Iterable[str], datas: Iterable[Any]) -> bool:

@@ -7,6 +7,7 @@ from hanabi.message import MessageQueue
 from hanabi.spark.broker_cluster import Cluster
 from hanabi.spark.broker_loss import lost
 from hanabi.spark.broker_options import BatchOptions
+from hanabi.spark.broker_topics import Wanted
 from hanabi.spark.offsets import Offsets, describe
 from hanabi.spark.offsets_bound import Bound
 from hanabi.spark.ranges import QueueRange, plan_ranges
@@ -16,9 +17,7 @@ from hanabi.spark.selection import Selection
 async def plan_batch(cluster: Cluster, options: BatchOptions, selection: Selection) -> list[QueueRange]:
     """The tasks of a batch. *selection* is what filters of the query leave of it."""
     read = options.read
-    queues = await cluster.queues()
-    if missing := read.wanted.missing(queues):
-        raise ConfigError(f"option assign: there is no {missing[0]}")
+    queues = await existing_queues(cluster, read.wanted)
     first, end = await cluster.first_offsets(queues), await cluster.end_offsets(queues)
     start = await cluster.resolve(read.starting, queues, first, end)
     stop = await cluster.resolve(options.ending, queues, first, end)
@@ -28,7 +27,17 @@ async def plan_batch(cluster: Cluster, options: BatchOptions, selection: Selecti
             queue, start[queue], stop[queue], first[queue], end[queue], fail=read.fail_on_data_loss
         )
     start, stop = await _narrowed(cluster, selection, start, stop)
-    return plan_ranges(start, stop, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
+    planned = plan_ranges(start, stop, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
+    await cluster.check_readable({part.queue: part.start for part in reversed(planned)})
+    return planned
+
+
+async def existing_queues(cluster: Cluster, wanted: Wanted) -> list[MessageQueue]:
+    """The queues to begin with. What was assigned must be among them."""
+    queues = await cluster.queues()
+    if missing := wanted.missing(queues):
+        raise ConfigError(f"option assign: there is no {missing[0]}")
+    return queues
 
 
 def check_order(queue: MessageQueue, starting: Bound, start: int, ending: Bound, stop: int) -> None:

@@ -10,19 +10,22 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from hanabi.client.api import PullReply
+from hanabi.client.api import PULLED, PullReply
 from hanabi.client.consumer.pulling import SUBSCRIPTION
 from hanabi.client.consumer.queue_broker import reading_address
 from hanabi.client.consumer.subscription import SQL92, Expression, subscription_data
 from hanabi.client.core import Core
 from hanabi.errors import RemoteProtocolError, TransportError
+from hanabi.message import MessageQueue
 from hanabi.spark.broker_loss import lost
 from hanabi.spark.broker_options import ReadOptions
 from hanabi.spark.broker_patience import patiently
 from hanabi.spark.offsets import describe
 from hanabi.spark.ranges import QueueRange
-from hanabi.wire.codes import ResponseCode
-from hanabi.wire.headers.pull import PullMessageHeader
+from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.headers.base import header_fields
+from hanabi.wire.headers.pull import PullMessageHeader, PullMessageReplyHeader
 
 SLOT: Final = 32
 FILTERED_SLOT: Final = 16_384
@@ -42,6 +45,7 @@ class RangePull:
         self._core, self._options, self._part = core, options, part
         self._subscription = subscription_data(part.queue.topic, expression, 0)
         self._is_filtered = bool(self._subscription.tags_set) or self._subscription.expression_type == SQL92
+        self._fields = _fields_of_all(options, part.queue, self._subscription)
         self._slots = self._cut()
         self._under_way: deque[Slot] = deque()
         self._ahead: asyncio.Task[list[bytes]] | None = None
@@ -107,13 +111,28 @@ class RangePull:
         return bodies
 
     async def _pull(self, offset: int, count: int) -> PullReply:
-        queue, subscription = self._part.queue, self._subscription
-        header = PullMessageHeader(
-            consumer_group=self._options.pulling_group,
+        queue, seconds = self._part.queue, self._core.config.request_timeout_s
+        fields = {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(min(count, SLOT))}
+        address = await reading_address(self._core, queue)
+        told = await self._core.api.ask(address, RequestCode.PULL_MESSAGE, fields, timeout=seconds, accept=PULLED)
+        reply = PullReply(told.code, told.header(PullMessageReplyHeader), told.body)
+        if reply.header.offset_delta:
+            raise RemoteProtocolError(f"{describe(queue)}: it moved between brokers, which is not supported here")
+        is_illegal = reply.code == ResponseCode.PULL_OFFSET_MOVED and reply.header.next_begin_offset <= offset
+        if reply.code == ResponseCode.PULL_NOT_FOUND or is_illegal:
+            raise NotThereYet(f"the queue ends at {reply.header.max_offset}")
+        return reply
+
+
+def _fields_of_all(options: ReadOptions, queue: MessageQueue, subscription: SubscriptionData) -> dict[str, str]:
+    """What all pulls of a queue have in common: put together once, because it costs more than the rest of a pull."""
+    return header_fields(
+        PullMessageHeader(
+            consumer_group=options.pulling_group,
             topic=queue.topic,
             queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=min(count, SLOT),
+            queue_offset=0,
+            max_msg_nums=0,
             sys_flag=SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_millis=0,
@@ -122,11 +141,4 @@ class RangePull:
             expression_type=subscription.expression_type,
             target_broker=queue.broker_name,
         )
-        address = await reading_address(self._core, queue)
-        reply = await self._core.api.pull_message(address, header, self._core.config.request_timeout_s)
-        if reply.header.offset_delta:
-            raise RemoteProtocolError(f"{describe(queue)}: it moved between brokers, which is not supported here")
-        is_illegal = reply.code == ResponseCode.PULL_OFFSET_MOVED and reply.header.next_begin_offset <= offset
-        if reply.code == ResponseCode.PULL_NOT_FOUND or is_illegal:
-            raise NotThereYet(f"the queue ends at {reply.header.max_offset}")
-        return reply
+    )

@@ -11,6 +11,9 @@ from typing import Any
 from hanabi.errors import ConfigError
 from hanabi.spark.suggestions import did_you_mean
 
+_NO_OPTIONS = {  # what clients have and Spark need not
+    "namespace": "names carry their namespace here: write the topic as shop%Orders, and the group as shop%billing"
+}
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -22,7 +25,8 @@ class OptionValues:
         self._given = {name.lower(): value for name, value in given.items()}
         for name in given:
             if name.lower() not in {each.lower() for each in known}:
-                raise ConfigError(f"{source} has no option {name!r}{did_you_mean(name, known)}")
+                why = _NO_OPTIONS.get(name.lower())
+                raise ConfigError(f"{source} has no option {name!r}{f': {why}' if why else did_you_mean(name, known)}")
 
     def text(self, name: str) -> str | None:
         """What was given, None for nothing."""

@@ -4,7 +4,8 @@ Options make one, and filters that Spark pushes down make it narrower. What is N
 """
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from hanabi.wire.tags import tags_code
@@ -25,6 +26,8 @@ class Selection:
     to_ms: int | None = None
     from_offset: int | None = None
     to_offset: int | None = None
+    from_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and queue, where it is told
+    to_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def has_topic(self, topic: str) -> bool:
         return (
@@ -39,6 +42,13 @@ class Selection:
             and (self.queues is None or (topic, queue_id) in self.queues)
             and (self.queue_ids is None or queue_id in self.queue_ids)
         )
+
+    def offsets_of(self, topic: str, queue_id: int, first: int, end: int) -> tuple[int, int]:
+        """What is wanted of a queue that has [first, end), as far as offsets say it."""
+        queue = topic, queue_id
+        begin = max(first, self.from_offset or 0, self.from_offsets.get(queue, 0))
+        stops = (end, self.to_offset, self.to_offsets.get(queue))
+        return begin, min(stop for stop in stops if stop is not None)
 
     def tags_codes(self) -> list[int] | None:
         """What consume queues keep of these tags."""

@@ -1,17 +1,17 @@
 """The columns that the sink takes, and the messages that it makes of their rows. Checked before anything is sent."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message
+from hanabi.spark.stamps import STAMP
 from hanabi.spark.suggestions import did_you_mean
 
-STAMP: Final = "SPARK_ROW"  # the property that says which row of which query a message was
 _TEXT: Final = ("string",)
 _BODY: Final = ("binary", "string")
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -27,8 +27,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class SinkRow:
+class SinkRow(NamedTuple):
     """One message, and what decides about its queue."""
 
     number: int
@@ -61,39 +60,48 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamp: str) -> Iterator[SinkRow]:
     """The messages of *batch*, whose first row has the number *first*. *topic* is for rows that name none."""
-    columns: dict[str, list[Any]] = {
-        name: _plain(batch.column(number)).to_pylist() for number, name in enumerate(batch.schema.names)
-    }
-    names, kinds = list(columns), batch.schema.types
-    in_us = {name for name, kind in zip(names, kinds, strict=True) if pa.types.is_timestamp(kind)}
-    for number, values in enumerate(zip(*columns.values(), strict=True), first):
-        row = dict(zip(names, values, strict=True))
-        if "deliverTime" in in_us and row["deliverTime"] is not None:
-            row["deliverTime"] //= 1_000
+    columns = {name: _values(batch.column(number)) for number, name in enumerate(batch.schema.names)}
+    nothing: list[Any] = [None] * batch.num_rows
+
+    def column(name: str) -> list[Any]:
+        return columns.get(name, nothing)
+
+    rows = zip(
+        range(first, first + batch.num_rows),
+        columns["body"] if "body" in columns else columns["value"],
+        column("topic"),
+        column("tags"),
+        column("keys"),
+        column("properties"),
+        column("delayLevel"),
+        column("deliverTime"),
+        column("orderingKey"),
+        strict=True,
+    )
+    for number, body, to, tags, keys, properties, delay_level, deliver_ms, key in rows:
         try:
-            yield SinkRow(number, _message(row, topic, f"{stamp}/{number}"), row.get("orderingKey"))
+            if body is None:
+                raise InvalidMessage("the body is missing")
+            destination: str | None = to or topic
+            if destination is None:
+                raise InvalidMessage("the topic is missing, and the option topic is not set")
+            message = Message(
+                destination,
+                body.encode() if type(body) is str else body,
+                tags=tags,
+                keys=keys.split() if type(keys) is str else keys or (),
+                properties={**dict(properties or ()), STAMP: f"{stamp}/{number}"},
+                delay_level=delay_level or 0,
+                deliver_time_ms=deliver_ms or 0,
+            )
         except MQError as error:
             raise InvalidMessage(f"row {number}: {error}") from error
+        yield SinkRow(number, message, key)
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-
-
-def _message(row: dict[str, Any], topic: str | None, stamp: str) -> Message:
-    body = row.get("body", row.get("value"))
-    if body is None:
-        raise InvalidMessage("the body is missing")
-    to = row.get("topic") or topic
-    if to is None:
-        raise InvalidMessage("the topic is missing, and the option topic is not set")
-    keys = row.get("keys") or ()
-    return Message(
-        to,
-        body.encode() if isinstance(body, str) else body,
-        tags=row.get("tags"),
-        keys=keys.split() if isinstance(keys, str) else keys,
-        properties={**dict(row.get("properties") or ()), STAMP: stamp},
-        delay_level=row.get("delayLevel") or 0,
-        deliver_time_ms=row.get("deliverTime") or 0,
-    )
+def _values(column: pa.Array) -> list[Any]:
+    """A column as Python values; moments are milliseconds."""
+    if pa.types.is_timestamp(column.type):
+        column = pc.divide(column.cast(pa.int64()), 1_000)  # Spark's are in microseconds
+    values: list[Any] = column.to_pylist()
+    return values

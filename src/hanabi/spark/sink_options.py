@@ -8,7 +8,7 @@ from hanabi.client.config import ClientConfig
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.validation import check_group, check_topic
 from hanabi.errors import ConfigError, InvalidMessage
-from hanabi.spark.broker_options import CLIENT, NAME, client_config
+from hanabi.spark.broker_options import CLIENT, NAME, client_config, retry_seconds
 from hanabi.spark.option_values import OptionValues
 
 KNOWN: Final = (
@@ -21,6 +21,7 @@ KNOWN: Final = (
     "batchesInFlight",
     "checkpointLocation",  # Spark's own, which it hands to sinks too
     "path",  # likewise: what start(...) and save(...) are given
+    "queryName",  # likewise: that of a stream
 )
 
 
@@ -34,6 +35,8 @@ class SinkOptions:
     topic: str | None
     batch_messages: int
     batches_in_flight: int
+    retry_s: float  # how long a broker that is away is tried again
+    checkpoint: str | None  # where a stream keeps its progress
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -59,4 +62,6 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         topic=topic,
         batch_messages=values.number("maxMessagesPerBatch", 128),
         batches_in_flight=values.number("batchesInFlight", 8),
+        retry_s=retry_seconds(values),
+        checkpoint=values.text("checkpointLocation"),
     )

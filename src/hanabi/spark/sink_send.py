@@ -2,23 +2,33 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from hanabi.client.namespace import RETRY_PREFIX
 from hanabi.client.producer import Producer
 from hanabi.client.selectors import by_hash
-from hanabi.errors import MQError
+from hanabi.client.validation import check_message
+from hanabi.errors import InvalidMessage, MQError, SendFailed, TopicNotExist, TransportError
 from hanabi.message import MessageQueue
+from hanabi.spark.broker_patience import patiently
 from hanabi.spark.sink_columns import SinkRow
 from hanabi.spark.sink_options import SinkOptions
 
 
+class BrokerAway(TransportError):
+    """Brokers did not take messages, and may soon."""
+
+
 class RowSender:
-    """Sends rows through one producer. Returns when brokers have all of them; the first failure is raised."""
+    """Sends rows through one producer. Returns when brokers have all of them; the first failure is raised.
+
+    A broker that restarts is waited for. What it may have taken before is sent again, with the same stamps.
+    """
 
     def __init__(self, producer: Producer, options: SinkOptions) -> None:
         self._producer, self._options = producer, options
         self._room = asyncio.Semaphore(options.batches_in_flight)
+        self._known = {options.topic}  # topics that were there a moment ago: worth waiting for
 
     async def send(self, rows: Sequence[SinkRow]) -> None:
         tasks = [asyncio.ensure_future(work) for work in await self._work(rows)]
@@ -50,14 +60,11 @@ class RowSender:
         try:
             return by_hash(await self._producer.queues(row.message.topic), row.message, key)
         except MQError as error:
-            raise _at(row, error) from error
+            raise _at([row], error) from error
 
     async def _batch(self, rows: Sequence[SinkRow], queue: MessageQueue | None = None) -> None:
-        async with self._room:
-            try:
-                await self._producer.send_batch([row.message for row in rows], queue=queue)
-            except MQError as error:
-                raise _at(rows[0], error) from error
+        messages = [row.message for row in rows]
+        await self._patiently(rows, lambda: self._producer.send_batch(messages, queue=queue))
 
     async def _in_order(self, queue: MessageQueue, rows: Sequence[SinkRow]) -> None:
         """One request after another. What is delayed cannot be part of a batch."""
@@ -75,12 +82,43 @@ class RowSender:
             await self._batch(run, queue)
 
     async def _one(self, row: SinkRow, queue: MessageQueue | None = None) -> None:
+        await self._patiently([row], lambda: self._producer.send(row.message, queue=queue))
+
+    async def _patiently(self, rows: Sequence[SinkRow], send: Callable[[], Awaitable[object]]) -> None:
+        topic = rows[0].message.topic
+
+        async def attempt() -> None:
+            try:
+                await send()
+            except MQError as error:
+                if self._is_away(topic, error):
+                    raise BrokerAway(str(error)) from error
+                raise
+
         async with self._room:
             try:
-                await self._producer.send(row.message, queue=queue)
+                await patiently(attempt, self._options.retry_s)
             except MQError as error:
-                raise _at(row, error) from error
+                raise _at(rows, error) from error
+        self._known.add(topic)
+
+    def _is_away(self, topic: str, error: MQError) -> bool:
+        """Whether waiting may help: a server is down, and not the message or the topic wrong."""
+        last = error.attempts[-1].error if isinstance(error, SendFailed) and error.attempts else error
+        if isinstance(last, SendFailed | TopicNotExist):  # nobody can be written to, or nobody serves the topic
+            return topic in self._known
+        return isinstance(last, MQError) and last.retriable
 
 
-def _at(row: SinkRow, error: MQError) -> MQError:
+def _at(rows: Sequence[SinkRow], error: MQError) -> MQError:
+    """*error*, with the row that it is about: of a batch that cannot be sent, the first that could not alone."""
+    row = next((each for each in rows if isinstance(error, InvalidMessage) and not _is_valid(each)), rows[0])
     return MQError(f"row {row.number}, topic {row.message.topic}: {error}")
+
+
+def _is_valid(row: SinkRow) -> bool:
+    try:
+        check_message(row.message)
+    except InvalidMessage:
+        return False
+    return True

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from hanabi.client.loop_thread import LoopThread
 from hanabi.client.producer import Producer
 from hanabi.spark.plain_errors import plain_errors
-from hanabi.spark.sink_columns import STAMP, check_columns, rows_of
+from hanabi.spark.sink_check import check_destination, has_finished_batches
+from hanabi.spark.sink_columns import check_columns, rows_of
 from hanabi.spark.sink_options import SinkOptions
 from hanabi.spark.sink_send import RowSender
 
@@ -29,6 +28,7 @@ class BrokerWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_columns(schema, options.topic)
+        check_destination(options)
         self._options = options
         self._run = uuid.uuid4().hex  # one for all tries of all tasks of this query
 
@@ -42,7 +42,10 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
     """Sends the rows of a micro-batch. The query's id is that of its checkpoint, and the same after a restart."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        """Spark makes one for each micro-batch, and another one for its end."""
         check_columns(schema, options.topic)
+        has_run = has_finished_batches(options.checkpoint)
+        check_destination(options, patience_s=options.retry_s if has_run else 0.0)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -52,15 +55,6 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
             batch = task.getLocalProperty("streaming.sql.batchId") if task else None
             send_rows(self._options, iterator, f"{query}/{batch}/{_partition()}")
         return WriterCommitMessage()
-
-
-def without_repeats(messages: DataFrame) -> DataFrame:
-    """*messages*, of which each row that the sink sent more than once is there once; others stay as they are.
-
-    A stream needs a watermark before this, or remembers every stamp for ever.
-    """
-    stamp = f.coalesce(f.col("properties")[STAMP], f.col("offsetMessageId"))
-    return messages.withColumn("_stamp", stamp).dropDuplicates(["_stamp"]).drop("_stamp")
 
 
 def send_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], stamp: str) -> int:

@@ -12,7 +12,7 @@ from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.store.inspection.home import FileReader, StoreHome
 from hanabi.store.inspection.queues import QueueOnDisk
 
-_ENTRY: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+ENTRY_DTYPE: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _EXT_ADDRESS_MAX: Final = -(2**31) - 1  # as consume_queue_ext: a code up to this one is an address there
 
 
@@ -43,12 +43,12 @@ class Entries:
 
 def raw_entries(queue: QueueOnDisk, reader: FileReader, first: int, end: int) -> NDArray[np.void]:
     """The entries [first, end) as they are stored; zeros for what is not there."""
-    found = np.zeros(end - first, _ENTRY)
+    found = np.zeros(end - first, ENTRY_DTYPE)
     at = first
     while at < end and queue.file_bytes:
         data = queue.read(reader, at, (end - at) * ENTRY_BYTES)
         count = len(data) // ENTRY_BYTES
-        found[at - first : at - first + count] = np.frombuffer(data, _ENTRY, count)
+        found[at - first : at - first + count] = np.frombuffer(data, ENTRY_DTYPE, count)
         in_file = queue.file_bytes // ENTRY_BYTES
         at = at + count if count else at - at % in_file + in_file  # a file is missing or was cut: on to the next
     return found

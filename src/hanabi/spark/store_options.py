@@ -15,6 +15,7 @@ from hanabi.store.inspection.home import StoreHome
 
 NAME: Final = "rocketmq-store"
 LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
+_ENDS: Final = ("earliest", "latest")
 KNOWN: Final = (
     "path",  # the store: RocketMQ's storePathRootDir; `load(dir)` sets it
     "commitLog",  # storePathCommitLog, where it is not in there
@@ -22,6 +23,8 @@ KNOWN: Final = (
     "subscribe",  # topics, with commas between them; all of them when none of these three is given
     "subscribePattern",  # topics, as a regular expression
     "assign",  # topics and queues: {"Orders": [0, 1]}
+    "startingOffsets",  # by topic and queue: {"Orders": {"0": 1200}}; other queues from their oldest message on
+    "endingOffsets",  # likewise; not part of what is read
     "startingTimestamp",  # stored then or later
     "endingTimestamp",  # stored before
     "tags",  # such as: created || paid
@@ -56,8 +59,16 @@ class StoreOptions:
 
 
 def parse_store_options(given: Mapping[str, str]) -> StoreOptions:
-    """Raises ConfigError, or StoreError where the directory is none of a store."""
+    """Of a batch. Raises ConfigError, or StoreError where the directory is none of a store."""
     values = OptionValues(given, KNOWN, NAME)
+    for name, nowhere in (("startingOffsets", "latest"), ("endingOffsets", "earliest")):
+        if (values.text(name) or "").lower() == nowhere:
+            raise ConfigError(f"option {name} must not be {nowhere} in a batch: nothing would be read")
+    return store_options(values)
+
+
+def store_options(values: OptionValues) -> StoreOptions:
+    """Those that batch and stream have in common; what a stream has not is as if it were not given."""
     commit_log = values.text("commitLog")
     selection, is_log_scan = _selection(values), values.choice("scan", "queues", "log") == "log"
     home = _open(values.text("path"), Path(commit_log) if commit_log else None)
@@ -113,7 +124,24 @@ def _selection(values: OptionValues) -> Selection:
         tags=None if tags == frozenset({"*"}) else tags,
         from_ms=from_ms,
         to_ms=to_ms,
+        from_offsets=_offsets(values, "startingOffsets"),
+        to_offsets=_offsets(values, "endingOffsets"),
     )
+
+
+def _offsets(values: OptionValues, name: str) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    if (values.text(name) or "").lower() in _ENDS:
+        return found
+    for topic, queues in (values.json_object(name) or {}).items():
+        for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
+            if queue_id.isdecimal() and type(offset) is int and offset >= 0:
+                found[topic, int(queue_id)] = offset
+        if not isinstance(queues, dict) or len(queues) != sum(1 for each, _ in found if each == topic):
+            raise ConfigError(
+                f'option {name}, topic {topic}: must be offsets by queue, such as {{"Orders": {{"0": 1200}}}}'
+            )
+    return found
 
 
 def _assigned(values: OptionValues) -> frozenset[tuple[str, int]] | None:

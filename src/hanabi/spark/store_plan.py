@@ -49,6 +49,12 @@ def plan_queue_tasks(options: StoreOptions, selection: Selection) -> list[QueueT
     """The tasks for the messages of *selection*, in the order of the log."""
     with FileReader() as reader:
         queues = wanted_queues(options.home, selection, reader)
+    return cut_tasks(queues, options)
+
+
+def cut_tasks(queues: list[WantedQueue], options: StoreOptions) -> list[QueueTask]:
+    """Tasks for the messages of *queues*, in the order of the log. The same for the same files and queues."""
+    with FileReader() as reader:
         sample = take_sample(queues, reader, SAMPLES)
         count = task_count(sample, options)
         if count > SAMPLES // _SAMPLES_PER_TASK:
@@ -77,8 +83,7 @@ def wanted_queues(home: StoreHome, selection: Selection, reader: FileReader) -> 
                 continue
             end = queue.end_offset(queue_reader)
             first = queue.min_offset(queue_reader, end, log.min_offset)
-            first = max(first, selection.from_offset or 0)
-            end = end if selection.to_offset is None else min(end, selection.to_offset)
+            first, end = selection.offsets_of(queue.topic, queue.queue_id, first, end)
             if begin is not None:
                 first = begin.first_in(queue, queue_reader, first, end)
             if stop is not None:

@@ -1,4 +1,4 @@
-"""`spark.read.format("rocketmq-store").load(dir)`: the files of a broker, ours or Apache's, as a table.
+"""`spark.read.format("rocketmq-store").load(dir)`: the files of a broker, ours or Apache's, as a table or a stream.
 
 The directory may be a running broker's, a slave's, or a copy; it must be the same on the driver and on every worker.
 Nothing in it is written or locked.
@@ -9,20 +9,23 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from hanabi.spark.columns import DAMAGE, MESSAGE, RAW, struct_of
+from hanabi.spark.option_values import OptionValues
 from hanabi.spark.plain_errors import plain_errors
-from hanabi.spark.store_options import NAME, StoreOptions, parse_store_options
+from hanabi.spark.store_options import NAME, parse_store_options, store_options
 from hanabi.spark.store_reader import FilteringStoreReader, StoreReader
+from hanabi.spark.store_stream_options import ALL, parse_store_stream_options
+from hanabi.spark.store_stream_reader import StoreStreamReader
 from hanabi.spark.versions import check_version
 
 
 class StoreSource(DataSource):
-    """The source. Spark makes one for each read."""
+    """The source. Spark makes one for each use, and says only later which it is."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         with plain_errors():
             check_version(pyspark.__version__)
-            self._parsed: StoreOptions = parse_store_options(options)
+            self._common = store_options(OptionValues(options, ALL, NAME))
 
     @classmethod
     def name(cls) -> str:
@@ -30,10 +33,17 @@ class StoreSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
-        if self._parsed.is_damage_report:
+        if self._common.is_damage_report:
             return struct_of(DAMAGE)
-        return struct_of(MESSAGE | RAW if self._parsed.has_raw_record else MESSAGE)
+        return struct_of(MESSAGE | RAW if self._common.has_raw_record else MESSAGE)
 
     def reader(self, schema: StructType) -> StoreReader:
-        kind = FilteringStoreReader if self._parsed.pushdown else StoreReader
-        return kind(self._parsed, schema)
+        with plain_errors():
+            options = parse_store_options(self.options)
+        kind = FilteringStoreReader if options.pushdown else StoreReader
+        return kind(options, schema)
+
+    def streamReader(self, schema: StructType) -> StoreStreamReader:  # noqa: N802 (Spark's name)
+        with plain_errors():
+            options = parse_store_stream_options(self.options)
+        return StoreStreamReader(options, schema)

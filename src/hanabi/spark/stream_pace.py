@@ -1,9 +1,9 @@
-"""How far one trigger goes: offsets in, offsets out. Pure, but for the moment that it is told.
+"""How far one trigger goes: offsets in, offsets out. Pure: the clock is handed in.
 
 A queue that is not in the checkpoint is new, and begins at its oldest message. One that is gone keeps its offset.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hanabi.message import MessageQueue
 from hanabi.spark.offsets import Offsets
@@ -28,3 +28,24 @@ def next_offsets(start: Offsets, ends: Mapping[MessageQueue, int], rows_max: int
 
 def backlog(start: Offsets, ends: Mapping[MessageQueue, int]) -> int:
     return sum(max(0, ends.get(queue, offset) - offset) for queue, offset in start.items())
+
+
+class SmallTriggers:
+    """Puts a trigger off while it has fewer than *least* messages, but no longer than *seconds*."""
+
+    def __init__(self, least: int | None, seconds: float, clock: Callable[[], float]) -> None:
+        self._least, self._seconds, self._clock = least, seconds, clock
+        self._since: float | None = None  # when the first of the waiting messages was seen
+
+    def put_off(self, count: int) -> bool:
+        """Whether a trigger with *count* messages is too small yet."""
+        now = self._clock()
+        if self._least is None or count >= self._least:
+            self._since = None
+            return False
+        if self._since is None:
+            self._since = now
+        if now - self._since < self._seconds:
+            return True
+        self._since = None
+        return False

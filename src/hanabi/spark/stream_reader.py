@@ -24,13 +24,13 @@ from hanabi.message import MessageQueue
 from hanabi.spark.broker_cluster import Cluster
 from hanabi.spark.broker_loss import lost
 from hanabi.spark.broker_options import StreamOptions
-from hanabi.spark.broker_plan import within
+from hanabi.spark.broker_plan import existing_queues, within
 from hanabi.spark.broker_read import read_range
 from hanabi.spark.columns import MESSAGE, RAW, arrow_schema
 from hanabi.spark.offsets import JsonOffsets, Offsets, from_json, to_json
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.ranges import QueueRange, plan_ranges
-from hanabi.spark.stream_pace import backlog, begun, capped, next_offsets
+from hanabi.spark.stream_pace import SmallTriggers, backlog, begun, capped, next_offsets
 from hanabi.spark.stream_view import ClusterView
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: ClusterView | None = None
         self._target: Offsets | None = None  # AvailableNow: what was there at the beginning
         self._told: Offsets = {}  # the progress that brokers know
-        self._waits_since: float | None = None  # for minOffsetsPerTrigger
+        self._small = SmallTriggers(options.offsets_min, options.delay_max_s, time.monotonic)
 
     @property
     def _view(self) -> ClusterView:
@@ -69,8 +69,9 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starting = self._options.read.starting
 
             async def resolve(cluster: Cluster) -> Offsets:
-                queues = await cluster.queues()
+                queues = await existing_queues(cluster, self._options.read.wanted)
                 first, end = await cluster.first_offsets(queues), await cluster.end_offsets(queues)
+                await cluster.check_readable(first)
                 return await cluster.resolve(starting, queues, first, end)
 
             return to_json(self._view.ask(resolve))
@@ -84,7 +85,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None:
                 ends = capped(ends, self._target)
             beginning = begun(done, self._view.firsts(queue for queue in ends if queue not in done))
-            if self._should_wait(backlog(beginning, ends)):
+            if self._target is None and self._small.put_off(backlog(beginning, ends)):
                 return to_json(done)
             rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
             return to_json(next_offsets(beginning, ends, rows_max))
@@ -113,19 +114,6 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from read_range(self._options.read, self._options.read.expression, self._schema, partition)
 
     # Decisions
-
-    def _should_wait(self, count: int) -> bool:
-        """Whether a trigger with *count* messages is too small yet."""
-        least, now = self._options.offsets_min, time.monotonic()
-        if least is None or count >= least or self._target is not None:
-            self._waits_since = None
-            return False
-        if self._waits_since is None:
-            self._waits_since = now
-        if now - self._waits_since < self._options.delay_max_s:
-            return True
-        self._waits_since = None
-        return False
 
     def _still_there(self, begin: Offsets, stop: Offsets) -> tuple[Offsets, Offsets]:
         """What of the ranges the cluster still has; what is lost is an error, or left out."""

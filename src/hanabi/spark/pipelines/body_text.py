@@ -1,0 +1,17 @@
+"""A body in a table: as text if it is some, else as a few bytes. Pure."""
+
+from typing import Final
+
+SHOWN: Final = 120
+
+
+def body_text(body: bytes | None, shown: int = SHOWN) -> str:
+    """The beginning of *body*, for people."""
+    if not body:
+        return ""
+    try:
+        text = bytes(body).decode()
+    except UnicodeDecodeError:
+        start = bytes(body[: shown // 2])
+        return f"0x{start.hex()}{'...' if len(body) > len(start) else ''}"
+    return text if len(text) <= shown else f"{text[:shown]}..."

@@ -1,0 +1,45 @@
+"""What Spark raises, in one sentence. Ours is found inside its message; of its own, the first line is told."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from hanabi import errors
+from hanabi.errors import ConfigError, MQError
+from hanabi.spark.pipelines.contract import SparkFailed
+
+_NAMES: Final = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MQError)]
+_OURS: Final = re.compile(rf"\b({'|'.join(_NAMES)}): (.+)")
+_CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*$")
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """What Spark raises inside becomes a ConfigError if an option is wrong, else an MQError."""
+    try:
+        yield
+    except PySparkException as error:
+        raise in_one_sentence(error) from error
+    except Py4JJavaError as error:  # RDDs raise what the JVM did, as it is
+        raise in_one_sentence(str(error.java_exception)) from error
+
+
+def in_one_sentence(error: PySparkException | str) -> MQError:
+    """What to tell people of *error*, or of one that has this text."""
+    text = str(error)
+    ours = _OURS.findall(text)
+    if ours:
+        name, sentence = ours[0]
+        kind = getattr(errors, name)
+        return ConfigError(sentence.strip()) if issubclass(kind, ConfigError) else MQError(sentence.strip())
+    return SparkFailed(f"Spark: {first_line(text)}")
+
+
+def first_line(text: str) -> str:
+    """What Spark says itself, without its codes and what follows."""
+    line = next((line for line in text.splitlines() if line.strip()), "it failed without a word")
+    return _CODE.sub("", _CODE.sub("", line)).strip()

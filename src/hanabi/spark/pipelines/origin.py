@@ -1,0 +1,98 @@
+"""Where a pipeline's messages come from: the topics of a cluster, or the files of a broker. Base of option Structs.
+
+Knows options and the two formats; what is done with the messages is the pipeline's.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+from hanabi.errors import ConfigError
+from hanabi.spark.broker_options import NAME as BROKER_FORMAT
+from hanabi.spark.option_values import OptionValues
+from hanabi.spark.pipelines.connection import Connection
+from hanabi.spark.store_options import LIGHT_QUEUE_PREFIX
+from hanabi.spark.store_options import NAME as STORE_FORMAT
+from hanabi.store.inspection.home import StoreHome
+from hanabi.store.inspection.queues import find_queues
+
+_TIME: Final = "milliseconds since 1970, or a time such as 2026-11-15T06:45:00 (UTC)"
+_NOTHING: Final = "(?!)"  # no topic has this name
+
+
+class Origin(Connection, frozen=True, kw_only=True):
+    """Which messages to read, and where. With `store` nothing is asked of a broker."""
+
+    store: Annotated[
+        str | None, msgspec.Meta(description="read the files of a broker in this directory, not a cluster")
+    ] = None
+    commit_log: Annotated[
+        str | None, msgspec.Meta(description="storePathCommitLog of that store, where it is not in the directory")
+    ] = None
+    topics: Annotated[list[str], msgspec.Meta(description="topics; without: all that are users' own")] = msgspec.field(
+        default_factory=list
+    )
+    pattern: Annotated[str | None, msgspec.Meta(description="topics, as a regular expression")] = None
+    since: Annotated[str | None, msgspec.Meta(description=f"stored then or later: {_TIME}")] = None
+    until: Annotated[str | None, msgspec.Meta(description=f"stored before: {_TIME}")] = None
+
+    def __post_init__(self) -> None:
+        if self.topics and self.pattern is not None:
+            raise ConfigError("topics and pattern exclude each other: give one of them")
+        if self.commit_log is not None and self.store is None:
+            raise ConfigError(f"commit-log={self.commit_log} is given, but store is not")
+        times = OptionValues(
+            {name: text for name, text in (("since", self.since), ("until", self.until)) if text is not None},
+            ("since", "until"),
+            "a pipeline",
+        )
+        since_ms, until_ms = times.time_ms("since"), times.time_ms("until")
+        if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+            raise ConfigError(f"since={self.since} does not lie before until={self.until}")
+
+    @property
+    def store_home(self) -> StoreHome | None:
+        """The store, where one is read. Raises StoreError if the directory is none."""
+        if self.store is None:
+            return None
+        return StoreHome.open(Path(self.store), Path(self.commit_log) if self.commit_log else None)
+
+    def read(self, spark: SparkSession, columns: str) -> DataFrame:
+        """The messages, with *columns* only (as `.schema(...)` wants them): everything else is not even decoded."""
+        home = self.store_home
+        if home is not None:
+            reader = spark.read.format(STORE_FORMAT).options(**self._store_options(home))
+            return reader.schema(columns).load(str(home.root))
+        return spark.read.format(BROKER_FORMAT).options(**self.broker_options()).schema(columns).load()
+
+    def broker_options(self) -> dict[str, str]:
+        """For the format `rocketmq`, as a batch."""
+        options = self.spark_options() | self._times()
+        if self.since is not None:
+            options["startingOffsetsByTimestampStrategy"] = "latest"  # a queue may be quiet
+        if self.topics:
+            return options | {"subscribe": ",".join(self.topics)}
+        return options | {"subscribePattern": self.pattern or ".*"}
+
+    def _store_options(self, home: StoreHome) -> dict[str, str]:
+        options = self._times() | ({"commitLog": self.commit_log} if self.commit_log else {})
+        if self.topics:
+            return options | {"subscribe": ",".join(self.topics)}
+        if self.pattern is not None:
+            return options | {"subscribePattern": self.pattern}
+        topics = ",".join(user_topics(home))
+        return options | ({"subscribe": topics} if topics else {"subscribePattern": _NOTHING})
+
+    def _times(self) -> dict[str, str]:
+        given = {"startingTimestamp": self.since, "endingTimestamp": self.until}
+        return {name: text for name, text in given.items() if text is not None}
+
+
+def user_topics(home: StoreHome) -> list[str]:
+    """The topics of a store that are neither the broker's own nor made for retries and dead letters."""
+    others = (RETRY_PREFIX, DEAD_LETTER_PREFIX, LIGHT_QUEUE_PREFIX)
+    topics = {queue.topic for queue in find_queues(home.queues)}
+    return sorted(topic for topic in topics if not is_system(topic) and not topic.startswith(others))

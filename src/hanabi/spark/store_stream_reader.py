@@ -1,0 +1,106 @@
+"""The stream over a store's files: follows the consume queues of a broker that runs, without asking it.
+
+A batch is a range of each queue, and is read as a batch query reads it; so a replay has the same rows. Spark keeps the
+offsets in the checkpoint.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from hanabi.errors import ConfigError
+from hanabi.spark.broker_loss import lost
+from hanabi.spark.broker_plan import within
+from hanabi.spark.offsets import Offsets, describe
+from hanabi.spark.plain_errors import plain_errors
+from hanabi.spark.store_plan import WantedQueue, cut_tasks
+from hanabi.spark.store_reader import StoreReader
+from hanabi.spark.store_stream_options import StoreStreamOptions
+from hanabi.spark.store_stream_view import StoreOffsets, StoreView, from_store_json, to_store_json
+from hanabi.spark.stream_pace import SmallTriggers, backlog, begun, capped, next_offsets
+
+
+class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is written."""
+
+    def __init__(self, options: StoreStreamOptions, schema: StructType) -> None:
+        self._reader = StoreReader(options.read, schema)
+        self._options = options
+        self._view = StoreView(options)
+        self._target: Offsets | None = None  # AvailableNow: what was there at the beginning
+        self._small = SmallTriggers(options.offsets_min, options.delay_max_s, time.monotonic)
+
+    # On the driver
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name, as those below)
+        most = self._options.offsets_max
+        return ReadMaxRows(most) if most is not None else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with plain_errors():
+            self._target = self._view.ends()
+
+    def initialOffset(self) -> StoreOffsets:  # noqa: N802
+        with plain_errors():
+            options, queues = self._options, self._view.queues()
+            if options.from_ms is not None:
+                young = self._view.look(replace(options.read.selection, from_ms=options.from_ms))
+                return to_store_json(
+                    {queue: young[queue].first if queue in young else each.end for queue, each in queues.items()}
+                )
+            if unknown := sorted(options.starting.named - set(queues)):
+                raise ConfigError(f"option startingOffsets: there is no {describe(unknown[0])} among what is read")
+            return to_store_json(
+                {queue: options.starting.resolve(queue, each.first, each.end) for queue, each in queues.items()}
+            )
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> StoreOffsets:  # noqa: N802
+        """How far this trigger goes."""
+        with plain_errors():
+            done = from_store_json(start)
+            queues = self._view.queues()
+            ends = {queue: each.end for queue, each in queues.items()}
+            if self._target is not None:
+                ends = capped(ends, self._target)
+            beginning = begun(done, {queue: queues[queue].first for queue in ends})
+            if self._target is None and self._small.put_off(backlog(beginning, ends)):
+                return to_store_json(done)
+            rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            return to_store_json(next_offsets(beginning, ends, rows_max))
+
+    def reportLatestOffset(self) -> StoreOffsets:  # noqa: N802
+        with plain_errors():
+            return to_store_json(self._view.ends())
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        with plain_errors():
+            begin, stop = from_store_json(start), from_store_json(end)
+            there, fail = self._view.look(self._options.read.selection), self._options.fail_on_data_loss
+            wanted: list[WantedQueue] = []
+            for queue, high in stop.items():
+                low = begin.get(queue)
+                if low == high:
+                    continue
+                found = there.get(queue)
+                if found is None:
+                    lost(queue, low or 0, high, "the queue is not there any more", fail=fail)
+                    continue
+                low = found.first if low is None else low
+                low, high = within(queue, low, high, found.first, found.end, fail=fail)
+                if low < high:
+                    wanted.append(WantedQueue(found.queue, low, high))
+            return [*cut_tasks(wanted, self._options.read)]
+
+    def commit(self, end: Any) -> None:
+        """Spark has the offsets, and nobody else needs them."""
+
+    # On an executor
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from self._reader.read(partition)

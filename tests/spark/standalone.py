@@ -1,0 +1,166 @@
+"""A standalone Spark cluster: a master and two workers in processes of their own, and programs submitted to it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from tests.interop.processes import ServerProcess, free_port
+from tests.spark.conftest import QUICK_START
+
+BIN = Path(pyspark.__file__).parent / "bin"
+EXECUTOR = "CoarseGrainedExecutorBackend"
+CONF = {
+    "spark.executor.memory": "480m",  # Spark refuses less
+    "spark.driver.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": QUICK_START,
+    "spark.executor.extraJavaOptions": QUICK_START,
+}
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Only what is installed counts: nothing of this repository is on the path but the package."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
+    return env | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "192m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(home / "local"),
+    }
+
+
+class Submitted:
+    """A program that runs on the cluster, its driver in processes of its own."""
+
+    def __init__(self, command: Sequence[str], home: Path, log: Path) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment(home),
+                cwd=home,
+                start_new_session=True,
+            )
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def is_over(self) -> bool:
+        return self._process.poll() is not None
+
+    def wait(self, seconds: float = 600) -> int:
+        return self._process.wait(seconds)
+
+    def kill(self) -> None:
+        """kill -9 of the driver's JVM and of its Python, at once."""
+        if not self.is_over():
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(30)
+
+
+class Standalone:
+    """The cluster. `url` is for `--master`."""
+
+    def __init__(self, home: Path, url: str, workers: Sequence[ServerProcess]) -> None:
+        self.home, self.url, self._workers = home, url, workers
+        self._submitted: list[Submitted] = []
+
+    def submit(self, program: Path, *arguments: str) -> Submitted:
+        """As `spark-submit` does it, in client mode."""
+        confs = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+        command = [str(BIN / "spark-submit"), "--master", self.url, *confs, str(program), *arguments]
+        made = Submitted(command, self.home, self.home / f"driver-{len(self._submitted)}.log")
+        self._submitted.append(made)
+        return made
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs that run tasks."""
+        found = []
+        for worker in self._workers:
+            for child in psutil.Process(worker.pid).children(recursive=True):
+                try:
+                    if any(EXECUTOR in word for word in child.cmdline()):
+                        found.append(child)
+                except psutil.NoSuchProcess:
+                    continue
+        return found
+
+    def close(self) -> None:
+        for each in self._submitted:
+            each.kill()
+        for worker in self._workers:
+            children = psutil.Process(worker.pid).children(recursive=True)
+            worker.kill()
+            for child in children:
+                try:
+                    child.kill()
+                except psutil.NoSuchProcess:
+                    continue
+
+
+def wait_until(what: str, sign: Callable[[], bool], seconds: float = 600) -> None:
+    """Look for *sign* until it is there."""
+    deadline = time.monotonic() + seconds
+    while not sign():
+        assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
+        time.sleep(0.05)
+
+
+def _is_registered(worker: ServerProcess) -> bool:
+    return "Successfully registered" in worker.output()
+
+
+@contextmanager
+def standalone(home: Path) -> Iterator[Standalone]:
+    """One master and two workers with a core each, ready; every process is ended in any case."""
+    home.mkdir(parents=True, exist_ok=True)
+    env = environment(home)
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    spark_class = str(BIN / "spark-class")
+    with ExitStack() as stack:
+        master = ServerProcess(
+            "Spark's master",
+            [
+                spark_class,
+                "org.apache.spark.deploy.master.Master",
+                *("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())),
+            ],
+            home / "master.log",
+            env,
+        )
+        stack.callback(master.kill)
+        workers = []
+        for number in range(2):
+            words = ["--host", "127.0.0.1", "--webui-port", str(free_port()), "--cores", "1", "--memory", "640m"]
+            words += ["--work-dir", str(home / f"work-{number}"), url]
+            worker = ServerProcess(
+                f"Spark's worker {number}",
+                [spark_class, "org.apache.spark.deploy.worker.Worker", *words],
+                home / f"worker-{number}.log",
+                env,
+            )
+            workers.append(worker)
+        cluster = Standalone(home, url, workers)
+        stack.callback(cluster.close)
+        for worker in workers:
+            worker.wait_until(partial(_is_registered, worker), "register", timeout_s=300)
+        yield cluster
