@@ -64,7 +64,7 @@ def by_queue(counts: DataFrame) -> DataFrame:
 
 def over_time(counts: DataFrame, bins_max: int) -> DataFrame:
     """Messages of each topic and latencies of all, over time, in at most about *bins_max* steps of whole minutes."""
-    first, last = counts.agg(f.min("minute"), f.max("minute")).select("*").first() or (None, None)
+    first, last = counts.agg(f.min("minute"), f.max("minute")).first() or (None, None)
     minutes = 1 if first is None else int((last - first).total_seconds() // 60) // bins_max + 1
     bins = counts.withColumn("minute", f.window("minute", f"{minutes} minutes")["start"])
     latencies = _with_latencies(bins.groupBy("minute")).select("minute", *PERCENTILES)
