@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -26,3 +27,13 @@ def pytest_configure() -> None:
     """Ctrl-C works, here and in every process that tests start: a shell that runs us in the background ignores it, and
     what is ignored is inherited."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes minutes is left out, and counted as deselected, unless it is asked for."""
+    if os.environ.get("HANABI_SLOW_TESTS"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item.get_closest_marker("slow") is None]

@@ -57,7 +57,7 @@ def test_a_session_of_spark_connect_finds_both_formats(store: Path, tmp_path: Pa
 
 
 @pytest.mark.timeout(1_000)
-@pytest.mark.skipif("HANABI_SLOW_TESTS" not in os.environ, reason="HANABI_SLOW_TESTS=1 is not set")
+@pytest.mark.slow
 def test_a_declarative_pipeline_finds_the_format(store: Path, tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="needs pip install 'pyspark[pipelines]'")
     pytest.importorskip("yaml", reason="needs pip install 'pyspark[pipelines]'")

@@ -70,6 +70,7 @@ def wait_for_batches(program: Submitted, beyond: list[int]) -> list[int]:
     return batches(program)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1_200)  # on a machine with much else to do; alone it takes a minute
 def test_what_is_killed_in_mid_stream_loses_and_repeats_nothing(
     spark: SparkSession, world: World, cluster: Standalone, tmp_path: Path

@@ -87,6 +87,7 @@ def test_messages_side_by_side_come_as_one_slice(store: MessageStore) -> None:
 def test_a_slice_is_of_the_log_itself_and_cannot_be_written(store: MessageStore) -> None:
     put(store, 1)
     piece = store.get("T", 0, 0, 1).slices[0]
+    assert isinstance(piece, memoryview)
     assert piece.readonly
     store.close()
     assert decode_record(piece).body == b"00000000"  # and it outlives the store

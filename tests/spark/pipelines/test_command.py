@@ -61,6 +61,7 @@ def archived(out: Path) -> list[int]:
     return sorted(int(body) for body in pq.read_table(out, columns=["body"]).column(0).to_pylist())
 
 
+@pytest.mark.slow
 def test_an_archive_that_is_killed_and_interrupted_has_every_message_once(tmp_path: Path) -> None:
     out, states = tmp_path / "archive", tmp_path / "archive" / "_archive" / "state"
     with serving(tmp_path / "broker") as broker:
