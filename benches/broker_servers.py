@@ -28,6 +28,7 @@ FULL_SIZE: dict[str, object] = {
     # A machine that is busy with the load must not be told to send less.
     "waitTimeMillsInSendQueue": 5_000,
     "defaultTopicQueueNums": 16,
+    "timerWheelEnable": "true",
 }
 
 

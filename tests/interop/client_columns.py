@@ -151,7 +151,12 @@ class Broker:
             self._broker = OurBroker(home / "broker", name="broker-a", namesrv=self.namesrv, settings=SETTINGS)
         else:
             self._broker = ApacheBroker(
-                home / "broker", APACHE[name], name="broker-a", cluster="C", namesrv=self.namesrv, settings=SETTINGS
+                home / "broker",
+                APACHE[name],
+                name="broker-a",
+                cluster="C",
+                namesrv=self.namesrv,
+                settings={**SETTINGS, "timerWheelEnable": "true"},
             )
         stack.callback(self._broker.process.kill)
 

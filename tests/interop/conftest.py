@@ -42,14 +42,14 @@ def apache_jars() -> None:
         pytest.skip(f"no Apache RocketMQ here: {error}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def both_sites(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Site]]:
     """Apache's site and ours."""
     with sites(tmp_path_factory.mktemp("sites")) as both:
         yield both
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin_4(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
     """mqadmin of 4.9.8."""
     admin = MqAdmin(tmp_path_factory.mktemp("admin-4"), ADMIN_4)
@@ -57,7 +57,7 @@ def admin_4(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
     admin.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin_5(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
     """mqadmin of the 5.3 line."""
     admin = MqAdmin(tmp_path_factory.mktemp("admin-5"), ALL_5)
@@ -65,7 +65,7 @@ def admin_5(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
     admin.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def transcripts(both_sites: tuple[Site, Site], admin_4: MqAdmin, admin_5: MqAdmin) -> Transcripts:
     """For mqadmin of both lines: what each step printed with Apache's name server, and with ours."""
     apache, ours = both_sites
@@ -75,7 +75,7 @@ def transcripts(both_sites: tuple[Site, Site], admin_4: MqAdmin, admin_5: MqAdmi
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def our_site(both_sites: tuple[Site, Site], transcripts: Transcripts) -> Site:
     """Our site, when the comparison is done with it: tests may leave topics and groups on it."""
     return both_sites[1]

@@ -1,6 +1,7 @@
 """The archive: every message of the topics once, from a cluster or from a broker's files."""
 
 import json
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from hanabi.spark.pipelines.archive_compaction import join_small_files
 from hanabi.spark.pipelines.archive_home import writing_archive
 from hanabi.spark.pipelines.archive_read import read_archive
 from hanabi.spark.pipelines.file_system import FileSystem
+from hanabi.store.consume_queue import count_present
 from tests.serving import serving
 from tests.spark.broker_world import make_topic, read, send
 from tests.spark.pipelines.running import Steps, run_pipeline
@@ -89,6 +91,14 @@ def test_an_archive_goes_on_where_it_was_and_any_program_can_read_it(spark: Spar
         read_archive(spark, str(out), topics=["Order"])
 
 
+def wait_for_queues(store: Path, topic: str, messages: int) -> None:
+    """A broker writes the newest entries of its queues within a second or so: until they are there for all to see."""
+    deadline = time.monotonic() + 30
+    while sum(count_present(path.read_bytes()) for path in (store / "consumequeue" / topic).rglob("0" * 20)) < messages:
+        assert time.monotonic() < deadline, "the queues were not written"
+        time.sleep(0.05)
+
+
 def test_files_of_a_broker_are_archived_as_its_topics_are(spark: SparkSession, tmp_path: Path) -> None:
     store = tmp_path / "broker" / "data" / "broker" / "store"
     with serving(tmp_path / "broker") as broker:
@@ -96,6 +106,7 @@ def test_files_of_a_broker_are_archived_as_its_topics_are(spark: SparkSession, t
         send(broker, topic, numbers(0, 30))
         store = next(path.parent for path in (tmp_path / "broker" / "data").rglob("commitlog"))
         options: dict[str, Any] = {"store": str(store), "to": str(tmp_path / "archive"), "broker_name": "broker-a"}
+        wait_for_queues(store, topic, 30)
         first = run_pipeline(spark, "archive", **options, topics=[topic], batch_messages=20)
         assert first.facts["messages_archived"] == 30
         middle_ms = max(
@@ -103,6 +114,7 @@ def test_files_of_a_broker_are_archived_as_its_topics_are(spark: SparkSession, t
             for row in read(spark, broker, subscribe=topic).selectExpr("unix_millis(storeTimestamp) ms").collect()
         )
         send(broker, topic, numbers(30, 40))
+        wait_for_queues(store, topic, 40)
         second = run_pipeline(spark, "archive", **options)
         assert [only(row, "topic", "queue", "archived to", "behind") for row in rows_of(second, "Arch")] == [
             ("Orders", 0, 20, 0),
@@ -120,6 +132,7 @@ def test_files_of_a_broker_are_archived_as_its_topics_are(spark: SparkSession, t
         assert third.facts["messages_archived"] == 3
         with pytest.raises(ConfigError, match="has messages of broker-a: say --broker-name"):
             run_pipeline(spark, "archive", store=str(store), to=options["to"])
+        wait_for_queues(store, topic, 43)
         late = run_pipeline(
             spark, "archive", store=str(store), to=str(tmp_path / "late"), starting=str(middle_ms + 1), topics=[topic]
         )

@@ -110,7 +110,9 @@ class StoreSource:
         found = Extent({}, {})
         with FileReader() as reader:
             log_min = LogLookup(self._home, reader).min_offset
-            topics = self._chosen({path.name for path in self._home.queues.iterdir()})
+            queues = self._home.queues
+        # A broker that started a moment ago has written no queue yet.
+        topics = self._chosen({path.name for path in queues.iterdir()} if queues.is_dir() else set())
             for queue in find_queues(self._home.queues):
                 if queue.topic in topics:
                     key = MessageQueue(queue.topic, self._broker, queue.queue_id)
