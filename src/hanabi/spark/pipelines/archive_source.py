@@ -111,9 +111,9 @@ class StoreSource:
         with FileReader() as reader:
             log_min = LogLookup(self._home, reader).min_offset
             queues = self._home.queues
-        # A broker that started a moment ago has written no queue yet.
-        topics = self._chosen({path.name for path in queues.iterdir()} if queues.is_dir() else set())
-            for queue in find_queues(self._home.queues):
+            # A broker that started a moment ago has written no queue yet.
+            topics = self._chosen({path.name for path in queues.iterdir()} if queues.is_dir() else set())
+            for queue in find_queues(queues) if topics else ():
                 if queue.topic in topics:
                     key = MessageQueue(queue.topic, self._broker, queue.queue_id)
                     found.end[key] = end = queue.end_offset(reader)
