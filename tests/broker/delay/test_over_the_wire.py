@@ -80,3 +80,33 @@ def test_after_the_clock_was_set_back_a_message_waits_as_long_as_its_level_says(
             assert reader.max_offset("Orders", 2) == 2
 
     asyncio.run(main())
+
+
+def test_after_the_clock_was_ahead_for_a_while_messages_come_at_their_time(directory: Path) -> None:
+    """Found by chaos: what the timer had done by the wrong clock, it did not look at again until the right one came."""
+    clock = Clock()
+
+    async def main() -> None:
+        async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
+            await send(peer, b"soon", TIMER_DELIVER_MS=clock.ms + 3_000)
+            clock.ms += HOUR
+            while broker.services.timer.step() <= clock.ms:
+                pass
+            assert broker.store.reader.max_offset("Orders", 2) == 1
+        clock.ms -= HOUR
+        for count in (2, 3):  # the second time what waits is in the files
+            async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
+                await send(peer, b"in two seconds", TIMER_DELIVER_MS=clock.ms + 2_000)
+                await send(peer, b"in four", TIMER_DELIVER_MS=clock.ms + 4_000)
+                for seconds in (1, 1):
+                    clock.ms += seconds * 1_000
+                    while broker.services.timer.step() <= clock.ms:
+                        pass
+                assert broker.store.reader.max_offset("Orders", 2) == 2 * count - 2
+            clock.ms += 2_000
+            async with running_broker(directory, BROKER, now_ms=clock) as broker:
+                while broker.services.timer.step() <= clock.ms:
+                    pass
+                assert broker.store.reader.max_offset("Orders", 2) == 2 * count - 1
+
+    asyncio.run(main())

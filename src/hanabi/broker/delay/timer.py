@@ -246,7 +246,8 @@ class Timer:
 
     def _begin_loading(self, now_ms: int) -> bool:
         """Read the next file if it is time, and if what is before it is done but for ten minutes."""
-        bucket_ahead = (now_ms + _LOAD_AHEAD_MS) // BUCKET_MS
+        # After the clock was set back, what is new goes into the file of the first slot that is not done: that one too.
+        bucket_ahead = max((now_ms + _LOAD_AHEAD_MS) // BUCKET_MS, self._done_below // SLOTS_A_BUCKET)
         if not self._unloaded or self._unloaded[0] > bucket_ahead:
             self._loaded_below = max(self._loaded_below, bucket_ahead + 1)
             return False
@@ -263,11 +264,14 @@ class Timer:
     def _split(self) -> None:
         """Sort a slice of what was read into its slots."""
         end = min(self._loading_at + _SPLIT_BYTES, len(self._loading))
+        now_slot = self._now_ms() // SLOT_MS
         raw, at = self._loading, self._loading_at
         for entry in decode_entries(raw, at, end):
             # A cancellation that is done is remembered again for as long as it is of use.
             if entry.slot >= self._done_below or (entry.size < 0 and entry.slot >= self._done_below - KEPT_SLOTS):
-                self._slots.add(entry.slot, raw[at : at + ENTRY.size], cancels=entry.size < 0)
+                # One that was put into the first slot not done may be due before: looked at now, it is found out.
+                slot = min(entry.slot, now_slot) if entry.slot == self._done_below else entry.slot
+                self._slots.add(slot, raw[at : at + ENTRY.size], cancels=entry.size < 0)
             at += ENTRY.size
         self._loading_at = end
         if end == len(raw):
