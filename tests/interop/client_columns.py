@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.interop.apache import QUICK_START, ApacheBroker, java, java_environment
+from tests.interop.apache import QUICK_START, TIMERS, ApacheBroker, java, java_environment
 from tests.interop.jars import ADMIN_4, ALL_5, SERVERS_4, driver_classpath, versions
 from tests.interop.ours import OurBroker, OurNameServer
 
@@ -156,7 +156,7 @@ class Broker:
                 name="broker-a",
                 cluster="C",
                 namesrv=self.namesrv,
-                settings={**SETTINGS, "timerWheelEnable": "true"},
+                settings={**SETTINGS, **TIMERS},
             )
         stack.callback(self._broker.process.kill)
 

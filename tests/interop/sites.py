@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.interop.apache import ApacheBroker, ApacheNameServer
+from tests.interop.apache import TIMERS, ApacheBroker, ApacheNameServer
 from tests.interop.jars import ALL_5, SERVERS_4
 from tests.interop.ours import OurNameServer
 from tests.interop.probe import routes_to
@@ -18,7 +18,7 @@ class Site:
     def __init__(self, namesrv: ApacheNameServer | OurNameServer, home: Path) -> None:
         self.namesrv = namesrv
         self.brokers = [
-            ApacheBroker(home / name, jar_set, name=name, cluster=CLUSTER, namesrv=namesrv.address)
+            ApacheBroker(home / name, jar_set, name=name, cluster=CLUSTER, namesrv=namesrv.address, settings=TIMERS)
             for name, jar_set in (("broker-4", SERVERS_4), ("broker-5", ALL_5))
         ]
 

@@ -13,7 +13,7 @@ import pytest
 import hanabi
 from tests.cli.admin_commands import answer, answers, refusal, run, said, send
 from tests.cli.shapes import check, shape_of
-from tests.interop.apache import ApacheBroker, ApacheNameServer
+from tests.interop.apache import TIMERS, ApacheBroker, ApacheNameServer
 from tests.interop.jars import ALL_5, SERVERS_4
 from tests.interop.ours import OurBroker, OurNameServer
 from tests.serving import Serving
@@ -32,7 +32,7 @@ def cluster(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         stack.callback(namesrv.process.kill)
         namesrv.wait_ready()
         brokers = [
-            ApacheBroker(home / name, jar_set, name=name, cluster=CLUSTER, namesrv=namesrv.address)
+            ApacheBroker(home / name, jar_set, name=name, cluster=CLUSTER, namesrv=namesrv.address, settings=TIMERS)
             for name, jar_set in zip(BROKERS, (SERVERS_4, ALL_5), strict=True)
         ]
         for broker in brokers:

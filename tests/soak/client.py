@@ -184,7 +184,9 @@ def fill_caches() -> None:
 def soak(*, rounds: int, round_s: float, restart_every: int, rate: int) -> Soak:
     """Run it, with servers of its own, and return what came of it."""
     fill_caches()
-    logging.getLogger("hanabi").setLevel(logging.ERROR)  # what fails on purpose would fill the disk
+    logger = logging.getLogger("hanabi")
+    level_before = logger.level
+    logger.setLevel(logging.ERROR)  # what fails on purpose would fill the disk
     with tempfile.TemporaryDirectory(prefix="hanabi-soak-") as home:
         before, os.environ[DIRECTORY_VARIABLE] = os.environ.get(DIRECTORY_VARIABLE), str(Path(home) / "offsets")
         servers = OurServers(Path(home) / "servers", SERVERS)
@@ -200,6 +202,7 @@ def soak(*, rounds: int, round_s: float, restart_every: int, rate: int) -> Soak:
                 return runner.run(main())
         finally:
             servers.process.kill()
+            logger.setLevel(level_before)
             del os.environ[DIRECTORY_VARIABLE]
             if before is not None:
                 os.environ[DIRECTORY_VARIABLE] = before

@@ -5,6 +5,7 @@ it, which has only the broker that got the first message: the topic stays there 
 the brokers in turn, and the new route is followed when all had their chance. Decides only.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from hanabi.message import MessageQueue
@@ -14,18 +15,19 @@ class FirstSends:
     """Which brokers have not been sent a message of the new topic. *queues* are those the brokers would make."""
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
-        self._waiting: dict[str, MessageQueue] = {}
+        self._waiting: dict[str, deque[MessageQueue]] = {}
         for queue in queues:
-            self._waiting.setdefault(queue.broker_name, queue)
+            self._waiting.setdefault(queue.broker_name, deque()).append(queue)
 
     def next(self) -> MessageQueue | None:
-        """A queue of the broker whose turn it is; none when all had theirs."""
+        """A queue of the broker whose turn it is, its next one; none when all had theirs."""
         if not self._waiting:
             return None
         name = next(iter(self._waiting))
-        queue = self._waiting.pop(name)
-        self._waiting[name] = queue  # to the end: while its answer is under way, the others have their turn
-        return queue
+        queues = self._waiting.pop(name)
+        self._waiting[name] = queues  # to the end: while its answer is under way, the others have their turn
+        queues.rotate(-1)
+        return queues[-1]
 
     def had_its_chance(self, broker_name: str) -> None:
         """That broker answered, be it with a no: it is not asked first again."""

@@ -109,3 +109,8 @@ def test_the_first_messages_of_a_topic_go_to_each_broker_in_turn() -> None:
     first.had_its_chance("b")
     assert first.over
     assert first.next() is None
+
+
+def test_many_first_messages_go_to_all_queues_of_their_broker() -> None:
+    first = FirstSends(queues(a=4))
+    assert [queue.queue_id for _ in range(5) if (queue := first.next())] == [0, 1, 2, 3, 0]
