@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -135,16 +136,18 @@ def test_a_person_who_does_not_want_it_is_obeyed(cluster: Serving, typed: bytes,
             seen = b""
             while b"[y/N]" not in seen:
                 seen += os.read(ours, 1_000)
-            if typed == b"\x03":  # what a terminal makes of it
-                process.send_signal(signal.SIGINT)
-            else:
+            if typed != b"\x03":
                 os.write(ours, typed)
-            try:
+            deadline = time.monotonic() + DEADLINE_SECONDS
+            while process.poll() is None and time.monotonic() < deadline:
+                if typed == b"\x03":  # what a terminal makes of it; once more if it came before the question was asked
+                    process.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(1.0)
+            process.kill()
+            with suppress(OSError):  # nobody is there any more
                 while part := os.read(ours, 1_000):
                     seen += part
-            except OSError:  # nobody is there any more
-                pass
-            process.wait(DEADLINE_SECONDS)
     finally:
         os.close(ours)
     assert (process.returncode, words in seen.decode(), "Traceback" in seen.decode()) == (code, True, False)
