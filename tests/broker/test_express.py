@@ -259,6 +259,21 @@ def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_ho
     assert side.express(frame, SENDER) is None
 
 
+@needs_compiled
+@pytest.mark.parametrize("region", ["1234567890", "<offset>", "\x01" * 900, "r" * 5_000])
+def test_a_region_may_be_called_anything(tmp_path: Path, region: str) -> None:
+    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
+    if sides[0].express is None:
+        pytest.skip("not compiled here")
+    for side in sides:
+        side.taking.change(region_id=region)
+    for form in (HeaderForm.JSON, HeaderForm.BINARY) * 2:
+        request = {"code": 310, "opaque": 1234567890, "flag": 0, "version": 401, "body": b"x"}
+        agree(sides, frame_of({**request, "fields": FIELDS, "form": form}))
+    for side in sides:
+        side.taking.close()
+
+
 def test_where_senders_wait_for_the_disk_there_is_no_express_lane(tmp_path: Path) -> None:
     async def main() -> None:
         side = Side(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)

@@ -15,7 +15,7 @@ from hanabi.wire.command import encode_head
 if TYPE_CHECKING:
     from hanabi.broker.handlers.send import Sends
 
-_REGION_BYTES_MAX: Final = 1_000
+_HEAD_BYTES_MAX: Final = 1_500  # there is room for it, and for the numbers, in `_speedups`
 _OPAQUE: Final = 1_234_567_890  # stands for a number that is put in later
 _MARKS: Final = ("<id>", "<queue>", "<offset>")
 
@@ -43,18 +43,18 @@ def parts_of_answer(region: str, trace_on: str, store_host: bytes) -> tuple[byte
     """
     fields = dict(zip(("msgId", "queueId", "queueOffset"), _MARKS, strict=True))
     more = {"MSG_REGION": region, "TRACE_ON": trace_on}
-    if sum(map(len, map(str.encode, more.values()))) > _REGION_BYTES_MAX or len(store_host) != 8:
-        return None
     json = _head(fields | more, HeaderForm.JSON)[8:]
+    if len(json) > _HEAD_BYTES_MAX or len(store_host) != 8:
+        return None
+    json, _, end = json.rpartition(str(_OPAQUE).encode())  # the last one: a region may be a number, too
     pieces: list[bytes] = []
-    for mark in (*_MARKS, str(_OPAQUE)):
-        piece, found, json = json.partition(mark.encode())
-        if not found:
-            return None
+    for mark in _MARKS:  # the first ones: they stand before the region
+        piece, _, json = json.partition(mark.encode())
         pieces.append(piece)
+    pieces += (json, end)
     binary_head = _head({}, HeaderForm.BINARY)[8:]
     binary_tail = _head(more, HeaderForm.BINARY)[8 + len(binary_head) :]
-    return store_host.hex().upper().encode(), [*pieces, json], binary_head, binary_tail
+    return store_host.hex().upper().encode(), pieces, binary_head, binary_tail
 
 
 def _head(fields: dict[str, str], form: HeaderForm) -> bytes:
