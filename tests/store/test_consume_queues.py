@@ -9,6 +9,7 @@ from hanabi.errors import ConfigError, StoreError
 from hanabi.store.consume_queue import ENTRY_BYTES
 from hanabi.store.consume_queues import ConsumeQueues
 from hanabi.store.descriptors import Descriptors
+from tests.store.open_files import open_files
 
 FILE_BYTES = 10 * ENTRY_BYTES
 
@@ -169,16 +170,15 @@ def test_many_changed_files_are_synced_in_one_go(queues: ConsumeQueues) -> None:
 def test_many_queues_share_few_open_files(tmp_path: Path) -> None:
     descriptors = Descriptors(limit=10)
     queues = ConsumeQueues(tmp_path, FILE_BYTES, descriptors=descriptors)
-    open_before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for queue_id in range(200):
         put(queues, "T", queue_id, 12)
     queues.flush()
     for queue in queues:
         assert len(queue.entries(0, 100)) == 12
     assert len(descriptors) == 10
-    assert len(os.listdir("/proc/self/fd")) <= open_before + 10  # noqa: PTH208
+    assert len(open_files(tmp_path)) == 10
     queues.close()
-    assert len(os.listdir("/proc/self/fd")) == open_before  # noqa: PTH208
+    assert not open_files(tmp_path)
 
 
 def test_a_store_opened_to_look_writes_nothing(queues: ConsumeQueues) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hanabi.errors import StoreLocked, StoreUnwritable
 from hanabi.store.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
+from tests.store.open_files import open_files
 
 HOLD = """
 import sys
@@ -77,10 +78,10 @@ def javas_answer(root: Path) -> str:
 
 def test_a_refused_lock_leaves_no_descriptor_open(tmp_path: Path) -> None:
     with StoreLock(tmp_path):
-        before = len([*Path("/proc/self/fd").iterdir()])
+        held = open_files(tmp_path)
         with pytest.raises(StoreLocked):
             StoreLock(tmp_path).acquire()
-        assert len([*Path("/proc/self/fd").iterdir()]) == before
+        assert open_files(tmp_path) == held
 
 
 def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:

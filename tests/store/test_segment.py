@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hanabi.errors import StoreDamaged, StoreUnwritable
 from hanabi.store.segment import Segment, segment_name
+from tests.store.open_files import open_files
 
 SIZE = 16_384
 
@@ -22,10 +23,6 @@ def segment(tmp_path: Path) -> Segment:
 def bytes_at(segment: Segment, position: int, size: int) -> bytes | None:
     view = segment.slice(position, size)
     return None if view is None else bytes(view)
-
-
-def open_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def is_mapped(path: Path) -> bool:
@@ -147,11 +144,10 @@ def test_closing_under_a_reader_defers_the_unmapping(tmp_path: Path) -> None:
 
 
 def test_a_dropped_segment_closes_its_descriptors(tmp_path: Path) -> None:
-    before = open_descriptors()
     segment = Segment.create(tmp_path / segment_name(0), SIZE)
-    assert open_descriptors() > before
+    assert open_files(tmp_path)
     del segment
-    assert open_descriptors() == before
+    assert not open_files(tmp_path)
 
 
 # Truncation
