@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanabi.broker.config import BrokerConfig
+from hanabi.broker.express import express_lane
 from hanabi.broker.handlers.send import send_handlers
 from hanabi.errors import MQError
 from hanabi.remoting.dispatch import Handler, Reply, dispatch
@@ -21,6 +22,7 @@ from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import Flag, HeaderForm, RequestCode
 from hanabi.wire.command import decode_command, encode_head, encode_reply_head
+from hanabi.wire.frame import encode_frame
 from tests.broker.sending import QUEUES, STORE_HOST, TOPIC, Taking
 
 SENDER: Any = SimpleNamespace(peer="10.1.2.3:40000")
@@ -121,7 +123,16 @@ class Side:
             random_below=lambda n: n - 1,
             now_ms=self.taking.clock,
         )
-        self.express = self.handlers[RequestCode.SEND_MESSAGE_V2].express
+        self.lane = express_lane(self.handlers)
+
+    def express(self, *frames: bytes) -> tuple[bytes | None, int]:
+        """The answers by the express lane, to as many of *frames* as it takes."""
+        assert self.lane is not None
+        data = b"".join(map(encode_frame, frames))
+        answers, taken, counts = self.lane(data, SENDER)
+        assert data[:taken] == b"".join(map(encode_frame, frames[: sum(counts)]))
+        assert (answers is None) == (taken == 0)
+        return answers, sum(counts)
 
     def answer(self, frame: bytes) -> bytes:
         """By the handlers alone."""
@@ -164,21 +175,28 @@ class Side:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     """One with an express lane and one without; at the end, after all that was sent to them, their files agree."""
     first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("express", "handlers"))
-    if first.express is None:
+    if first.lane is None:
         pytest.skip("not compiled here")
     yield first, second
     assert first.files() == second.files()
 
 
-def agree(both: tuple[Side, Side], frame: bytes) -> bool:
-    """Send *frame* to both; whether it went by express."""
+def agree(both: tuple[Side, Side], *frames: bytes) -> int:
+    """Send *frames* in one piece to both; how many went by express. Of what it leaves, one goes by the handlers."""
     first, second = both
-    assert first.express is not None
     log_offset = second.taking.store.max_log_offset
-    answer = first.express(frame, SENDER)
-    assert (answer or first.answer(frame)) == second.answer(frame)
+    answers, taken = b"", 0
+    left = list(frames)
+    while left:
+        by_express, count = first.express(*left)
+        answers += by_express or b""
+        taken += count
+        del left[:count]
+        if left:
+            answers += first.answer(left.pop(0))
+    assert answers == b"".join(map(second.answer, frames))
     assert first.written(log_offset) == second.written(log_offset)
-    return answer is not None
+    return taken
 
 
 needs_compiled = pytest.mark.skipif(bool(os.environ.get("HANABI_PURE_PYTHON")), reason="HANABI_PURE_PYTHON is set")
@@ -192,6 +210,38 @@ def test_whatever_is_sent_answers_and_files_are_those_of_the_handlers(
     for side in both:
         side.taking.clock.ms += later_ms
     agree(both, frame_of(request_))
+
+
+@needs_compiled
+@given(st.lists(requests | batches, min_size=2, max_size=8))
+def test_what_comes_in_one_read_is_answered_and_stored_as_if_it_came_one_by_one(
+    both: tuple[Side, Side], requests_: list[dict[str, Any]]
+) -> None:
+    agree(both, *map(frame_of, requests_))
+
+
+@needs_compiled
+def test_one_read_may_hold_more_than_one_run(both: tuple[Side, Side]) -> None:
+    request = {"code": 310, "flag": 0, "version": 401, "body": b"x", "form": HeaderForm.BINARY}
+    sends = [frame_of({**request, "opaque": number, "fields": FIELDS}) for number in range(700)]
+    batch = encode_batch([BatchMessage(part, b"x" * 100, b"") for part in range(200)])
+    fields = FIELDS | {"m": "true", "i": "WAIT\x01true\x02UNIQ_KEY\x017F01"}
+    batches = [
+        frame_of({**request, "code": 320, "opaque": number, "fields": fields, "body": batch}) for number in range(4)
+    ]
+    assert agree(both, *sends, *batches, *sends) > 1_000
+
+
+@needs_compiled
+def test_the_end_of_a_read_may_be_the_middle_of_a_frame(both: tuple[Side, Side]) -> None:
+    request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x" * 50, "fields": FIELDS, "form": 0}
+    frame = encode_frame(frame_of(request))
+    lane = both[0].lane
+    assert lane is not None
+    before = both[0].taking.store.max_log_offset
+    for end in range(len(frame)):
+        assert lane(frame[:end], SENDER) == (None, 0, (0,) * len(lane.codes))
+    assert both[0].taking.store.max_log_offset == before
 
 
 @needs_compiled
@@ -235,35 +285,35 @@ def test_usual_batches_are_taken_in_both_forms(both: tuple[Side, Side]) -> None:
 @needs_compiled
 def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_hold_at_once(tmp_path: Path) -> None:
     side = Side(tmp_path)
-    if side.express is None:
+    if side.lane is None:
         pytest.skip("not compiled here")
     frame = frame_of({"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "fields": FIELDS, "form": 0})
     side.answer(frame)  # makes the index file
     side.answer(frame)  # the hash of the topic is known from now on
-    assert side.express(frame, SENDER) is not None
+    assert side.express(frame)[1] == 1
     side.taking.flow.busy = "much to do"
-    assert side.express(frame, SENDER) is None
+    assert side.express(frame)[1] == 0
     side.taking.flow.busy = None
     side.taking.change(region_id="elsewhere")
-    answer = side.express(frame, SENDER)
+    answer, _ = side.express(frame)
     assert answer is not None
     assert b"elsewhere" in answer
     config = side.taking.topics.find(TOPIC)
     assert config is not None
     side.taking.topics.update(msgspec.structs.replace(config, perm=4))
-    assert side.express(frame, SENDER) is None
+    assert side.express(frame)[1] == 0
     side.taking.topics.update(config)
     side.answer(frame)
-    assert side.express(frame, SENDER) is not None
+    assert side.express(frame)[1] == 1
     side.taking.close()
-    assert side.express(frame, SENDER) is None
+    assert side.express(frame)[1] == 0
 
 
 @needs_compiled
 @pytest.mark.parametrize("region", ["1234567890", "<offset>", "\x01" * 900, "r" * 5_000])
 def test_a_region_may_be_called_anything(tmp_path: Path, region: str) -> None:
     sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
-    if sides[0].express is None:
+    if sides[0].lane is None:
         pytest.skip("not compiled here")
     for side in sides:
         side.taking.change(region_id=region)
@@ -277,7 +327,7 @@ def test_a_region_may_be_called_anything(tmp_path: Path, region: str) -> None:
 def test_where_senders_wait_for_the_disk_there_is_no_express_lane(tmp_path: Path) -> None:
     async def main() -> None:
         side = Side(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
-        assert side.express is None
+        assert side.lane is None
         side.taking.close()
 
     asyncio.run(main())

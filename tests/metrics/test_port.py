@@ -45,7 +45,12 @@ async def world(home: Path, store: StoreConfig | None = None, *, series_max: int
             namesrv = format_address(await name_server.start(HOST, 0))
             port.namesrv_started(name_server)
             config = BrokerConfig(broker_name="broker-a", namesrv_addr=namesrv)
-            async with Broker(config, store or small_store(home), around=port.broker_times.around) as broker:
+            async with Broker(
+                config,
+                store or small_store(home),
+                around=port.broker_times.around,
+                around_express=port.broker_times.around_express,
+            ) as broker:
                 await broker.start(HOST, 0)
                 port.broker_started(broker)
                 await broker.registration.until_registered()

@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from hanabi.errors import TopicNotExist
 from hanabi.metrics.request_times import RequestTimes
 from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
-from hanabi.wire.command import Command, encode_head
+from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.headers.base import NoHeader
 
 CODE = RequestCode.SEND_MESSAGE_V2
@@ -141,30 +139,26 @@ def test_what_is_held_on_purpose_is_counted_apart() -> None:
     assert (count(times), times.held) == (0, 1)
 
 
-def test_a_short_cut_is_timed_when_it_answers() -> None:
+class Shortcut:
+    """Answers as many frames of each code as *answered* says."""
+
+    codes = (CODE, RequestCode.SEND_BATCH_MESSAGE)
+
+    def __init__(self, *answered: int) -> None:
+        self._answered = answered
+
+    def __call__(self, data: bytes, _: object) -> tuple[bytes | None, int, tuple[int, ...]]:
+        taken = len(data) if any(self._answered) else 0
+        return (b"answer" if taken else None), taken, self._answered
+
+
+@pytest.mark.parametrize("answered", [(0, 0), (1, 0), (0, 1), (3, 2)])
+def test_what_a_short_cut_answers_is_counted_by_its_code(answered: tuple[int, int]) -> None:
     times = RequestTimes()
-
-    def express(frame: bytes, _: object) -> bytes | None:
-        return b"answer" if frame == b"usual" else None
-
-    handler = times.around(CODE, Handler(NoHeader, lambda *_: Reply(), express=express))
-    assert handler.express is not None
-    connection = cast(Connection, None)
-    assert handler.express(b"usual", connection) == b"answer"
-    assert handler.express(b"unusual", connection) is None
-    assert count(times) == 1
-    handler.handle(NoHeader(), cast(Command, None), connection)
-    assert count(times) == 2
-
-
-@pytest.mark.parametrize("form", list(HeaderForm))
-def test_a_batch_that_takes_the_short_cut_is_counted_as_one(form: HeaderForm) -> None:
-    times = RequestTimes()
-    single = times.around(CODE, Handler(NoHeader, lambda *_: Reply(), express=lambda *_: b"answer"))
-    times.around(RequestCode.SEND_BATCH_MESSAGE, Handler(NoHeader, lambda *_: Reply()))
-    assert single.express is not None
-    for code in (CODE, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_BATCH_MESSAGE):
-        frame = encode_head(code=code, opaque=1, fields={"a": "shop"}, form=form)[4:]  # as the decoder cuts it
-        single.express(frame, cast(Connection, None))
+    for code in Shortcut.codes:
+        times.around(code, Handler(NoHeader, lambda *_: Reply()))
+    express = times.around_express(Shortcut(*answered))
+    assert express(b"data", None) == Shortcut(*answered)(b"data", None)
     counted = {labels["request"]: sum(counts) for labels, counts, _ in times.series("broker")}
-    assert counted == {"SEND_MESSAGE_V2": 1, "SEND_BATCH_MESSAGE": 2}
+    names = ("SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE")
+    assert counted == {name: count for name, count in zip(names, answered, strict=True) if count}

@@ -1,18 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
-"""The express lane: plain sends, from the bytes of the request to the bytes of the answer, compiled.
+"""The express lane: plain sends and pulls, from the bytes that were read to the bytes of the answers, compiled.
 
-Optional, as `hanabi.wire._speedups`; the readable way through `remoting.dispatch` and `handlers.send` is what it must
-agree with, for every frame: it answers the same, byte for byte, and stores the same, or it declines before anything is
-changed, and the readable way has the frame. So whatever is unusual may be declined here, and most of it is: only
-SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE are known, with fields in ASCII, to a queue and topic that exist, for messages
-that neither wait nor are part of a transaction or a retry.
+Optional, as `hanabi.wire._speedups`; the readable way through `remoting.dispatch` and `handlers` is what it must agree
+with, for every frame: it answers the same, byte for byte, and stores the same, or it stops before anything of that
+frame is done, and the readable way has the frame and those behind it. So whatever is unusual may be left to that, and
+most of it is: of sends only SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE are known, with fields in ASCII, to a queue and topic
+that exist, for messages that neither wait nor are part of a transaction or a retry.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
 from libc.string cimport memchr, memcmp, memcpy, memmove
+
+from hanabi.store._speedups cimport RUN_MAX, Message, Place, PlainPuts
+from hanabi.wire._bytes cimport (
+    Bytes, Text, get_32, is_ascii, is_int32, json_number, json_text, number_in, put_32, put_digits
+)
 
 from time import perf_counter
 
@@ -21,22 +25,19 @@ cdef enum:
     BATCH = 320
     HEADER_MAX = 32768  # longer ones take the other way
     TOPIC_MAX = 127
+    QUEUES_MAX = 4096
+    TOPICS_MAX = 10_000
     V5_0_0 = 413  # see handlers.send
     FIELDS = 14  # a to n
     REPLY_MAX = 2048  # with one id
     BATCH_MAX = 256  # messages
+    ID_BYTES = 33  # with a comma
+    ANSWERS_MAX = 65536  # bytes, of one run
     PROPERTIES_MAX = 32767
 
 cdef const char *JSON_SEND = b'{"code":310,'
 cdef const char *JSON_BATCH = b'{"code":320,'
 cdef const char *HEX = b"0123456789ABCDEF"
-
-ctypedef const unsigned char *Bytes
-
-
-cdef struct Text:
-    Bytes at
-    Py_ssize_t size
 
 
 cdef struct Send:  # what the header of one says; a field that was not sent has no `at`
@@ -45,33 +46,6 @@ cdef struct Send:  # what the header of one says; a field that was not sent has 
     int64_t version
     bint is_json
     bint is_batch
-
-
-cdef inline uint32_t get_32(Bytes at) noexcept:
-    return <uint32_t> at[0] << 24 | <uint32_t> at[1] << 16 | <uint32_t> at[2] << 8 | at[3]
-
-
-cdef inline bint is_int32(int64_t number) noexcept:
-    return -0x80000000 <= number <= 0x7FFFFFFF
-
-
-cdef bint number_in(Text text, int64_t *number) noexcept:
-    """A number as everybody writes it: digits, perhaps a minus, no zeros before it."""
-    cdef Py_ssize_t at = 0
-    cdef int64_t value = 0
-    cdef bint negative = False
-    if text.size and text.at[0] == c"-":
-        negative = True
-        at = 1
-    if at == text.size or text.size - at > 18 or (text.at[at] == c"0" and (text.size - at > 1 or negative)):
-        return False
-    while at < text.size:
-        if not c"0" <= text.at[at] <= c"9":
-            return False
-        value = value * 10 + (text.at[at] - c"0")
-        at += 1
-    number[0] = -value if negative else value
-    return True
 
 
 cdef inline bint is_true(Text text) noexcept:
@@ -83,33 +57,7 @@ cdef inline bint is_false(Text text) noexcept:
     return text.at == NULL or (text.size == 5 and not memcmp(text.at, b"false", 5))
 
 
-# The header as JSON: only as fastjson and those after it write it, without a blank.
-
-cdef Bytes json_text(Bytes at, Bytes end, Text *text, bint escapes) noexcept:
-    """The string whose opening quote is behind us; returns where it goes on behind the closing one, or NULL."""
-    text.at = at
-    while at < end:
-        if at[0] == c'"':
-            text.size = at - text.at
-            return at + 1
-        if at[0] == c"\\":
-            if not escapes or at + 1 >= end:
-                return NULL
-            at += 1
-        elif at[0] < 32 or at[0] > 126:
-            return NULL
-        at += 1
-    return NULL
-
-
-cdef Bytes json_number(Bytes at, Bytes end, int64_t *number) noexcept:
-    cdef Text text
-    text.at = at
-    while at < end and (at[0] == c"-" or c"0" <= at[0] <= c"9"):
-        at += 1
-    text.size = at - text.at
-    return at if number_in(text, number) else NULL
-
+# The header as JSON, and in the binary form.
 
 cdef Bytes json_fields(Bytes at, Bytes end, Send *send) noexcept:
     """The object whose opening brace is behind us. Fields that have more than a letter are not ours, and passed."""
@@ -202,14 +150,6 @@ cdef bint read_binary(Bytes at, Bytes end, Send *send) noexcept:
             send.fields[field[0] - c"a"].at = at
             send.fields[field[0] - c"a"].size = value_bytes
         at += value_bytes
-    return True
-
-
-cdef inline bint is_ascii(Bytes at, Py_ssize_t size) noexcept:
-    cdef Py_ssize_t index
-    for index in range(size):
-        if at[index] & 0x80:
-            return False
     return True
 
 
@@ -308,29 +248,49 @@ cdef inline bint has_delay(Bytes at, Py_ssize_t size) noexcept:
     return False
 
 
-cdef class PlainSends:
-    """Answers plain sends. `answer` is an `Endpoint`'s express lane."""
+cdef class SendTopic:
+    """A topic that is sent to; what it knows is looked up again in every run."""
 
-    cdef object sends, settings, config, flow, find_config, host_of_peer, put, count, store_stats, stats
-    cdef dict targets, unsaved
-    cdef bytes store_host, added_old, added_new
-    cdef object parts_of_answer
+    cdef bytes name
+    cdef str topic
+    cdef object target
+    cdef list places  # by queue id; None: not sent to yet
+    cdef int64_t run, queues
+    cdef int32_t sys_flag
+
+    def __init__(self, bytes name not None):
+        self.name, self.topic, self.places = name, name.decode("ascii"), []
+        self.run = 0
+
+
+cdef class PlainSends:
+    """Answers plain sends: `take` one frame after the other, then `finish`. The answers are in `out` until then."""
+
+    cdef PlainPuts puts
+    cdef object sends, settings, config, flow, find_config, host_of_peer, count, store_stats, stats
+    cdef dict targets, unsaved, topics
+    cdef SendTopic last
+    cdef bytes store_host, born_host, added_old, added_new
+    cdef object parts_of_answer, began
     cdef list json_parts
     cdef bytes id_prefix, binary_head, binary_tail
-    cdef unsigned char properties[HEADER_MAX + 8]
+    cdef Py_ssize_t frames, batches, out_bytes
+    cdef unsigned char properties[HEADER_MAX + PROPERTIES_MAX]
+    cdef unsigned char out[ANSWERS_MAX + REPLY_MAX + ID_BYTES * BATCH_MAX]
 
-    def __init__(self, sends, put, host_of_peer, parts_of_answer):
-        """*sends* is a `handlers.send.Sends`, *put* a `PlainPuts.put`; *parts_of_answer* says how answers look."""
+    def __init__(self, sends, puts, host_of_peer, parts_of_answer):
+        """*sends* is a `handlers.send.Sends`, *puts* a `PlainPuts`; *parts_of_answer* says how answers look."""
         self.sends, self.settings, self.flow = sends, sends._settings, sends._flow
-        self.put, self.host_of_peer, self.parts_of_answer = put, host_of_peer, parts_of_answer
+        self.puts, self.host_of_peer, self.parts_of_answer = puts, host_of_peer, parts_of_answer
         self.targets, self.find_config = sends._targets.known, sends._topics.find
         self.unsaved = sends._unsaved_topics
         self.stats = sends.intake._stats
         self.count, self.store_stats = self.stats.put, self.stats.store
-        self.config = None
+        self.config, self.topics, self.last = None, {}, None
+        self.frames = self.batches = self.out_bytes = 0
 
-    cdef bint settle(self):
-        """Settings are those that we know, in the form in which we need them. False: not now."""
+    cdef bint begin(self, connection) except -1:
+        """A run begins, with settings in the form in which we need them. False: not now."""
         config = self.settings.broker
         if config is not self.config:
             self.sends._read(config)
@@ -339,40 +299,47 @@ cdef class PlainSends:
             self.added_old, self.added_new = self.sends._cluster.encode(), self.sends._cluster_and_region.encode()
             parts = self.parts_of_answer(self.sends._region, self.sends._trace_on, self.store_host)
             self.id_prefix, self.json_parts, self.binary_head, self.binary_tail = parts or (None, None, None, None)
-        return self.flow.busy is None and not config.start_accept_sends_at_ms and self.json_parts is not None
+        if self.flow.busy is not None or config.start_accept_sends_at_ms or self.json_parts is None:
+            return False
+        if len(self.added_old) > HEADER_MAX // 4 or len(self.added_new) > HEADER_MAX // 4:
+            return False
+        self.born_host = self.host_of_peer(connection.peer)
+        if PyBytes_GET_SIZE(self.born_host) != 8 or PyBytes_GET_SIZE(self.store_host) != 8:
+            return False
+        self.began = perf_counter()
+        return self.puts.begin()
 
-    def answer(self, bytes frame not None, connection):
-        """The answer to the request in *frame*, or None: then nothing was done."""
-        cdef Bytes start = <Bytes> PyBytes_AS_STRING(frame)
-        cdef Py_ssize_t frame_bytes = PyBytes_GET_SIZE(frame), header_bytes, body_at
+    cdef bint take(self, Bytes start, Py_ssize_t frame_bytes, connection) except -1:
+        """Do what a frame asks for, and put the answer behind `out`. False: then nothing was done."""
+        cdef Py_ssize_t header_bytes, body_at, before
         cdef Send send
         cdef Text *fields = send.fields
         cdef int field
         if frame_bytes < 28:
-            return None
+            return False
         header_bytes = start[1] << 16 | start[2] << 8 | start[3]
         body_at = header_bytes + 4
-        if body_at >= frame_bytes or header_bytes > HEADER_MAX:
-            return None
+        if body_at >= frame_bytes or header_bytes > HEADER_MAX // 2:
+            return False
         for field in range(FIELDS):
             fields[field].at = NULL
         send.opaque, send.version, send.is_json = 0, 0, start[0] == 0
         if send.is_json:
             send.is_batch = not memcmp(start + 4, JSON_BATCH, 12)
             if not send.is_batch and memcmp(start + 4, JSON_SEND, 12):
-                return None
+                return False
             if not read_json(start + 4, start + body_at, &send):
-                return None
+                return False
         else:
             field = start[4] << 8 | start[5]
             send.is_batch = field == BATCH
             if start[0] != 1 or (field != SEND and field != BATCH) or not read_binary(start + 4, start + body_at, &send):
-                return None
+                return False
 
         cdef int64_t queues_wanted, queue_id, sys_flag, born_ms, flag, reconsumed = 0, unused
         for field in range(8):  # a to h must be there
             if fields[field].at == NULL:
-                return None
+                return False
         if (
             not number_in(fields[3], &queues_wanted)
             or not number_in(fields[4], &queue_id)
@@ -392,48 +359,65 @@ cdef class PlainSends:
             or not 0 < fields[1].size <= TOPIC_MAX
             or queue_id < 0
             or sys_flag < 0
-            or not self.settle()
         ):
-            return None
+            return False
+        if not self.puts.is_running and not self.begin(connection):
+            return False
+        cdef Place place = self.place_of(fields[1], queue_id)
+        if place is None or not self.puts.add(place):
+            return False
+        cdef Message message
+        message.sys_flag, message.reconsumed = <int32_t> sys_flag | self.last.sys_flag, <int32_t> reconsumed
+        message.born_ms, message.flag = born_ms, <int32_t> flag
+        message.born_host = <Bytes> PyBytes_AS_STRING(self.born_host)
+        message.store_host = <Bytes> PyBytes_AS_STRING(self.store_host)
+        before = self.puts.count
+        if not self.put(place, &send, &message, start + body_at, frame_bytes - body_at):
+            self.puts.back_to(before)
+            return False
+        place.times += 1
+        self.frames += 1
+        self.batches += send.is_batch
+        self.reply(&send, before, queue_id, place.next_offset - (self.puts.count - before))
+        return True
 
-        topic = PyUnicode_DecodeASCII(<const char *> fields[1].at, fields[1].size, NULL)
-        target = self.targets.get(topic)
-        if target is None or target.is_retry or topic in self.unsaved:
+    cdef Place place_of(self, Text name, int64_t queue_id):
+        """The queue that a message is for, if messages may go there at once."""
+        cdef SendTopic topic = self.last
+        if topic is None or PyBytes_GET_SIZE(topic.name) != name.size or memcmp(
+            PyBytes_AS_STRING(topic.name), name.at, name.size
+        ):
+            key = PyBytes_FromStringAndSize(<const char *> name.at, name.size)
+            topic = self.topics.get(key)
+            if topic is None:
+                if len(self.topics) >= TOPICS_MAX:  # some may have been deleted long ago
+                    self.topics.clear()
+                topic = self.topics[key] = SendTopic(key)
+            self.last = topic
+        if topic.run != self.puts.run:
+            topic.run, topic.queues = self.puts.run, self.queues_of(topic)
+        if queue_id >= topic.queues or queue_id >= QUEUES_MAX:
             return None
-        config = target.config
-        if config is not self.find_config(topic) or config.order or queue_id >= <int64_t> target.queues:
-            return None
-        messages = self.messages_of(frame, body_at, <int32_t> flag, &send)
-        if messages is None:
-            return None
-
-        began = perf_counter()
-        place = self.put(
-            topic,
-            queue_id,
-            frame,
-            messages,
-            born_ms,
-            self.host_of_peer(connection.peer),
-            self.store_host,
-            <int32_t> sys_flag | <int32_t> target.sys_flag,
-            <int32_t> reconsumed,
-        )
+        while len(topic.places) <= queue_id:
+            topic.places.append(None)
+        place = topic.places[queue_id]
         if place is None:
-            return None
-        queue_offset, size, log_offsets = <tuple> place
-        if not send.is_batch:
-            self.time_put(perf_counter() - began)
-        self.count(topic, len(<list> log_offsets), size, queue_id)
-        return self.reply(&send, <list> log_offsets, queue_id, queue_offset)
+            place = topic.places[queue_id] = Place(topic.topic, queue_id)
+        return place
 
-    cdef time_put(self, double took):
-        self.store_stats.put_seconds += took
-        if took >= 0.001:
-            self.stats.put_latency_ms(int(took * 1000))
+    cdef int64_t queues_of(self, SendTopic topic) except -1:
+        """How many queues of it may be sent to without a second look."""
+        target = self.targets.get(topic.topic)
+        if target is None or target.is_retry or topic.topic in self.unsaved:
+            return 0
+        config = target.config
+        if config is not self.find_config(topic.topic) or config.order:
+            return 0
+        topic.sys_flag = target.sys_flag
+        return target.queues
 
-    cdef list messages_of(self, bytes frame, Py_ssize_t body_at, int32_t flag, Send *send):
-        """What is to be stored, as `PlainPuts.put` wants it; None where the readable way has more to do."""
+    cdef bint put(self, Place place, Send *send, Message *message, Bytes body, Py_ssize_t body_bytes) except -1:
+        """Put one message, or all of a batch; False where the readable way has more to do."""
         cdef Py_ssize_t size = 0
         if send.fields[8].at != NULL:
             if send.is_json:
@@ -442,68 +426,66 @@ cdef class PlainSends:
                 size = send.fields[8].size
                 memcpy(self.properties, send.fields[8].at, size)
             if size < 0 or has_delay(self.properties, size):
-                return None
+                return False
             size = stored_properties(self.properties, size)
             if size < 0:
-                return None
+                return False
         added = self.added_old if send.version < V5_0_0 else self.added_new
         if send.is_batch:
-            return self.parts_of_batch(frame, body_at, added) if shares_nothing(self.properties, size) else None
-        properties = PyBytes_FromStringAndSize(<char *> self.properties, size) + added
-        return [(body_at, PyBytes_GET_SIZE(frame) - body_at, flag, properties)]
+            return shares_nothing(self.properties, size) and self.put_batch(place, message, body, body + body_bytes, added)
+        message.body, message.body_bytes = body, body_bytes
+        return self.put_with(place, message, size, added)
 
-    cdef list parts_of_batch(self, bytes frame, Py_ssize_t at, bytes added):
+    cdef bint put_with(self, Place place, Message *message, Py_ssize_t size, bytes added) except -1:
+        """Put one message with what is in `properties`, and *added*."""
+        memcpy(self.properties + size, PyBytes_AS_STRING(added), PyBytes_GET_SIZE(added))
+        message.properties, message.properties_bytes = self.properties, size + PyBytes_GET_SIZE(added)
+        return self.puts.put(place, message)
+
+    cdef bint put_batch(self, Place place, Message *message, Bytes at, Bytes end, bytes added) except -1:
         """As `wire.batch.decode_batch` and `stored_properties.in_batch`."""
-        cdef Bytes start = <Bytes> PyBytes_AS_STRING(frame)
-        cdef Py_ssize_t end = PyBytes_GET_SIZE(frame)
         cdef int64_t body_bytes, properties_bytes, size
-        cdef Bytes part
+        cdef Py_ssize_t count = 0
+        cdef Bytes properties
         if end - at > <Py_ssize_t> self.settings.store.message_bytes_max:
-            return None
-        cdef list messages = []
+            return False
         while at < end:
-            if end - at < 22 or len(messages) == BATCH_MAX:
-                return None
-            part = start + at
-            body_bytes = <int32_t> get_32(part + 16)
+            if end - at < 22 or count == BATCH_MAX:
+                return False
+            body_bytes = <int32_t> get_32(at + 16)
             if body_bytes <= 0 or body_bytes > end - at - 22:
-                return None
-            properties_bytes = part[20 + body_bytes] << 8 | part[21 + body_bytes]
+                return False
+            properties_bytes = at[20 + body_bytes] << 8 | at[21 + body_bytes]
             size = 22 + body_bytes + properties_bytes
-            if properties_bytes > PROPERTIES_MAX or size > end - at or <int64_t> get_32(part) != size:
-                return None
-            part += 22 + body_bytes
-            if not is_ascii(part, properties_bytes) or has_delay(part, properties_bytes):
-                return None
-            memcpy(self.properties, part, properties_bytes)
+            if properties_bytes > PROPERTIES_MAX or size > end - at or <int64_t> get_32(at) != size:
+                return False
+            properties = at + 22 + body_bytes
+            if not is_ascii(properties, properties_bytes) or has_delay(properties, properties_bytes):
+                return False
+            memcpy(self.properties, properties, properties_bytes)
             properties_bytes = stored_properties(self.properties, properties_bytes)
             if properties_bytes < 0:
-                return None
-            properties = PyBytes_FromStringAndSize(<char *> self.properties, properties_bytes) + added
-            messages.append((at + 20, body_bytes, <int32_t> get_32(start + at + 12), properties))
+                return False
+            message.body, message.body_bytes, message.flag = at + 20, body_bytes, <int32_t> get_32(at + 12)
+            if not self.put_with(place, message, properties_bytes, added):
+                return False
             at += size
-        return messages
+            count += 1
+        return count > 0
 
-    cdef bytes reply(self, Send *send, list log_offsets, int64_t queue_id, int64_t queue_offset):
-        """What `wire.command.encode_reply_head` makes of it."""
-        cdef Py_ssize_t ids_bytes = 33 * len(log_offsets) - 1
-        reply = PyBytes_FromStringAndSize(NULL, REPLY_MAX + ids_bytes)
-        cdef char *start = PyBytes_AS_STRING(reply)
-        cdef char *at = start + 8
-        cdef char *fields
-        cdef char queue_digits[24]
-        cdef char offset_digits[24]
-        cdef int queue_length = snprintf(queue_digits, 24, b"%lld", <long long> queue_id)
-        cdef int offset_length = snprintf(offset_digits, 24, b"%lld", <long long> queue_offset)
+    cdef reply(self, Send *send, Py_ssize_t first, int64_t queue_id, int64_t queue_offset):
+        """What `wire.command.encode_reply_head` makes of it, behind `out`."""
+        cdef unsigned char *start = self.out + self.out_bytes
+        cdef unsigned char *at = start + 8
+        cdef unsigned char *fields
+        cdef unsigned char *number
+        cdef Py_ssize_t ids_bytes = ID_BYTES * (self.puts.count - first) - 1
         if send.is_json:
             at = add(at, <bytes> self.json_parts[0])
-            at = self.add_ids(at, log_offsets)
-            at = add(at, <bytes> self.json_parts[1])
-            at = add_text(at, queue_digits, queue_length)
-            at = add(at, <bytes> self.json_parts[2])
-            at = add_text(at, offset_digits, offset_length)
-            at = add(at, <bytes> self.json_parts[3])
-            at += snprintf(at, 24, b"%lld", <long long> send.opaque)
+            at = self.add_ids(at, first)
+            at = put_digits(add(at, <bytes> self.json_parts[1]), queue_id)
+            at = put_digits(add(at, <bytes> self.json_parts[2]), queue_offset)
+            at = put_digits(add(at, <bytes> self.json_parts[3]), send.opaque)
             at = add(at, <bytes> self.json_parts[4])
         else:
             at = add(at, self.binary_head)
@@ -511,51 +493,95 @@ cdef class PlainSends:
             fields = at
             at = add_text(at, b"\x00\x05msgId", 7)
             put_32(at, <uint32_t> ids_bytes)
-            at = self.add_ids(at + 4, log_offsets)
-            at = add_text(at, b"\x00\x07queueId", 9)
-            put_32(at, <uint32_t> queue_length)
-            at = add_text(at + 4, queue_digits, queue_length)
-            at = add_text(at, b"\x00\x0bqueueOffset", 13)
-            put_32(at, <uint32_t> offset_length)
-            at = add_text(at + 4, offset_digits, offset_length)
+            at = self.add_ids(at + 4, first)
+            number = add_text(at, b"\x00\x07queueId", 9)
+            at = put_digits(number + 4, queue_id)
+            put_32(number, <uint32_t> (at - number - 4))
+            number = add_text(at, b"\x00\x0bqueueOffset", 13)
+            at = put_digits(number + 4, queue_offset)
+            put_32(number, <uint32_t> (at - number - 4))
             at = add(at, self.binary_tail)
             put_32(fields - 4, <uint32_t> (at - fields))
         cdef Py_ssize_t header_bytes = at - start - 8
         put_32(start, <uint32_t> (4 + header_bytes))
         put_32(start + 4, <uint32_t> header_bytes | (0 if send.is_json else 1 << 24))
-        return reply[: 8 + header_bytes]
+        self.out_bytes += 8 + header_bytes
 
-    cdef char *add_ids(self, char *at, list log_offsets) except NULL:
-        """As `wire.message_id.encode_offset_id` for each, separated by commas."""
+    cdef unsigned char *add_ids(self, unsigned char *at, Py_ssize_t first) noexcept:
+        """As `wire.message_id.encode_offset_id` for each record from *first* on, separated by commas."""
         cdef uint64_t left
+        cdef Py_ssize_t index
         cdef int digit
-        cdef bint is_first = True
-        for log_offset in log_offsets:
-            if not is_first:
+        for index in range(first, self.puts.count):
+            if index > first:
                 at[0] = c","
                 at += 1
-            is_first = False
             memcpy(at, PyBytes_AS_STRING(self.id_prefix), 16)
-            left = log_offset
+            left = <uint64_t> self.puts.stored[index].log_offset
             for digit in range(31, 15, -1):
                 at[digit] = HEX[left & 15]
                 left >>= 4
             at += 32
         return at
 
+    cdef bint is_full(self) noexcept:
+        """Whether the run must end before the next frame."""
+        return self.out_bytes > ANSWERS_MAX or self.puts.count > RUN_MAX - BATCH_MAX
 
-cdef inline void put_32(char *at, uint32_t value) noexcept:
-    at[0] = <char> (value >> 24)
-    at[1] = <char> (value >> 16 & 0xFF)
-    at[2] = <char> (value >> 8 & 0xFF)
-    at[3] = <char> (value & 0xFF)
+    cdef bytes finish(self):
+        """The answers to all that was taken, which is stored now; None: nothing was."""
+        if not self.puts.is_running:
+            return None
+        self.puts.finish()
+        if not self.frames:
+            return None
+        cdef Place place
+        for place in self.puts.places:
+            if place.times:
+                self.count(place.topic, place.next_offset - place.first_offset, place.bytes, place.queue_id, place.times)
+        cdef double took = perf_counter() - <double> self.began
+        cdef Py_ssize_t sends = self.frames - self.batches
+        if sends:  # the time of batches is not counted, see StoreStats
+            self.store_stats.put_seconds += took * sends / self.frames
+            if took >= 0.001:
+                self.stats.put_latency_ms(int(took * 1000))
+        answers = PyBytes_FromStringAndSize(<char *> self.out, self.out_bytes)
+        self.frames = self.batches = self.out_bytes = 0
+        return answers
 
 
-cdef inline char *add(char *at, bytes piece) noexcept:
+cdef inline unsigned char *add(unsigned char *at, bytes piece) noexcept:
     memcpy(at, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
     return at + PyBytes_GET_SIZE(piece)
 
 
-cdef inline char *add_text(char *at, const char *text, Py_ssize_t size) noexcept:
+cdef inline unsigned char *add_text(unsigned char *at, const char *text, Py_ssize_t size) noexcept:
     memcpy(at, text, size)
     return at + size
+
+
+cdef class Lane:
+    """Answers what it can of what was read; see `remoting.dispatch.Express`, which this is."""
+
+    cdef PlainSends sends
+    cdef readonly tuple codes
+
+    def __init__(self, PlainSends sends):
+        self.sends, self.codes = sends, (SEND, BATCH)
+
+    def __call__(self, bytes data not None, connection):
+        """The answers to the frames at the start of *data*, how many bytes of it these were, and how many there were of
+        each of `codes`."""
+        cdef Bytes start = <Bytes> PyBytes_AS_STRING(data)
+        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size, sends, batches
+        try:
+            while end - at >= 4 and not self.sends.is_full():
+                size = get_32(start + at)
+                if size > end - at - 4 or not self.sends.take(start + at + 4, size, connection):
+                    break
+                at += 4 + size
+        finally:
+            batches = self.sends.batches
+            sends = self.sends.frames - batches
+            answers = self.sends.finish()
+        return answers, at, (sends, batches)

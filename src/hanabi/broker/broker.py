@@ -21,6 +21,7 @@ import msgspec
 from hanabi.broker.background import Background
 from hanabi.broker.config import MASTER_ID, BrokerConfig
 from hanabi.broker.delay.levels import parse_delay_levels
+from hanabi.broker.express import express_lane
 from hanabi.broker.handlers.table import broker_handlers
 from hanabi.broker.own_address import advertised_host, in_figures
 from hanabi.broker.parts import Services, Tables
@@ -31,12 +32,11 @@ from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.connector import Connector
 from hanabi.remoting.descriptors import connections_within
-from hanabi.remoting.dispatch import Handler
+from hanabi.remoting.dispatch import Express, Handler
 from hanabi.remoting.server import RemotingServer
 from hanabi.remoting.tls import TlsConfig
 from hanabi.store.config import StoreConfig
 from hanabi.store.message_store import MessageStore
-from hanabi.wire.codes import RequestCode
 from hanabi.wire.hosts import encode_host
 
 FAST_PORT_DISTANCE: Final = 2  # the port of old clients' "VIP channel" lies this far below
@@ -71,15 +71,17 @@ class Broker:
         tls: TlsConfig | None = None,
         now_ms: Callable[[], int] = clock_ms,
         around: Callable[[int, Handler], Handler] | None = None,
+        around_express: Callable[[Express], Express] | None = None,
     ) -> None:
-        """*around* is put around the handler of each request code: for who wants to know how long they take."""
+        """*around* is put around the handler of each request code, *around_express* around the short cut of some: for
+        who wants to know how long they take."""
         if config.broker_role == "SLAVE":
             raise ConfigError("brokerRole = SLAVE: this broker can only be a master")
         if config.broker_role == "SYNC_MASTER":
             logger.warning("brokerRole = SYNC_MASTER: there are no slaves here, messages are kept on this machine only")
         parse_delay_levels(config.message_delay_levels)  # so that what is wrong with them is known before any start
         self._config, self._store_config, self._tls, self._now_ms = config, store_config, tls, now_ms
-        self._around = around
+        self._around, self._around_express = around, around_express
         self._home = Path(store_config.root).absolute()
         self._background = Background()
         self._undo = AsyncExitStack()  # what a stop has to do, the last thing first
@@ -141,10 +143,13 @@ class Broker:
                 now_ms=self._now_ms,
             )
         )
+        express = express_lane(handlers)
         if self._around is not None:
             handlers.update({code: self._around(code, handler) for code, handler in handlers.items()})
+        if self._around_express is not None and express is not None:
+            express = self._around_express(express)
         for server in self.servers:
-            server.use_express(handlers[RequestCode.SEND_MESSAGE_V2].express)
+            server.use_express(express)
         self._start_background()
         return bound
 

@@ -1,15 +1,16 @@
-"""The express lane for sends, where it was compiled: see `_speedups`, which says what it is for.
+"""The express lane for sends and pulls, where it was compiled: see `_speedups`, which says what it is for.
 
-Without it, with HANABI_PURE_PYTHON, and where senders wait for the disk, every send takes the readable way.
+Without it and with HANABI_PURE_PYTHON every request takes the readable way, and where senders wait for the disk every
+send.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from hanabi.remoting.dispatch import Express
+from hanabi.remoting.dispatch import Express, Handler
 from hanabi.store.plain_puts import plain_puts
-from hanabi.wire.codes import Flag, HeaderForm, Language, ResponseCode
+from hanabi.wire.codes import Flag, HeaderForm, Language, RequestCode, ResponseCode
 from hanabi.wire.command import encode_head
 
 if TYPE_CHECKING:
@@ -20,19 +21,30 @@ _OPAQUE: Final = 1_234_567_890  # stands for a number that is put in later
 _MARKS: Final = ("<id>", "<queue>", "<offset>")
 
 
-def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> Express | None:
-    """What answers plain sends in *sends*' stead, if that can be."""
+def express_lane(handlers: Mapping[int, Handler]) -> Express | None:
+    """What answers in the stead of *handlers*, if that can be."""
+    sends = handlers[RequestCode.SEND_MESSAGE_V2].express
+    if sends is None:
+        return None
+    from hanabi.broker._speedups import Lane
+
+    lane: Express = Lane(sends)
+    return lane
+
+
+def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> object | None:
+    """The lane's part that does what *sends* does, if that can be: a `PlainSends`."""
     if os.environ.get("HANABI_PURE_PYTHON") or sends.intake.waits_for_disk:
         return None
     try:
         from hanabi.broker._speedups import PlainSends
     except ImportError:
         return None
-    put = plain_puts(sends.intake.store)
-    if put is None:
+    puts = plain_puts(sends.intake.store)
+    if puts is None:
         return None
-    express: Express = PlainSends(sends, put, host_of_peer, parts_of_answer).answer
-    return express
+    part: object = PlainSends(sends, puts, host_of_peer, parts_of_answer)
+    return part
 
 
 def parts_of_answer(region: str, trace_on: str, store_host: bytes) -> tuple[bytes, list[bytes], bytes, bytes] | None:

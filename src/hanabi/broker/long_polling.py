@@ -125,6 +125,10 @@ class HeldPulls:
 
     # Being woken
 
+    def is_awaited(self, topic: str, queue_id: int) -> bool:
+        """Whether a pull waits for messages of this queue."""
+        return (topic, queue_id) in self._by_queue
+
     def arrived(self, message: Dispatched) -> None:
         """A message can be read: wake whoever wants it. The store calls this for every message."""
         waiting = self._by_queue.get((message.topic, message.queue_id))

@@ -43,12 +43,16 @@ class Arrivals:
     """Who hears of each message that readers can find from now on: on the way of every send, so it is short."""
 
     def __init__(self, held_pulls: HeldPulls) -> None:
-        self._held_pulls_arrived = held_pulls.arrived
+        self._held_pulls_arrived, self._is_awaited = held_pulls.arrived, held_pulls.is_awaited
         self._by_topic: dict[str, Arrived] = {}
 
     def tell(self, topic: str, arrived: Arrived) -> None:
         """Call *arrived* for each message of *topic* too."""
         self._by_topic[topic] = arrived
+
+    def listens(self, topic: str, queue_id: int) -> bool:
+        """Whether anybody would hear of a message of this queue."""
+        return topic in self._by_topic or self._is_awaited(topic, queue_id)
 
     def arrived(self, message: Dispatched) -> None:
         special = self._by_topic.get(message.topic)
@@ -86,6 +90,7 @@ class Tables:
         bits = self.settings.broker.filter_bitmap_enabled
         return Hooks(
             on_append=self.arrivals.arrived,
+            listens=self.arrivals.listens,
             deliver_time_ms=self._deliver_time_ms,
             filter_bits=self.filters.filter_bits if bits else None,
         )

@@ -121,8 +121,11 @@ async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack, port: "Metric
 async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None") -> tuple[str, int]:
     from hanabi.broker.broker import Broker
 
-    around = port.broker_times.around if port is not None else None
-    broker = await servers.enter_async_context(Broker(wanted.config, wanted.store, tls=wanted.tls, around=around))
+    times = port.broker_times if port is not None else None
+    around, around_express = (times.around, times.around_express) if times is not None else (None, None)
+    broker = await servers.enter_async_context(
+        Broker(wanted.config, wanted.store, tls=wanted.tls, around=around, around_express=around_express)
+    )
     address = await broker.start(wanted.host, wanted.port)
     if port is not None:
         port.broker_started(broker)

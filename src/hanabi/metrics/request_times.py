@@ -17,15 +17,12 @@ from hanabi.errors import MQError
 from hanabi.metrics.exposition import Sample, labels
 from hanabi.metrics.histogram import Histogram
 from hanabi.remoting.dispatch import Express, Handler, Reply
-from hanabi.wire.codes import RequestCode, ResponseCode, request_name
+from hanabi.wire.codes import ResponseCode, request_name
 
 BOUNDS: Final = (
     *(0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01),
     *(0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-
-# How the header of a batch begins, behind the four bytes of its length: in JSON, and in the binary form.
-_BATCHES: Final = (b'{"code":320,', (320).to_bytes(2, "big"))
 
 
 def _never(_: object) -> bool:
@@ -63,25 +60,11 @@ class RequestTimes:
                 return answer
             return self._later(code, times, began, answer)  # type: ignore[arg-type]
 
-        return replace(handler, handle=timed, express=self._around_express(times, handler.express))
+        return replace(handler, handle=timed)
 
-    def _around_express(self, times: Histogram, express: Express | None) -> Express | None:
-        """The short cut is asked for every request, and answers the usual ones of its own kind, and batches."""
-        if express is None:
-            return None
-        by_code = self._times
-
-        def timed(frame: bytes, connection: Any) -> bytes | None:
-            began = perf_counter()
-            answer = express(frame, connection)
-            if answer is not None:
-                took = perf_counter() - began
-                kind = by_code.get(RequestCode.SEND_BATCH_MESSAGE, times) if frame.startswith(_BATCHES, 4) else times
-                kind.counts[bisect_left(BOUNDS, took)] += 1
-                kind.seconds += took
-            return answer
-
-        return timed
+    def around_express(self, express: Express) -> Express:
+        """*express*, timed."""
+        return TimedExpress(express, [self._times[code] for code in express.codes])
 
     def _later(self, code: int, times: Histogram, began: float, answer: Awaitable[Reply]) -> Awaitable[Reply]:
         if self._is_held(answer):
@@ -128,6 +111,24 @@ class RequestTimes:
         """How many replies had another code than success, for `exposition.counter`."""
         for (request, response), count in list(self._failed.items()):
             yield labels(server=server, request=request_name(request), code=_response_name(response)), count
+
+
+class TimedExpress:
+    """A short cut that is timed: *times* are those of its codes. Requests that it answers together share the time."""
+
+    def __init__(self, express: Express, times: list[Histogram]) -> None:
+        self.codes, self._express, self._times = express.codes, express, times
+
+    def __call__(self, data: bytes, connection: Any) -> tuple[bytes | None, int, tuple[int, ...]]:
+        began = perf_counter()
+        answers, taken, counts = self._express(data, connection)
+        if taken:
+            each = (perf_counter() - began) / sum(counts)
+            bucket = bisect_left(BOUNDS, each)
+            for times, count in zip(self._times, counts, strict=True):
+                times.counts[bucket] += count
+                times.seconds += each * count
+        return answers, taken, counts
 
 
 def _response_name(code: int) -> str:

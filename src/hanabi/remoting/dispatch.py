@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -37,9 +37,20 @@ class Reply(msgspec.Struct):
     fields: dict[str, str] | None = None  # in place of `header`
 
 
-# A short cut for the usual form of one request: from the frame, undecoded, to the whole answer. It answers exactly as
-# the handler would, or it returns None, has done nothing, and the handler is called as always.
-Express = Callable[[bytes, Any], bytes | None]  # Any: the Connection
+class Express(Protocol):
+    """A short cut for the usual form of some requests: from the bytes that were read to the bytes of the answers.
+
+    It answers exactly as the handlers of `codes` would, or stops before the first frame that is for a handler.
+    """
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The requests it knows."""
+
+    def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | None, int, tuple[int, ...]]:
+        """The answers to the first frames of *data*, which begins with one; how many bytes of *data* these frames were;
+        and how many there were of each of `codes`. It may stop at any frame, but was it not the first, then it is worth
+        while to call it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,7 @@ class Handler:
     header: type[Header]
     handle: Callable[[Any, Command, "Connection"], Reply | Awaitable[Reply]]
     body_bytes_max: int | None = None  # above it the request is refused unread; None: as long as a frame may be
-    express: Express | None = None
+    express: object | None = None  # its part of the short cut, for who makes that
 
 
 def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Connection") -> Reply | Awaitable[Reply]:

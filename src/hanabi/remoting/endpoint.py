@@ -40,7 +40,7 @@ class Endpoint:
         on_close: Callable[["Connection"], None] | None = None,
     ) -> None:
         self.handlers = handlers
-        self.express: Express | None = None  # asked first, for every frame
+        self.express: Express | None = None  # asked first, for all that is read
         self.config = config
         self.connections: set[Connection] = set()
         self.held_bytes = 0

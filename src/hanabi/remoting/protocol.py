@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any, cast
 
 from hanabi.errors import ConnectionLostError, RemoteProtocolError, TooManyRequestsError, TransportError
-from hanabi.remoting.dispatch import Reply, dispatch, error_reply, settled
+from hanabi.remoting.dispatch import Express, Reply, dispatch, error_reply, settled
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.loop import joins_writes
 from hanabi.remoting.pending import AnswerTo, PendingRequests
@@ -135,8 +135,13 @@ class Connection(asyncio.Protocol):
         if now != self._turn:  # uvloop may read many times in a turn, in which its clock stands still
             self._turn = now
             self._turn_ends = monotonic() + self._turn_seconds
+        express, answered = self._endpoint.express, False
         try:
-            frames = self._decoder.feed(data)
+            if express is not None and not (self._paused or self._finishing or self._endpoint.writes_too_much):
+                whole = self._decoder.joined(data)
+                data = self._by_express(express, whole)
+                answered = len(data) < len(whole)
+            frames = self._decoder.feed(data) if data else []
         except RemoteProtocolError as error:
             self._refuse_after_backlog(_said_plainly(error, data))
             return
@@ -150,7 +155,7 @@ class Connection(asyncio.Protocol):
         elif frames:
             self._handle(frames)
         if self.held_bytes or self._decoder.buffered_bytes:
-            self._account(bool(frames))
+            self._account(answered or bool(frames))
 
     def pause_writing(self) -> None:
         self._stalled_since = self._now()
@@ -176,24 +181,31 @@ class Connection(asyncio.Protocol):
 
     # Requests and answers that arrive
 
+    def _by_express(self, express: Express, data: bytes) -> bytes:
+        """Let the short cut answer what it can of *data*; return what is left."""
+        while data:
+            answers, taken, counts = express(data, self)
+            if not taken:
+                break
+            self._endpoint.requests += sum(counts)
+            data = data[taken:]
+            if answers:
+                self._write([answers], len(answers))
+            if self.closed or self._paused or monotonic() > self._turn_ends:
+                break
+        return data
+
     def _handle(self, frames: list[bytes]) -> None:
         """Answer *frames* with one write, or as many of them as the peer, and our turn, let us."""
         pieces: list[Piece] = []
-        unsent = expressed = 0
-        express = self._endpoint.express
+        unsent = 0
         for handled, frame in enumerate(frames, 1):
-            whole = express(frame, self) if express is not None else None
-            if whole is not None:
-                pieces.append(whole)
-                unsent += len(whole)
-                expressed += 1
-            else:
-                try:
-                    unsent += self._handle_one(frame, pieces)
-                except RemoteProtocolError as error:
-                    self._write(pieces, unsent)
-                    self._refuse(str(error))
-                    break
+            try:
+                unsent += self._handle_one(frame, pieces)
+            except RemoteProtocolError as error:
+                self._write(pieces, unsent)
+                self._refuse(str(error))
+                break
             if unsent > self._unsent_max:
                 self._write(pieces, unsent)
                 pieces, unsent = [], 0
@@ -204,7 +216,6 @@ class Connection(asyncio.Protocol):
             if self._paused:
                 self._backlog = frames[handled:]
                 break
-        self._endpoint.requests += expressed
         if unsent:
             self._write(pieces, unsent)
 

@@ -4,7 +4,9 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from hanabi.wire._bytes cimport Bytes, get_32, get_64, is_ascii, put_32, put_64
 
 from zlib import crc32
 
@@ -15,17 +17,6 @@ cdef extern from "Python.h":
     void *PyUnicode_DATA(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-
-
-cdef inline void put_32(unsigned char *at, uint32_t value) noexcept:
-    at[0] = value >> 24
-    at[1] = value >> 16 & 0xFF
-    at[2] = value >> 8 & 0xFF
-    at[3] = value & 0xFF
-
-
-cdef inline uint32_t get_32(const unsigned char *at) noexcept:
-    return <uint32_t> at[0] << 24 | <uint32_t> at[1] << 16 | <uint32_t> at[2] << 8 | at[3]
 
 
 def key_hash_after(uint32_t prefix, str text not None):
@@ -90,12 +81,8 @@ def link_entries(
     return used
 
 
-cdef inline int64_t get_64(const unsigned char *at) noexcept:
-    return <int64_t> (<uint64_t> get_32(at) << 32 | get_32(at + 4))
-
-
 cdef enum:
-    RUN_MAX = 1024  # records of one run
+    READ_MAX = 1024  # records of one read
     MANY_SLICES = 4
     SHORT_SLICE_BYTES = 4096
 
@@ -117,14 +104,14 @@ def plain_run(
     cdef const unsigned char *entries_end = entry + PyBytes_GET_SIZE(entries)
     cdef const unsigned char *record
     cdef int64_t log_offset = 0, position, offset = first_offset, store_ms = 0
-    cdef int64_t starts[RUN_MAX]
-    cdef int64_t ends[RUN_MAX]
+    cdef int64_t starts[READ_MAX]
+    cdef int64_t ends[READ_MAX]
     cdef int32_t size, body_bytes
     cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(topic), count = 0, total = 0, runs = 0, run
     cdef uint32_t magic
     cdef char *into
-    if count_max > RUN_MAX:
-        count_max = RUN_MAX
+    if count_max > READ_MAX:
+        count_max = READ_MAX
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
     try:
         while entry + 20 <= entries_end and count < count_max:
@@ -180,15 +167,15 @@ def plain_run(
     return slices, count, total, log_offset, store_ms
 
 
-# The put of a plain message. Everything it needs is where `MessageStore.put` has it, in the same Python objects.
+# The puts of plain messages. Everything they need is where `MessageStore.put` has it, in the same Python objects, which
+# are read when a run begins and written when it ends: what a Python object costs is then shared by all that came in one
+# read from a socket. Nothing else happens between the two: no other thread and no callback has a turn.
 
 cdef enum:
     HEAD_BYTES = 88  # of a record with two IPv4 hosts
     BLANK_BYTES = 8  # remain behind every record
     TOPIC_BYTES_MAX = 127
     PROPERTIES_BYTES_MAX = 32767
-    PARTS_MAX = 256
-    HASHES_MAX = 1024
     TAIL_BYTES = 4080
     PLAIN_FLAGS = 0x0703  # compressed, several tags, how it is compressed
 
@@ -196,12 +183,7 @@ cdef uint32_t MAGIC = 0xDAA320A7
 cdef str SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
-cdef inline void put_64(unsigned char *at, uint64_t value) noexcept:
-    put_32(at, <uint32_t> (value >> 32))
-    put_32(at + 4, <uint32_t> value)
-
-
-cdef inline uint32_t java_hash(uint32_t code, const unsigned char *at, const unsigned char *end) noexcept:
+cdef inline uint32_t java_hash(uint32_t code, Bytes at, Bytes end) noexcept:
     while at < end:
         code = code * 31 + at[0]
         at += 1
@@ -217,319 +199,323 @@ cdef inline uint32_t positive(uint32_t code) noexcept:
     return code
 
 
-cdef inline bint is_ascii(const unsigned char *at, const unsigned char *end) noexcept:
-    while at < end:
-        if at[0] & 0x80:
-            return False
-        at += 1
-    return True
+cdef class Place:
+    """A queue that is put into. What it knows of the queue is true from `PlainPuts.add` to the end of the run."""
 
-
-cdef struct Part:  # a message that is about to be stored
-    const unsigned char *body
-    Py_ssize_t body_bytes
-    const unsigned char *properties
-    Py_ssize_t properties_bytes
-    int32_t flag
-    int32_t tags_code
-    Py_ssize_t hashes  # up to here in the hashes of all
+    def __init__(self, str topic not None, queue_id):
+        self.topic, self.queue_id, self.number = topic, queue_id, queue_id
+        self.key = (topic, queue_id)
+        self.run = 0
 
 
 cdef class PlainPuts:
-    """Puts of messages that need no second look: `put` does what `MessageStore.put` and `put_batch` do, or nothing.
+    """Puts of messages that need no second look: a run of them does what as many `MessageStore.put` would do.
+
+        begin ─> add a place, put messages into it, perhaps take the last ones back ... ─> finish
 
     What is unusual in any way (a new queue, a full file, an extension, a delay, a key that is not ASCII...) is not for
-    here: `put` returns None before anything is changed, and the readable way takes over.
+    here: then nothing was changed, and the readable way takes over.
     """
-
-    cdef object store, commit_log, log, indexer, index, retention, flusher, clock, dispatched
-    cdef dict topics
-    cdef Part parts[PARTS_MAX]
-    cdef uint32_t hashes[HASHES_MAX]
 
     def __init__(self, store, dispatched):
         """*dispatched* makes what `on_append` gets."""
         self.store, self.dispatched = store, dispatched
         self.commit_log, self.log = store._commit_log, store._commit_log.log
-        self.indexer, self.index = store._indexer, store._index
+        self.indexer, self.key_index = store._indexer, store._index
         self.topics, self.clock = store._queues._topics, store._commit_log._now_ms
         self.retention, self.flusher = store.retention, store._log_flusher
+        self.places, self.run, self.is_running = [], 0, False
 
-    def put(
-        self,
-        str topic not None,
-        queue_id,
-        bytes frame not None,
-        list messages not None,
-        int64_t born_ms,
-        bytes born_host not None,
-        bytes store_host not None,
-        int32_t sys_flag,
-        int32_t reconsumed,
-    ):
-        """Store *messages*, which are (body at, body bytes, flag, properties) with bodies in *frame*: the first one's
-        queue offset, how many bytes they are, and the log offset of each; or None."""
-        store, indexer, log, commit_log = self.store, self.indexer, self.log, self.commit_log
+    cdef bint begin(self) except -1:
+        """A run begins. False: the store is not as it usually is, and there is none."""
+        indexer, log, store = self.indexer, self.log, self.store
         if store._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed:
-            return None
-        cdef dict queues = self.topics.get(topic)
-        queue = queues.get(queue_id) if queues is not None else None
+            return False
         segment = log.active
-        if queue is None or segment is None or log.failure is not None or segment.buffer is not None:
-            return None
-        cdef Py_ssize_t topic_bytes
-        cdef const char *topic_at = PyUnicode_AsUTF8AndSize(topic, &topic_bytes)
-        cdef int64_t written = segment.written, log_offset = segment.base_offset + written
-        place = (topic, queue_id)
-        queue_offsets = commit_log._queue_offsets
-        cdef int64_t queue_offset = queue_offsets.get(place, 0)
-        if (
-            not 0 < topic_bytes <= TOPIC_BYTES_MAX
-            or PyBytes_GET_SIZE(born_host) != 8
-            or PyBytes_GET_SIZE(store_host) != 8
-            or sys_flag & ~PLAIN_FLAGS
-            or queue.ext is not None
-            or topic == SCHEDULE_TOPIC
-            or queue_offset != <int64_t> queue.max_offset
-            or log_offset < <int64_t> queue.max_log_offset
-        ):
-            return None
-        file, prefix = None, None
-        if self.index is not None:
-            file, prefix = self.index._growing, self.index._prefixes.get(topic)
-        cdef Py_ssize_t count = self.prepare(frame, messages, commit_log.message_bytes_max, file, prefix)
-        if count <= 0:
-            return None
-        cdef Part *part = self.parts
-        cdef Py_ssize_t index
-        cdef int64_t total = 0
-        for index in range(count):
-            total += HEAD_BYTES + part[index].body_bytes + 3 + topic_bytes + part[index].properties_bytes
-        if written + total + BLANK_BYTES > <int64_t> segment.size or written + total > <int64_t> log.prepare_at:
-            return None
-        cdef Py_ssize_t hashes = part[count - 1].hashes, entry = 0
-        if hashes:
-            entry = file.next_entry
-            if log_offset <= <int64_t> file.end_log_offset or entry + hashes > <Py_ssize_t> file.entries_max:
-                return None
-
-        cdef int64_t now_ms = self.clock()
-        cdef int64_t newest_ms = commit_log.store_timestamp_ms
-        if now_ms < newest_ms:
-            now_ms = newest_ms
-        cdef Py_buffer view
-        cdef unsigned char *record
-        cdef int64_t at = log_offset, size
-        cdef list offsets = []
-        packed = PyBytes_FromStringAndSize(NULL, 20 * count)  # the entries in the queue
-        cdef unsigned char *packed_at = <unsigned char *> PyBytes_AS_STRING(packed)
-        PyObject_GetBuffer(segment._map, &view, PyBUF_WRITABLE)
-        try:
-            for index in range(count):
-                part = self.parts + index
-                record = <unsigned char *> view.buf + written + (at - log_offset)
-                size = HEAD_BYTES + part.body_bytes + 3 + topic_bytes + part.properties_bytes
-                put_32(record, <uint32_t> size)
-                put_32(record + 4, MAGIC)
-                put_32(record + 8, checksum(part.body, part.body_bytes))
-                put_32(record + 12, <uint32_t> <int32_t> queue_id)
-                put_32(record + 16, <uint32_t> part.flag)
-                put_64(record + 20, <uint64_t> (queue_offset + index))
-                put_64(record + 28, <uint64_t> at)
-                put_32(record + 36, <uint32_t> sys_flag)
-                put_64(record + 40, <uint64_t> born_ms)
-                memcpy(record + 48, PyBytes_AS_STRING(born_host), 8)
-                put_64(record + 56, <uint64_t> now_ms)
-                memcpy(record + 64, PyBytes_AS_STRING(store_host), 8)
-                put_32(record + 72, <uint32_t> reconsumed)
-                put_64(record + 76, 0)
-                put_32(record + 84, <uint32_t> part.body_bytes)
-                record += HEAD_BYTES
-                memcpy(record, part.body, part.body_bytes)
-                record += part.body_bytes
-                record[0] = <unsigned char> topic_bytes
-                memcpy(record + 1, topic_at, topic_bytes)
-                record += 1 + topic_bytes
-                record[0] = <unsigned char> (part.properties_bytes >> 8)
-                record[1] = <unsigned char> (part.properties_bytes & 0xFF)
-                memcpy(record + 2, part.properties, part.properties_bytes)
-                put_64(packed_at, <uint64_t> at)
-                put_32(packed_at + 8, <uint32_t> size)
-                put_64(packed_at + 12, <uint64_t> <int64_t> part.tags_code)
-                packed_at += 20
-                offsets.append(at)
-                at += size
-        finally:
-            PyBuffer_Release(&view)
-        segment.written = written + total
-        queue_offsets[place] = queue_offset + count
-        commit_log.store_timestamp_ms = now_ms
-        add_entries(queue, packed, queue_offset + count, at)
-        indexer.dispatched_ms = now_ms
-        if hashes:
-            link_plain(file, entry, self.parts, count, self.hashes, offsets, now_ms)
-        if indexer._on_append is not None:
-            tell(indexer._on_append, self.dispatched, topic, queue_id, queue_offset, messages, offsets, at, self.parts, now_ms)
-        self.flusher.appended()
-        return queue_offset, total, offsets
-
-    cdef Py_ssize_t prepare(self, bytes frame, list messages, Py_ssize_t body_bytes_max, file, prefix) except -1:
-        """What of *messages* is stored and indexed, in `parts` and `hashes`: how many they are; 0: not for us."""
-        cdef Py_ssize_t count = 0, hashed = 0, total = 0, body_at
-        cdef Part *part
-        if len(messages) > PARTS_MAX:
-            return 0
-        for message in messages:
-            part = self.parts + count
-            body_at, part.body_bytes, part.flag, properties = <tuple> message
-            if body_at < 0 or part.body_bytes < 0 or body_at + part.body_bytes > PyBytes_GET_SIZE(frame):
-                return 0
-            part.body = <const unsigned char *> PyBytes_AS_STRING(frame) + body_at
-            part.properties = <const unsigned char *> PyBytes_AS_STRING(properties)
-            part.properties_bytes = PyBytes_GET_SIZE(properties)
-            total += part.body_bytes
+        if segment is None or log.failure is not None or segment.buffer is not None:
+            return False
+        self.segment, self.index_file = segment, None
+        self.written = self.first_written = segment.written
+        self.base_offset = segment.base_offset
+        self.room = min(<int64_t> segment.size - BLANK_BYTES, <int64_t> log.prepare_at)
+        self.body_bytes_max = self.commit_log.message_bytes_max
+        self.entries_left = 0
+        if self.key_index is not None:
+            file = self.key_index._growing
             if (
-                total > body_bytes_max
-                or part.properties_bytes > PROPERTIES_BYTES_MAX
-                or (part.properties_bytes and part.properties[part.properties_bytes - 1] == 0)
+                file is not None
+                and <Py_ssize_t> file.next_entry > 1
+                and self.base_offset + self.written > <int64_t> file.end_log_offset
             ):
-                return 0
-            hashed = self.index_part(part, hashed, file, prefix)
-            if hashed < 0:
-                return 0
-            part.hashes = hashed
-            count += 1
-        return count
+                self.index_file = file
+                self.entries_left = <Py_ssize_t> file.entries_max - <Py_ssize_t> file.next_entry
+        self.now_ms = max(<int64_t> self.clock(), <int64_t> self.commit_log.store_timestamp_ms)
+        PyObject_GetBuffer(segment._map, &self.log_view, PyBUF_WRITABLE)
+        self.places = []
+        self.count = self.hashed = 0
+        self.run += 1
+        self.is_running = True
+        return True
 
-    cdef Py_ssize_t index_part(self, Part *part, Py_ssize_t hashed, file, prefix) except -2:
-        """Find the tags and hash the keys of one message; how many hashes there are then, or -1."""
-        cdef const unsigned char *at = part.properties
-        cdef const unsigned char *end = at + part.properties_bytes
-        cdef const unsigned char *pair_end
-        cdef const unsigned char *value
-        cdef const unsigned char *keys = NULL
-        cdef const unsigned char *keys_end = NULL
-        cdef const unsigned char *unique = NULL
-        cdef const unsigned char *unique_end = NULL
-        cdef uint32_t start
-        part.tags_code = 0
+    cdef bint add(self, Place place) except -1:
+        """Messages for *place* may follow. False: its queue is not as it usually is."""
+        if place.run == self.run:
+            return place.queue is not None
+        place.run, place.queue, place.index, place.has_prefix = self.run, None, <int32_t> len(self.places), False
+        cdef dict queues = self.topics.get(place.topic)
+        queue = queues.get(place.queue_id) if queues is not None else None
+        if queue is None or queue.ext is not None or place.topic == SCHEDULE_TOPIC:
+            return False
+        place.first_offset = place.next_offset = self.commit_log._queue_offsets.get(place.key, 0)
+        if (
+            place.next_offset != <int64_t> queue.max_offset
+            or self.base_offset + self.written < <int64_t> queue.max_log_offset
+        ):
+            return False
+        if self.key_index is not None:
+            prefix = self.key_index._prefixes.get(place.topic)
+            if prefix is not None:
+                place.prefix, place.has_prefix = prefix, True
+        place.bytes = place.times = 0
+        place.queue = queue
+        self.places.append(place)
+        return True
+
+    cdef bint put(self, Place place, Message *message) except -1:
+        """One more record of the run. False: not for us; what was put before it stays."""
+        cdef Py_ssize_t topic_bytes
+        cdef const char *topic = PyUnicode_AsUTF8AndSize(place.topic, &topic_bytes)
+        cdef int64_t size = HEAD_BYTES + message.body_bytes + 3 + topic_bytes + message.properties_bytes
+        cdef Stored *stored = self.stored + self.count
+        cdef Py_ssize_t hashed
+        if (
+            self.count == RUN_MAX
+            or not 0 < topic_bytes <= TOPIC_BYTES_MAX
+            or message.sys_flag & ~PLAIN_FLAGS
+            or message.body_bytes > self.body_bytes_max
+            or message.properties_bytes > PROPERTIES_BYTES_MAX
+            or (message.properties_bytes and message.properties[message.properties_bytes - 1] == 0)
+            or self.written + size > self.room
+        ):
+            return False
+        hashed = self.index_of(place, message, &stored.tags_code)
+        if hashed < 0:
+            return False
+        cdef unsigned char *record = <unsigned char *> self.log_view.buf + self.written
+        put_32(record, <uint32_t> size)
+        put_32(record + 4, MAGIC)
+        put_32(record + 8, checksum(message.body, message.body_bytes))
+        put_32(record + 12, <uint32_t> place.number)
+        put_32(record + 16, <uint32_t> message.flag)
+        put_64(record + 20, <uint64_t> place.next_offset)
+        put_64(record + 28, <uint64_t> (self.base_offset + self.written))
+        put_32(record + 36, <uint32_t> message.sys_flag)
+        put_64(record + 40, <uint64_t> message.born_ms)
+        memcpy(record + 48, message.born_host, 8)
+        put_64(record + 56, <uint64_t> self.now_ms)
+        memcpy(record + 64, message.store_host, 8)
+        put_32(record + 72, <uint32_t> message.reconsumed)
+        put_64(record + 76, 0)
+        put_32(record + 84, <uint32_t> message.body_bytes)
+        record += HEAD_BYTES
+        memcpy(record, message.body, message.body_bytes)
+        record += message.body_bytes
+        record[0] = <unsigned char> topic_bytes
+        memcpy(record + 1, topic, topic_bytes)
+        record += 1 + topic_bytes
+        record[0] = <unsigned char> (message.properties_bytes >> 8)
+        record[1] = <unsigned char> (message.properties_bytes & 0xFF)
+        memcpy(record + 2, message.properties, message.properties_bytes)
+        stored.log_offset, stored.size = self.base_offset + self.written, <int32_t> size
+        stored.place, stored.properties_bytes = place.index, <int32_t> message.properties_bytes
+        stored.hashes = self.hashed = hashed
+        self.written += size
+        self.count += 1
+        place.next_offset += 1
+        place.bytes += size
+        return True
+
+    cdef Py_ssize_t index_of(self, Place place, Message *message, int32_t *tags_code) except -2:
+        """Find the tags and hash the keys of a message; how many hashes the run has then, or -1."""
+        cdef Bytes at = message.properties
+        cdef Bytes end = at + message.properties_bytes
+        cdef Bytes pair_end
+        cdef Bytes value
+        cdef Bytes keys = NULL
+        cdef Bytes keys_end = NULL
+        cdef Bytes unique = NULL
+        cdef Bytes unique_end = NULL
+        cdef Py_ssize_t hashed = self.hashed
+        tags_code[0] = 0
         while at < end:
-            pair_end = <const unsigned char *> memchr(at, 2, end - at)
+            pair_end = <Bytes> memchr(at, 2, end - at)
             if pair_end == NULL:
                 pair_end = end
-            value = <const unsigned char *> memchr(at, 1, pair_end - at)
+            value = <Bytes> memchr(at, 1, pair_end - at)
             if value != NULL and value + 1 < pair_end:
                 value += 1
                 if value - at == 5 and not memcmp(at, b"TAGS", 4):
-                    if not is_ascii(value, pair_end):
+                    if not is_ascii(value, pair_end - value):
                         return -1
-                    part.tags_code = <int32_t> java_hash(0, value, pair_end)
+                    tags_code[0] = <int32_t> java_hash(0, value, pair_end)
                 elif value - at == 5 and not memcmp(at, b"KEYS", 4):
                     keys, keys_end = value, pair_end
                 elif value - at == 9 and not memcmp(at, b"UNIQ_KEY", 8):
                     unique, unique_end = value, pair_end
             at = pair_end + 1
-        if self.index is None or (unique == NULL and keys == NULL):
+        if self.key_index is None or (unique == NULL and keys == NULL):
             return hashed
-        if file is None or prefix is None or <Py_ssize_t> file.next_entry <= 1:
+        if self.index_file is None or not place.has_prefix:
             return -1
-        start = prefix
         if unique != NULL:
-            if not is_ascii(unique, unique_end) or hashed == HASHES_MAX:
+            if not is_ascii(unique, unique_end - unique) or hashed == HASHES_MAX:
                 return -1
-            self.hashes[hashed] = positive(java_hash(start, unique, unique_end))
+            self.hashes[hashed] = positive(java_hash(place.prefix, unique, unique_end))
             hashed += 1
-        if keys != NULL and not is_ascii(keys, keys_end):
+        if keys != NULL and not is_ascii(keys, keys_end - keys):
             return -1
         while keys < keys_end:
-            value = <const unsigned char *> memchr(keys, 32, keys_end - keys)
+            value = <Bytes> memchr(keys, 32, keys_end - keys)
             if value == NULL:
                 value = keys_end
             if value > keys:
                 if hashed == HASHES_MAX:
                     return -1
-                self.hashes[hashed] = positive(java_hash(start, keys, value))
+                self.hashes[hashed] = positive(java_hash(place.prefix, keys, value))
                 hashed += 1
             keys = value + 1
-        return hashed
+        return hashed if hashed <= self.entries_left else -1
 
+    cdef back_to(self, Py_ssize_t count):
+        """Take back what was put behind the first *count* records, in the file too: after a kill it must not be found."""
+        cdef Place place
+        cdef int64_t end = self.written
+        while self.count > count:
+            self.count -= 1
+            place = <Place> self.places[self.stored[self.count].place]
+            place.next_offset -= 1
+            place.bytes -= self.stored[self.count].size
+            self.written -= self.stored[self.count].size
+        self.hashed = self.stored[count - 1].hashes if count else 0
+        memset(<unsigned char *> self.log_view.buf + self.written, 0, end - self.written)
 
-cdef inline uint32_t checksum(const unsigned char *body, Py_ssize_t size) except? 0:
-    return <uint32_t> (crc32(PyBytes_FromStringAndSize(<const char *> body, size)) & 0x7FFFFFFF)
+    cdef finish(self):
+        """The run is over: all that was put can be read from now on. `places` says until the next run where it is."""
+        if not self.is_running:
+            return
+        self.is_running = False
+        PyBuffer_Release(&self.log_view)
+        if not self.count:
+            return
+        commit_log, indexer = self.commit_log, self.indexer
+        self.segment.written = self.written
+        commit_log.store_timestamp_ms = self.now_ms
+        cdef Place place
+        for place in self.places:
+            if place.next_offset > place.first_offset:
+                commit_log._queue_offsets[place.key] = place.next_offset
+                self.add_entries(place)
+        indexer.dispatched_ms = self.now_ms
+        if self.hashed:
+            self.link()
+        for place in self.places:
+            if place.next_offset > place.first_offset and indexer.listens(place.topic, place.queue_id):
+                self.tell(place)
+        self.flusher.appended()
 
+    cdef add_entries(self, Place place):
+        """As `ConsumeQueue.put` for each record of *place*."""
+        queue = place.queue
+        tail = queue._tail
+        packed = PyBytes_FromStringAndSize(NULL, 20 * (place.next_offset - place.first_offset))
+        cdef unsigned char *into = <unsigned char *> PyBytes_AS_STRING(packed)
+        cdef Stored *stored = self.stored
+        cdef Py_ssize_t index, before = len(tail), after = before + PyBytes_GET_SIZE(packed)
+        cdef int64_t log_end = 0
+        for index in range(self.count):
+            if stored.place == place.index:
+                put_64(into, <uint64_t> stored.log_offset)
+                put_32(into + 8, <uint32_t> stored.size)
+                put_64(into + 12, <uint64_t> <int64_t> stored.tags_code)
+                into += 20
+                log_end = stored.log_offset + stored.size
+            stored += 1
+        tail += packed
+        queue.max_offset = place.next_offset
+        queue.max_log_offset = log_end
+        # Looks at the tail after the append: another thread that empties it in between finds these entries, or we do.
+        cdef Py_ssize_t now = len(tail)
+        if before == 0 or now < after:
+            queue.family.dirty.add(queue)
+        if now // TAIL_BYTES > before // TAIL_BYTES:
+            queue.write_full_tail()
 
-cdef add_entries(queue, bytes packed, int64_t next_offset, int64_t log_end):
-    """As `ConsumeQueue.put` for each of the *packed* entries."""
-    tail = queue._tail
-    cdef Py_ssize_t before = len(tail), after = before + PyBytes_GET_SIZE(packed)
-    tail += packed
-    queue.max_offset = next_offset
-    queue.max_log_offset = log_end
-    # Looks at the tail after the append: another thread that empties it in between finds these entries, or we do.
-    cdef Py_ssize_t now = len(tail)
-    if before == 0 or now < after:
-        queue.family.dirty.add(queue)
-    if now // TAIL_BYTES > before // TAIL_BYTES:
-        queue.write_full_tail()
+    cdef link(self):
+        """As `IndexFile.put_all` for each record with keys, for a file that is not empty."""
+        file = self.index_file
+        cdef int64_t begin_ms = file.begin_ms, seconds = 0, log_offset = 0, slots = file.slots
+        cdef Py_ssize_t number = file.next_entry, used = file.slots_used, index, hash_at = 0, previous
+        cdef Py_buffer view
+        cdef unsigned char *base
+        cdef unsigned char *slot
+        cdef unsigned char *entry
+        if 0 < begin_ms < self.now_ms:
+            seconds = min((self.now_ms - begin_ms) // 1000, 0x7FFFFFFF)
+        PyObject_GetBuffer(file._map, &view, PyBUF_WRITABLE)
+        base = <unsigned char *> view.buf
+        for index in range(self.count):
+            if hash_at < self.stored[index].hashes:
+                log_offset = self.stored[index].log_offset
+            while hash_at < self.stored[index].hashes:
+                slot = base + 40 + <int64_t> self.hashes[hash_at] % slots * 4
+                entry = base + 40 + slots * 4 + number * 20
+                previous = <int32_t> get_32(slot)
+                if not 0 < previous < number:
+                    previous = 0
+                    used += 1
+                put_32(entry, self.hashes[hash_at])
+                put_64(entry + 4, <uint64_t> log_offset)
+                put_32(entry + 12, <uint32_t> seconds)
+                put_32(entry + 16, <uint32_t> previous)
+                put_32(slot, <uint32_t> number)
+                number += 1
+                hash_at += 1
+        put_64(base + 8, <uint64_t> self.now_ms)
+        put_64(base + 24, <uint64_t> log_offset)
+        put_32(base + 32, <uint32_t> used)
+        put_32(base + 36, <uint32_t> number)
+        PyBuffer_Release(&view)
+        file.slots_used = used
+        file.is_synced = False
+        file.next_entry = number
+        file.end_log_offset = log_offset
+        file.end_ms = self.now_ms
 
-
-cdef tell(on_append, dispatched, topic, queue_id, int64_t queue_offset, list messages, list offsets, int64_t end, Part *parts, int64_t now_ms):
-    cdef Py_ssize_t index, count = len(offsets)
-    cdef int64_t at, next_at
-    for index in range(count):
-        at = offsets[index]
-        next_at = offsets[index + 1] if index + 1 < count else end
-        on_append(
-            dispatched(
-                topic,
-                queue_id,
-                queue_offset + index,
-                at,
-                next_at - at,
-                parts[index].tags_code,
-                now_ms,
-                (<tuple> messages[index])[3],
+    cdef tell(self, Place place):
+        """As the end of `Indexer.appended` for each record of *place*."""
+        cdef Py_ssize_t index
+        cdef Stored *stored
+        cdef int64_t offset = place.first_offset, end
+        view = memoryview(self.segment._map)
+        for index in range(self.count):
+            stored = self.stored + index
+            if stored.place != place.index:
+                continue
+            end = stored.log_offset + stored.size - self.base_offset
+            self.indexer._on_append(
+                self.dispatched(
+                    place.topic,
+                    place.queue_id,
+                    offset,
+                    stored.log_offset,
+                    stored.size,
+                    stored.tags_code,
+                    self.now_ms,
+                    bytes(view[end - stored.properties_bytes : end]),
+                )
             )
-        )
+            offset += 1
 
 
-cdef link_plain(file, Py_ssize_t number, Part *parts, Py_ssize_t count, uint32_t *hashes, list offsets, int64_t store_ms):
-    """As `IndexFile.put_all` for each message, for a file that is not empty."""
-    cdef int64_t begin_ms = file.begin_ms, seconds = 0, log_offset = 0
-    cdef int64_t slots = file.slots
-    cdef Py_ssize_t used = file.slots_used, index, hash_at = 0, previous
-    cdef Py_buffer view
-    cdef unsigned char *base
-    cdef unsigned char *slot
-    cdef unsigned char *entry
-    if 0 < begin_ms < store_ms:
-        seconds = min((store_ms - begin_ms) // 1000, 0x7FFFFFFF)
-    PyObject_GetBuffer(file._map, &view, PyBUF_WRITABLE)
-    base = <unsigned char *> view.buf
-    for index in range(count):
-        if hash_at < parts[index].hashes:
-            log_offset = offsets[index]
-        while hash_at < parts[index].hashes:
-            slot = base + 40 + <int64_t> hashes[hash_at] % slots * 4
-            entry = base + 40 + slots * 4 + number * 20
-            previous = <int32_t> get_32(slot)
-            if not 0 < previous < number:
-                previous = 0
-                used += 1
-            put_32(entry, hashes[hash_at])
-            put_64(entry + 4, <uint64_t> log_offset)
-            put_32(entry + 12, <uint32_t> seconds)
-            put_32(entry + 16, <uint32_t> previous)
-            put_32(slot, <uint32_t> number)
-            number += 1
-            hash_at += 1
-    put_64(base + 8, <uint64_t> store_ms)
-    put_64(base + 24, <uint64_t> log_offset)
-    put_32(base + 32, <uint32_t> used)
-    put_32(base + 36, <uint32_t> number)
-    PyBuffer_Release(&view)
-    file.slots_used = used
-    file.is_synced = False
-    file.next_entry = number
-    file.end_log_offset = log_offset
-    file.end_ms = store_ms
+cdef inline uint32_t checksum(Bytes body, Py_ssize_t size) except? 0:
+    return <uint32_t> (crc32(PyBytes_FromStringAndSize(<const char *> body, size)) & 0x7FFFFFFF)

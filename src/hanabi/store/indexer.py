@@ -50,6 +50,7 @@ class Hooks(NamedTuple):
     """What the broker hands in. All of it is called in the thread that appends."""
 
     on_append: Callable[[Dispatched], None] | None = None
+    listens: Callable[[str, int], bool] | None = None  # whether on_append does anything for a queue; None: always
     deliver_time_ms: Callable[[int, int], int] | None = None  # (delay level, store time) -> when to deliver
     filter_bits: Callable[[Dispatched], bytes | None] | None = None  # for consumequeue_ext
 
@@ -83,6 +84,11 @@ class Indexer:
         self.dispatched_ms = 0  # the store time of the newest message that is in the queues
         self.failure: StoreError | None = None  # a message is in the log, but not in its queue
         self.unindexed: list[_Unindexed] = []
+
+    def listens(self, topic: str, queue_id: int) -> bool:
+        """Whether `on_append` would do anything for messages of this queue."""
+        listens = self._hooks.listens
+        return self._on_append is not None and (listens is None or listens(topic, queue_id))
 
     def appended(self, message: PendingMessage, result: AppendResult, queue: ConsumeQueue) -> None:
         """*message* was appended just now; *queue* is its queue."""

@@ -14,6 +14,8 @@ from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
+from hanabi.wire._bytes cimport get_32, get_64, put_32, put_64
+
 from zlib import crc32
 
 cdef extern from "Python.h":
@@ -31,26 +33,6 @@ cdef enum:
 
 cdef uint32_t MAGIC = 0xDAA320A7
 cdef uint32_t MAGIC_LONG_TOPIC = 0xDAA320AB
-
-
-cdef inline void put_32(unsigned char *at, uint32_t value) noexcept:
-    at[0] = value >> 24
-    at[1] = value >> 16 & 0xFF
-    at[2] = value >> 8 & 0xFF
-    at[3] = value & 0xFF
-
-
-cdef inline void put_64(unsigned char *at, uint64_t value) noexcept:
-    put_32(at, <uint32_t> (value >> 32))
-    put_32(at + 4, <uint32_t> value)
-
-
-cdef inline uint32_t get_32(const unsigned char *at) noexcept:
-    return <uint32_t> at[0] << 24 | <uint32_t> at[1] << 16 | <uint32_t> at[2] << 8 | at[3]
-
-
-cdef inline uint64_t get_64(const unsigned char *at) noexcept:
-    return <uint64_t> get_32(at) << 32 | get_32(at + 4)
 
 
 def encode_record(

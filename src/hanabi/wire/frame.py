@@ -36,16 +36,9 @@ class FrameDecoder:
 
         Frames that came before one over the limit are returned; `check` tells of that one, and so does the next feed.
         """
-        buffer = self._buffer
-        if buffer:
-            buffer += data
-            if len(buffer) < self._wanted:
-                return []
-            data = bytes(buffer)
-            buffer.clear()
+        data = self.joined(data)
         frames: list[bytes] = []
         start, available = 0, len(data)
-        self._wanted = _PREFIX_BYTES
         while (body := start + _PREFIX_BYTES) <= available:
             (size,) = _LENGTH.unpack_from(data, start)
             end = body + size
@@ -59,8 +52,22 @@ class FrameDecoder:
             frames.append(data[body:end])
             start = end
         if start < available:
-            buffer += data[start:] if start else data
+            self._buffer += data[start:] if start else data
         return frames
+
+    def joined(self, data: bytes) -> bytes:
+        """What was buffered and *data*, in one piece that begins with a frame, for who can do without cutting it; what
+        of it is left is to be fed. Empty, and kept here, where no frame is complete yet."""
+        buffer = self._buffer
+        if not buffer:
+            return data
+        buffer += data
+        if len(buffer) < self._wanted:
+            return b""
+        data = bytes(buffer)
+        buffer.clear()
+        self._wanted = _PREFIX_BYTES
+        return data
 
     def check(self) -> None:
         """Raise if the frame that has begun is over the limit: it will never be complete."""

@@ -71,17 +71,17 @@ class BrokerStats:
 
     # Counting: the fast path
 
-    def put(self, topic: str, count: int, size: int, queue_id: int = -1) -> None:
-        """*count* messages of *size* bytes together were stored, by one call. Everything that is stored counts."""
+    def put(self, topic: str, count: int, size: int, queue_id: int = -1, times: int = 1) -> None:
+        """*count* messages of *size* bytes together were stored, by so many calls. Everything that is stored counts."""
         tally = self._topic_put[topic]
         tally.messages += count
         tally.bytes += size
-        tally.times += 1
+        tally.times += times
         if queue_id >= 0:
             tally = self._queue_put[topic, queue_id]
             tally.messages += count
             tally.bytes += size
-            tally.times += 1
+            tally.times += times
         self._broker_put.messages += count
         store = self.store
         store.puts += count
