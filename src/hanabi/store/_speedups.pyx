@@ -81,6 +81,37 @@ def link_entries(
     return used
 
 
+cdef extern from *:
+    """
+    #ifdef __linux__
+    #include <sys/mman.h>
+    #ifndef MADV_POPULATE_WRITE
+    #define MADV_POPULATE_WRITE 23
+    #endif
+    static int hanabi_populate(void *at, size_t size) { return madvise(at, size, MADV_POPULATE_WRITE); }
+    #else
+    static int hanabi_populate(void *at, size_t size) { return -1; }
+    #endif
+    """
+    int hanabi_populate(void *at, size_t size) nogil
+
+
+def populate(mapped, Py_ssize_t start, Py_ssize_t size):
+    """See `hanabi.store.pages_ahead.populate`."""
+    cdef Py_buffer view
+    cdef int failed
+    PyObject_GetBuffer(mapped, &view, PyBUF_WRITABLE)
+    try:
+        start -= start % 4096  # the map begins with a page
+        if start < 0 or size < 0 or start + size > view.len:
+            raise ValueError(f"{size} bytes at {start} of a map of {view.len}")
+        with nogil:
+            failed = hanabi_populate(<char *> view.buf + start, size)
+    finally:
+        PyBuffer_Release(&view)
+    return failed == 0
+
+
 cdef enum:
     READ_MAX = 1024  # records of one read
     MANY_SLICES = 4
@@ -223,7 +254,7 @@ cdef class PlainPuts:
         self.commit_log, self.log = store._commit_log, store._commit_log.log
         self.indexer, self.key_index = store._indexer, store._index
         self.topics, self.clock = store._queues._topics, store._commit_log._now_ms
-        self.retention, self.flusher = store.retention, store._log_flusher
+        self.retention, self.flusher, self.pages = store.retention, store._log_flusher, store._pages_ahead
         self.places, self.run, self.is_running = [], 0, False
 
     cdef bint begin(self) except -1:
@@ -422,6 +453,8 @@ cdef class PlainPuts:
             if place.next_offset > place.first_offset and indexer.listens(place.topic, place.queue_id):
                 self.tell(place)
         self.flusher.appended()
+        if self.base_offset + self.written > <int64_t> self.pages.due_at:
+            self.pages.wake()
 
     cdef add_entries(self, Place place):
         """As `ConsumeQueue.put` for each record of *place*."""

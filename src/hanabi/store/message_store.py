@@ -27,6 +27,7 @@ from hanabi.store.indexer import SCHEDULE_TOPIC, Hooks, Indexer
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
 from hanabi.store.log_walk import LogWalk
+from hanabi.store.pages_ahead import PagesAhead
 from hanabi.store.queries import Queries
 from hanabi.store.reads import QueueReader
 from hanabi.store.recovery import Parts, Recovery, newest_file_ms, recover, restore_queue_offsets
@@ -108,6 +109,7 @@ class MessageStore:
             self._flush_queues, lambda: self._indexer.dispatched_ms, self._checkpoint, config
         )
         self._retention_thread = Repeater("hanabi-retention", self.retention.step)
+        self._pages_ahead = PagesAhead(self._log)
         self._checkpointed_to = self._log.end_offset
         self._copied_to = self._log.end_offset
         self._closed = False
@@ -319,6 +321,7 @@ class MessageStore:
         self._log_flusher.start()
         self._queue_flusher.start()
         self._retention_thread.start()
+        self._pages_ahead.start()
 
     def use(self, config: StoreConfig) -> None:
         """Keep to the limits, intervals and times in *config* from now on. Paths, sizes of files and the flush mode
@@ -346,6 +349,7 @@ class MessageStore:
             if self._index is not None:
                 steps.callback(self._index.close)
             self._retention_thread.stop()
+            self._pages_ahead.stop()
             steps.callback(self._stop_flushing)
 
     def _stop_flushing(self) -> None:
