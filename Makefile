@@ -20,7 +20,7 @@ PURE_TESTS := tests/test_speedups.py tests/wire/test_record.py tests/wire/test_p
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-NEEDED := pyproject.toml constraints.txt build_hook.py $(wildcard src/hanabi/*/_speedups.pyx)
+NEEDED := pyproject.toml constraints.txt build_hook.py $(wildcard src/hanabi/*/_*.pyx src/hanabi/*/_*.pxd)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # The package alone, for those who want to see it; the tools and Spark are half a gigabyte more.
@@ -91,5 +91,5 @@ fuzzlive: $(READY) ## broken requests against live servers, while a normal clien
 
 clean: ## remove what was made here: environment, caches, Apache's jars
 	rm -rf $(VENV) .interop .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov build dist benches/out chaos/out
-	find src -name '_speedups*.so' -delete
+	find src -name '_*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 MODULES = {
     "hanabi.wire._speedups": "src/hanabi/wire/_speedups.pyx",
     "hanabi.store._speedups": "src/hanabi/store/_speedups.pyx",
+    "hanabi.broker._pulls": "src/hanabi/broker/_pulls.pyx",
     "hanabi.broker._speedups": "src/hanabi/broker/_speedups.pyx",
 }
 

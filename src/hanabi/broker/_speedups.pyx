@@ -23,6 +23,8 @@ from time import perf_counter
 cdef enum:
     SEND = 310
     BATCH = 320
+    PULL = 11
+    LITE_PULL = 361
     HEADER_MAX = 32768  # longer ones take the other way
     TOPIC_MAX = 127
     QUEUES_MAX = 4096
@@ -564,24 +566,38 @@ cdef class Lane:
     """Answers what it can of what was read; see `remoting.dispatch.Express`, which this is."""
 
     cdef PlainSends sends
+    cdef object pull
     cdef readonly tuple codes
 
-    def __init__(self, PlainSends sends):
-        self.sends, self.codes = sends, (SEND, BATCH)
+    def __init__(self, PlainSends sends, pulls):
+        """Each may be None; *pulls* is a `PlainPulls`."""
+        self.sends, self.pull = sends, None if pulls is None else pulls.answer
+        self.codes = (SEND, BATCH, PULL, LITE_PULL)
 
     def __call__(self, bytes data not None, connection):
         """The answers to the frames at the start of *data*, how many bytes of it these were, and how many there were of
-        each of `codes`."""
+        each of `codes`. One pull at most, as its answer may be long."""
         cdef Bytes start = <Bytes> PyBytes_AS_STRING(data)
-        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size, sends, batches
-        try:
-            while end - at >= 4 and not self.sends.is_full():
-                size = get_32(start + at)
-                if size > end - at - 4 or not self.sends.take(start + at + 4, size, connection):
-                    break
-                at += 4 + size
-        finally:
-            batches = self.sends.batches
-            sends = self.sends.frames - batches
-            answers = self.sends.finish()
-        return answers, at, (sends, batches)
+        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size = 0, sends = 0, batches = 0
+        answers = None
+        if self.sends is not None:
+            try:
+                while end - at >= 4 and not self.sends.is_full():
+                    size = get_32(start + at)
+                    if size > end - at - 4 or not self.sends.take(start + at + 4, size, connection):
+                        break
+                    at += 4 + size
+            finally:
+                batches = self.sends.batches
+                sends = self.sends.frames - batches
+                answers = self.sends.finish()
+        if self.pull is None or end - at < 4:
+            return answers, at, (sends, batches, 0, 0)
+        size = get_32(start + at)
+        found = self.pull(data, at + 4, size, connection) if size <= end - at - 4 else None
+        if found is None:
+            return answers, at, (sends, batches, 0, 0)
+        code, answer = <tuple> found
+        if answers is not None:
+            answer = answers + answer
+        return answer, at + 4 + size, (sends, batches, 1 if code == PULL else 0, 1 if code == LITE_PULL else 0)

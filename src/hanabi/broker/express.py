@@ -5,15 +5,20 @@ send.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hanabi.remoting.dispatch import Express, Handler
+from hanabi.broker.filters.message_filter import PASSES_ALL
+from hanabi.broker.pull_outcome import suggested_broker
+from hanabi.remoting.dispatch import Express, Handler, Reply
+from hanabi.store.message_store import MessageStore
 from hanabi.store.plain_puts import plain_puts
 from hanabi.wire.codes import Flag, HeaderForm, Language, RequestCode, ResponseCode
 from hanabi.wire.command import encode_head
+from hanabi.wire.headers.pull import PullMessageHeader
 
 if TYPE_CHECKING:
+    from hanabi.broker.handlers.pull import Pulls
     from hanabi.broker.handlers.send import Sends
 
 _HEAD_BYTES_MAX: Final = 1_500  # there is room for it, and for the numbers, in `_speedups`
@@ -23,12 +28,15 @@ _MARKS: Final = ("<id>", "<queue>", "<offset>")
 
 def express_lane(handlers: Mapping[int, Handler]) -> Express | None:
     """What answers in the stead of *handlers*, if that can be."""
-    sends = handlers[RequestCode.SEND_MESSAGE_V2].express
-    if sends is None:
+    parts = [
+        handlers[code].express if code in handlers else None
+        for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE)
+    ]
+    if parts == [None, None]:
         return None
     from hanabi.broker._speedups import Lane
 
-    lane: Express = Lane(sends)
+    lane: Express = Lane(*parts)
     return lane
 
 
@@ -47,6 +55,18 @@ def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> objec
     return part
 
 
+def express_pulls(pulls: "Pulls", store: MessageStore) -> object | None:
+    """The lane's part that does what *pulls* does, if that can be: a `PlainPulls`."""
+    if os.environ.get("HANABI_PURE_PYTHON"):
+        return None
+    try:
+        from hanabi.broker._pulls import PlainPulls
+    except ImportError:
+        return None
+    part: object = PlainPulls(pulls, store, PullMessageHeader, Reply, PASSES_ALL, suggested_broker, parts_of_found())
+    return part
+
+
 def parts_of_answer(region: str, trace_on: str, store_host: bytes) -> tuple[bytes, list[bytes], bytes, bytes] | None:
     """The answer to a send as `encode_head` makes it, cut where message ids, queue, offset and opaque number go.
 
@@ -58,22 +78,37 @@ def parts_of_answer(region: str, trace_on: str, store_host: bytes) -> tuple[byte
     json = _head(fields | more, HeaderForm.JSON)[8:]
     if len(json) > _HEAD_BYTES_MAX or len(store_host) != 8:
         return None
-    json, _, end = json.rpartition(str(_OPAQUE).encode())  # the last one: a region may be a number, too
-    pieces: list[bytes] = []
-    for mark in _MARKS:  # the first ones: they stand before the region
-        piece, _, json = json.partition(mark.encode())
-        pieces.append(piece)
-    pieces += (json, end)
+    pieces = _cut(json, _MARKS)
     binary_head = _head({}, HeaderForm.BINARY)[8:]
     binary_tail = _head(more, HeaderForm.BINARY)[8 + len(binary_head) :]
     return store_host.hex().upper().encode(), pieces, binary_head, binary_tail
 
 
-def _head(fields: dict[str, str], form: HeaderForm) -> bytes:
+def parts_of_found() -> tuple[list[bytes], bytes]:
+    """The same for the answer to a pull that finds messages: the six pieces of the JSON form; of the binary form the
+    head, in which the length of the fields is still to come."""
+    marks = ("<suggested>", "<next>", "<min>", "<max>")
+    names = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+    json = _head(dict(zip(names, marks, strict=True)), HeaderForm.JSON, "FOUND")[8:]
+    return _cut(json, marks), _head({}, HeaderForm.BINARY, "FOUND")[8:]
+
+
+def _cut(json: bytes, marks: Sequence[str]) -> list[bytes]:
+    """*json* where *marks* and the opaque number are left out."""
+    json, _, end = json.rpartition(str(_OPAQUE).encode())  # the last one: a region may be a number, too
+    pieces: list[bytes] = []
+    for mark in marks:  # the first ones: they stand before the region
+        piece, _, json = json.partition(mark.encode())
+        pieces.append(piece)
+    return [*pieces, json, end]
+
+
+def _head(fields: dict[str, str], form: HeaderForm, remark: str | None = None) -> bytes:
     return encode_head(
         code=ResponseCode.SUCCESS,
         opaque=_OPAQUE,
         flag=Flag.RESPONSE,
+        remark=remark,
         fields=fields,
         form=form,
         language=Language.PYTHON,

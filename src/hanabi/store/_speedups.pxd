@@ -11,6 +11,35 @@ cdef enum:
     HASHES_MAX = 2048
 
 
+cdef enum:
+    READ_MAX = 1024  # records of one read
+
+
+cdef struct Run:  # records in one file of the log; those that touch are one piece
+    Py_ssize_t count, total, pieces
+    int64_t last_log_offset, last_store_ms
+    int64_t starts[READ_MAX]
+    int64_t ends[READ_MAX]
+
+
+cdef bint find_run(
+    Bytes log,
+    Py_ssize_t log_bytes,
+    int64_t base,
+    Bytes entry,
+    Py_ssize_t entries_bytes,
+    Bytes topic,
+    Py_ssize_t topic_bytes,
+    int64_t queue_id,
+    int64_t offset,
+    int64_t log_offset_min,
+    Py_ssize_t count_max,
+    Py_ssize_t bytes_max,
+    Run *run,
+) noexcept
+cdef void copy_run(Bytes log, Run *run, char *into) noexcept
+
+
 cdef struct Stored:  # a record of a run
     int64_t log_offset
     int32_t size

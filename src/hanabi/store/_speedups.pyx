@@ -113,9 +113,79 @@ def populate(mapped, Py_ssize_t start, Py_ssize_t size):
 
 
 cdef enum:
-    READ_MAX = 1024  # records of one read
     MANY_SLICES = 4
     SHORT_SLICE_BYTES = 4096
+
+
+cdef bint find_run(
+    Bytes log,
+    Py_ssize_t log_bytes,
+    int64_t base,
+    Bytes entry,
+    Py_ssize_t entries_bytes,
+    Bytes topic,
+    Py_ssize_t topic_bytes,
+    int64_t queue_id,
+    int64_t offset,
+    int64_t log_offset_min,
+    Py_ssize_t count_max,
+    Py_ssize_t bytes_max,
+    Run *run,
+) noexcept:
+    """As `hanabi.store.plain_run`: where the records of entries are. False: one of them needs a second look."""
+    cdef Bytes entries_end = entry + entries_bytes
+    cdef Bytes record
+    cdef int64_t log_offset, position
+    cdef int32_t size, body_bytes
+    cdef uint32_t magic
+    run.count = run.total = run.pieces = 0
+    if count_max > READ_MAX:
+        count_max = READ_MAX
+    while entry + 20 <= entries_end and run.count < count_max:
+        size = <int32_t> get_32(entry + 8)
+        if run.count and run.total + size > bytes_max:
+            break
+        log_offset = get_64(entry)
+        position = log_offset - base
+        if log_offset < log_offset_min or position < 0 or size < 88 or position + size > log_bytes:
+            return False
+        record = log + position
+        magic = get_32(record + 4)
+        if (
+            <int32_t> get_32(record) != size
+            or get_64(record + 28) != log_offset
+            or get_64(record + 20) != offset
+            or <int32_t> get_32(record + 12) != queue_id
+            or (magic != 0xDAA320A7 and magic != 0xDAA320AB)
+            or record[39] & 0x30
+        ):
+            return False
+        body_bytes = <int32_t> get_32(record + 84)
+        if (
+            body_bytes < 0
+            or 88 + <int64_t> body_bytes + topic_bytes > size
+            or memcmp(record + 88 + body_bytes, topic, topic_bytes)
+        ):
+            return False
+        if run.pieces and run.ends[run.pieces - 1] == position:
+            run.ends[run.pieces - 1] = position + size
+        else:
+            run.starts[run.pieces], run.ends[run.pieces] = position, position + size
+            run.pieces += 1
+        run.last_log_offset, run.last_store_ms = log_offset, get_64(record + 56)
+        run.total += size
+        run.count += 1
+        offset += 1
+        entry += 20
+    return run.count > 0
+
+
+cdef void copy_run(Bytes log, Run *run, char *into) noexcept:
+    """The records of *run*, one behind the other."""
+    cdef Py_ssize_t piece
+    for piece in range(run.pieces):
+        memcpy(into, log + run.starts[piece], run.ends[piece] - run.starts[piece])
+        into += run.ends[piece] - run.starts[piece]
 
 
 def plain_run(
@@ -131,71 +201,36 @@ def plain_run(
 ):
     """The records of entries that need no second look; see `hanabi.store.plain_run`."""
     cdef Py_buffer buffer
-    cdef const unsigned char *entry = <const unsigned char *> PyBytes_AS_STRING(entries)
-    cdef const unsigned char *entries_end = entry + PyBytes_GET_SIZE(entries)
-    cdef const unsigned char *record
-    cdef int64_t log_offset = 0, position, offset = first_offset, store_ms = 0
-    cdef int64_t starts[READ_MAX]
-    cdef int64_t ends[READ_MAX]
-    cdef int32_t size, body_bytes
-    cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(topic), count = 0, total = 0, runs = 0, run
-    cdef uint32_t magic
-    cdef char *into
-    if count_max > READ_MAX:
-        count_max = READ_MAX
+    cdef Run run
+    cdef Py_ssize_t piece
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
     try:
-        while entry + 20 <= entries_end and count < count_max:
-            size = <int32_t> get_32(entry + 8)
-            if count and total + size > bytes_max:
-                break
-            log_offset = get_64(entry)
-            position = log_offset - base
-            if log_offset < log_offset_min or position < 0 or size < 88 or position + size > buffer.len:
-                return None
-            record = <const unsigned char *> buffer.buf + position
-            magic = get_32(record + 4)
-            if (
-                <int32_t> get_32(record) != size
-                or get_64(record + 28) != log_offset
-                or get_64(record + 20) != offset
-                or <int32_t> get_32(record + 12) != queue_id
-                or (magic != 0xDAA320A7 and magic != 0xDAA320AB)
-                or record[39] & 0x30
-            ):
-                return None
-            body_bytes = <int32_t> get_32(record + 84)
-            if (
-                body_bytes < 0
-                or 88 + <int64_t> body_bytes + topic_bytes > size
-                or memcmp(record + 88 + body_bytes, PyBytes_AS_STRING(topic), topic_bytes)
-            ):
-                return None
-            if runs and ends[runs - 1] == position:
-                ends[runs - 1] = position + size
-            else:
-                starts[runs], ends[runs] = position, position + size
-                runs += 1
-            store_ms = get_64(record + 56)
-            total += size
-            count += 1
-            offset += 1
-            entry += 20
-        if not count:
+        if not find_run(
+            <Bytes> buffer.buf,
+            buffer.len,
+            base,
+            <Bytes> PyBytes_AS_STRING(entries),
+            PyBytes_GET_SIZE(entries),
+            <Bytes> PyBytes_AS_STRING(topic),
+            PyBytes_GET_SIZE(topic),
+            queue_id,
+            first_offset,
+            log_offset_min,
+            count_max,
+            bytes_max,
+            &run,
+        ):
             return None
         # To hand 32 pieces of 1 KiB to the socket one by one takes longer than to copy them.
-        if runs >= MANY_SLICES and total <= SHORT_SLICE_BYTES * runs:
-            joined = PyBytes_FromStringAndSize(NULL, total)
-            into = PyBytes_AS_STRING(joined)
-            for run in range(runs):
-                memcpy(into, <char *> buffer.buf + starts[run], ends[run] - starts[run])
-                into += ends[run] - starts[run]
+        if run.pieces >= MANY_SLICES and run.total <= SHORT_SLICE_BYTES * run.pieces:
+            joined = PyBytes_FromStringAndSize(NULL, run.total)
+            copy_run(<Bytes> buffer.buf, &run, PyBytes_AS_STRING(joined))
             slices = [joined]
         else:
-            slices = [view[starts[run] : ends[run]] for run in range(runs)]
+            slices = [view[run.starts[piece] : run.ends[piece]] for piece in range(run.pieces)]
     finally:
         PyBuffer_Release(&buffer)
-    return slices, count, total, log_offset, store_ms
+    return slices, run.count, run.total, run.last_log_offset, run.last_store_ms
 
 
 # The puts of plain messages. Everything they need is where `MessageStore.put` has it, in the same Python objects, which

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hanabi.broker.commits import Commits
+from hanabi.broker.express import express_pulls
 from hanabi.broker.filters.message_filter import PASSES_ALL
 from hanabi.broker.long_polling import HeldPull, HeldPulls, Wants
 from hanabi.broker.pull_access import PullAccess
@@ -44,9 +45,8 @@ def pull_handlers(
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
     """What answers pulls."""
-    handler = Handler(
-        PullMessageHeader, Pulls(store, access, commits, held_pulls, stats, settings, now_ms).handle, BODY_BYTES_MAX
-    )
+    pulls = Pulls(store, access, commits, held_pulls, stats, settings, now_ms)
+    handler = Handler(PullMessageHeader, pulls.handle, BODY_BYTES_MAX, express_pulls(pulls, store))
     return {RequestCode.PULL_MESSAGE: handler, RequestCode.LITE_PULL_MESSAGE: handler}
 
 
@@ -168,12 +168,17 @@ class Pulls:
         return held
 
     def _count(self, pull: PullMessageHeader, result: GetResult, began_ms: int) -> None:
-        stats, group, topic, queue_id = self._stats, pull.consumer_group, pull.topic, pull.queue_id
-        now_ms = self._now_ms()
-        stats.get(group, topic, result.count, result.size)
-        stats.fall_size(group, topic, queue_id, result.behind_bytes)
-        stats.fall_time(group, topic, queue_id, now_ms - result.last_store_ms)
-        stats.get_latency(group, topic, queue_id, now_ms - began_ms)
+        self._stats.found(
+            pull.consumer_group,
+            pull.topic,
+            pull.queue_id,
+            result.count,
+            result.size,
+            result.behind_bytes,
+            result.last_store_ms,
+            began_ms,
+            self._now_ms(),
+        )
 
     def _tell_moved(self, pull: PullMessageHeader, connection: Connection, result: GetResult) -> None:
         self._tell(

@@ -111,6 +111,26 @@ class BrokerStats:
         store.gets_found += 1
         store.transferred += count
 
+    def found(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        count: int,
+        size: int,
+        behind_bytes: int,
+        last_store_ms: int,
+        began_ms: int,
+        now_ms: int,
+    ) -> None:
+        """A pull is answered with *count* messages: what `get` counts, how old the last one is and how much of the log
+        lies behind it, and how long that took."""
+        self.get(group, topic, count, size)
+        place = queue_id, topic, group
+        _set_bounded(self._fall_bytes, place, behind_bytes, self._keys_max)
+        _set_bounded(self._fall_ms, place, now_ms - last_store_ms, self._keys_max)
+        self.get_latency(group, topic, queue_id, now_ms - began_ms)
+
     def get_missed(self) -> None:
         """A group asked and there was nothing for it."""
         self.store.gets_missed += 1
