@@ -14,6 +14,7 @@ from tests.interop.jars import ALL_5, SERVERS_4, JavaUnavailable, classpath, ver
 from tests.interop.processes import ServerProcess, free_port
 
 FLOOR = "floor"
+READABLE = f"{OURS}, pure Python"  # without the compiled functions
 APACHE_5 = f"Apache {versions(ALL_5)}"
 APACHE_JVM = ("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC")
 
@@ -48,7 +49,7 @@ def broker(name: str, home: Path, settings: Mapping[str, object] | None = None) 
     """The broker of this name, in a process of its own until the end of the block, which is a kill -9. A second one on
     the same *home* goes on with its store. *settings* are more of its broker.conf."""
     home.mkdir(parents=True, exist_ok=True)
-    start = {FLOOR: _floor, OURS: _ours}.get(name, _apache)
+    start = {FLOOR: _floor, OURS: _ours, READABLE: _ours}.get(name, _apache)
     with start(name, home, FULL_SIZE | dict(settings or {})) as (address, pid, namesrv):
         host, _, port = address.rpartition(":")
         yield RunningBroker(name, host, int(port), pid, namesrv)
@@ -56,7 +57,7 @@ def broker(name: str, home: Path, settings: Mapping[str, object] | None = None) 
 
 def store_of(name: str, home: Path) -> Path:
     """Where the broker of this name has its store."""
-    return home / "data" if name == OURS else home / "broker" / "store"
+    return home / "data" if name in (OURS, READABLE) else home / "broker" / "store"
 
 
 @contextmanager
@@ -64,7 +65,8 @@ def _ours(name: str, home: Path, settings: Mapping[str, object]) -> Iterator[tup
     config = properties(home / "broker.conf", settings)
     command = [sys.executable, "-m", "hanabi", "serve", "--home", str(store_of(name, home)), "-c", str(config)]
     ports = ["--namesrv-port", "0", "--broker-port", "0"]
-    with _ended(ServerProcess("our broker", [*command, *ports], home / "log")) as process:
+    environment = {**os.environ, "HANABI_PURE_PYTHON": "1" if name == READABLE else ""}
+    with _ended(ServerProcess("our broker", [*command, *ports], home / "log", environment)) as process:
         namesrv = process.wait_for_line("ready namesrv ").split()[-1]
         yield process.wait_for_line("ready broker ").split()[-1], process.pid, namesrv
 
@@ -116,10 +118,5 @@ def brokers_here(*, newest: bool = False) -> tuple[list[str], str]:
         if newest:
             classpath(ALL_5)
     except JavaUnavailable as error:
-        return [FLOOR, OURS], f"Apache's broker was not measured: {error}."
-    return [FLOOR, OURS, APACHE, *([APACHE_5] if newest else [])], ""
-
-
-def pure_python() -> bool:
-    """Whether the compiled functions are left out."""
-    return bool(os.environ.get("HANABI_PURE_PYTHON"))
+        return [FLOOR, OURS, READABLE], f"Apache's broker was not measured: {error}."
+    return [FLOOR, OURS, READABLE, APACHE, *([APACHE_5] if newest else [])], ""

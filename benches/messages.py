@@ -17,15 +17,15 @@ from benches.broker_servers import (
     APACHE_5,
     APACHE_JVM,
     FLOOR,
+    READABLE,
     RunningBroker,
     broker,
     brokers_here,
-    pure_python,
     store_of,
 )
 from benches.charts import bars
 from benches.report import keep_figures, publish, table
-from benches.rounds import HEAD, Load, Measured, Results, alternate, run_load
+from benches.rounds import HEAD, Load, Measured, Results, alone, alternate, run_load
 from benches.servers import APACHE, OURS
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import encode_body
@@ -43,13 +43,14 @@ class Effort:
     warm_up_seconds: float
     topics: tuple[int, ...]
     backlog: int
+    first_seconds: float  # of warming up at the very beginning
 
     def alternate(self, load: Load, servers: list[RunningBroker]) -> Results:
         return alternate(load, servers, rounds=self.rounds, seconds=self.seconds, warm_up_seconds=self.warm_up_seconds)
 
 
-QUICK = Effort(2, 1.0, 1.0, (1_000,), 100_000)
-LONG = Effort(3, 3.0, 4.0, (1_000, 10_000), 1_000_000)
+QUICK = Effort(2, 1.0, 0.5, (1_000,), 100_000, 3.0)
+LONG = Effort(3, 3.0, 3.0, (1_000, 10_000), 1_000_000, 20.0)
 
 SENDS = (
     Load("send 1 KiB, 16 x 8 in flight", "send", topic="Send"),
@@ -60,6 +61,7 @@ SENDS = (
     Load("send 128 B, one at a time", "send", topic="SmallSingle", body=128, connections=1, window=1),
     Load(f"send 1 KiB at {PACE:,} a second", "send", topic="Paced", rate=PACE),
 )
+READABLE_SENDS = SENDS[0], SENDS[3], SENDS[6]  # for a look at what the compiled functions bring
 # The floor knows no other requests.
 BROKER_SENDS = (
     Load("send 1 KiB, 16 x 8, binary headers", "send", topic="Binary", form="binary"),
@@ -74,14 +76,19 @@ def main(*, quick: bool = False) -> None:
     results: list[Results] = []
     more: list[list[str]] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        servers = [stack.enter_context(broker(name, Path(folder, str(at)))) for at, name in enumerate(names)]
-        brokers = [server for server in servers if server.name != FLOOR]
-        results += [effort.alternate(load, servers) for load in SENDS]
+        every = [stack.enter_context(broker(name, Path(folder, str(at)))) for at, name in enumerate(names)]
+        brokers = [server for server in every if server.name not in (FLOOR, READABLE)]
+        for server in every:  # a JVM compiles for longer than one load lasts
+            with alone(server, every):
+                run_load(server, SENDS[0].lasting(effort.first_seconds))
+        for load in SENDS:
+            servers = every if load in READABLE_SENDS else [each for each in every if each.name != READABLE]
+            results.append(effort.alternate(load, servers))
         results += [effort.alternate(load, brokers) for load in BROKER_SENDS]
         results += relays(brokers, results[0], effort)
-        results += pulls(brokers, effort)
+        results += pulls([server for server in every if server.name != FLOOR], effort)
         more += [["resident after all of it, MB", server.name, f"{_megabytes(server):,.0f}"] for server in brokers]
-    names = [name for name in names if name not in (FLOOR, APACHE_5)]
+    names = [name for name in names if name not in (FLOOR, READABLE, APACHE_5)]
     results.append(flushed(names, effort))
     results += [with_topics(names, effort, count) for count in effort.topics]
     for name in names:
@@ -89,8 +96,7 @@ def main(*, quick: bool = False) -> None:
     setting = (
         f"ASYNC_FLUSH unless said, full-size files, Apache's JVM {' '.join(APACHE_JVM)}; JSON headers unless said; "
         f"medians of {effort.rounds} alternating rounds of {effort.seconds:g} s after a warm-up; spread is (largest - "
-        "smallest) / median. CPU us a message is CPU seconds a million. Our compiled functions are "
-        f"{'off' if pure_python() else 'on'}."
+        "smallest) / median. CPU us a message is CPU seconds a million. While one is measured the others are stopped."
     )
     rows = [row for result in results for row in result.rows()]
     others = table(("what", "server", "figure"), more)
@@ -121,7 +127,10 @@ def pulls(brokers: list[RunningBroker], effort: Effort) -> list[Results]:
     both: dict[str, list[Measured]] = {server.name: [] for server in brokers}
     for _ in range(effort.rounds):
         for server in brokers:
-            with subprocess.Popen(sending.command(server), stdout=subprocess.DEVNULL) as sender:
+            with (
+                alone(server, brokers),
+                subprocess.Popen(sending.command(server), stdout=subprocess.DEVNULL) as sender,
+            ):
                 both[server.name].append(run_load(server, pull))
                 sender.kill()
     found.append(Results(f"the same while {PACE:,} a second are sent to it", both))
