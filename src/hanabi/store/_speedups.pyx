@@ -81,37 +81,6 @@ def link_entries(
     return used
 
 
-cdef extern from *:
-    """
-    #ifdef __linux__
-    #include <sys/mman.h>
-    #ifndef MADV_POPULATE_WRITE
-    #define MADV_POPULATE_WRITE 23
-    #endif
-    static int hanabi_populate(void *at, size_t size) { return madvise(at, size, MADV_POPULATE_WRITE); }
-    #else
-    static int hanabi_populate(void *at, size_t size) { return -1; }
-    #endif
-    """
-    int hanabi_populate(void *at, size_t size) nogil
-
-
-def populate(mapped, Py_ssize_t start, Py_ssize_t size):
-    """See `hanabi.store.pages_ahead.populate`."""
-    cdef Py_buffer view
-    cdef int failed
-    PyObject_GetBuffer(mapped, &view, PyBUF_WRITABLE)
-    try:
-        start -= start % 4096  # the map begins with a page
-        if start < 0 or size < 0 or start + size > view.len:
-            raise ValueError(f"{size} bytes at {start} of a map of {view.len}")
-        with nogil:
-            failed = hanabi_populate(<char *> view.buf + start, size)
-    finally:
-        PyBuffer_Release(&view)
-    return failed == 0
-
-
 cdef enum:
     MANY_SLICES = 4
     SHORT_SLICE_BYTES = 4096

@@ -3,30 +3,18 @@
 The first write to a page of a mapped file waits until the kernel has found memory for it and cleared it: a quarter of
 what a send costs, and much more where memory is short. A thread does that ahead of the end of the log. Only where
 something is written at all: a broker that idles has no use for the memory, and neither has a disk for the zeros, as
-what is flushed meanwhile is written twice. Compiled, because Python's `madvise` lets nobody else run meanwhile.
+what the kernel writes back meanwhile is written twice.
 """
 
-import contextlib
-import mmap
-import os
 from typing import Final
 
 from hanabi.store.flush import Repeater
 from hanabi.store.log import Log
+from hanabi.store.mapped_pages import populate
 
 AHEAD_BYTES: Final = 8 << 20
 _WAIT_SECONDS: Final = 3600.0  # it is woken when there is something to do
 _NEVER: Final = 1 << 62
-
-
-def populate(mapped: mmap.mmap, start: int, size: int) -> bool:
-    """Make the pages of a part of *mapped*; False where that cannot be done, as here without a compiler."""
-    return False
-
-
-if not os.environ.get("HANABI_PURE_PYTHON"):
-    with contextlib.suppress(ImportError):
-        from hanabi.store._speedups import populate  # type: ignore[no-redef]
 
 
 class PagesAhead:
@@ -54,6 +42,6 @@ class PagesAhead:
             end = min(segment.written + AHEAD_BYTES, segment.size)
             self._made_to = base + end
             self.due_at = self._made_to - (AHEAD_BYTES // 2 if end < segment.size else 0)
-            if end > start and not populate(segment._map, start, end - start):
+            if end > start and not populate(segment._map, start, end):
                 self.due_at = _NEVER
         return _WAIT_SECONDS

@@ -10,7 +10,6 @@ map, the map holds the file, and CPython lets both go with the last slice. So `d
 segment that its log has dropped disappears when the last reader is done. (Apache counts by hand, in ReferenceResource.)
 """
 
-import ctypes
 import errno
 import logging
 import mmap
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from hanabi.durable_table import sync_directory
 from hanabi.errors import StoreDamaged, StoreError
+from hanabi.store import mapped_pages
 
 logger = logging.getLogger(__name__)
 
@@ -138,10 +138,13 @@ class Segment:
 
     def flush(self) -> None:
         """Bring everything readable to the disk. Blocks; other threads run meanwhile."""
-        end = self.readable
+        start, end = self.flushed, self.readable
         self.check_file()
-        sync_file(self._descriptor)
-        self.flushed = max(self.flushed, end)
+        if start and mapped_pages.IS_KNOWN:  # without the pages that were made ahead: to write those is no use
+            mapped_pages.sync(self._map, start, end)
+        else:  # for the first time also what lies behind: see `truncate_to`
+            sync_file(self._descriptor)
+        self.flushed = max(start, end)
 
     def truncate_to(self, position: int) -> None:
         """Forget everything from *position* on, also on the disk, and be ready to be written there.
@@ -188,10 +191,14 @@ class Segment:
 
     def lock_in_memory(self) -> None:
         """Ask that no page of it be swapped out. Refusal (RLIMIT_MEMLOCK) is logged and does no harm."""
-        _call_on_memory(self._map, "mlock", self.path)
+        self._tell("mlock", mapped_pages.lock(self._map))
 
     def unlock_memory(self) -> None:
-        _call_on_memory(self._map, "munlock", self.path)
+        self._tell("munlock", mapped_pages.unlock(self._map))
+
+    def _tell(self, what: str, refused: str) -> None:
+        if refused:
+            logger.warning("%s of %s failed: %s", what, self.path, refused)
 
     def delete(self) -> None:
         """Remove the file's name, for good. Its bytes live on for those who read them now; then the space is free."""
@@ -253,11 +260,3 @@ def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, i
             data, hole = start, end  # a file system that cannot tell: look at every byte
         yield data, min(hole, end)
         start = hole
-
-
-def _call_on_memory(memory: mmap.mmap, function: str, path: Path) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    first_byte = ctypes.c_char.from_buffer(memory)
-    result = getattr(libc, function)(ctypes.byref(first_byte), ctypes.c_size_t(len(memory)))
-    if result != 0:
-        logger.warning("%s of %s failed: %s", function, path, os.strerror(ctypes.get_errno()))

@@ -1,0 +1,59 @@
+"""What the kernel does for the pages of a mapped file.
+
+Others run meanwhile, as Python's own `flush` and `madvise` would not let them: both keep the interpreter's lock until
+the kernel is done.
+"""
+
+import ctypes
+import functools
+import mmap
+import os
+import sys
+from typing import Final
+
+# Linux's numbers; nothing here is called elsewhere.
+_MADV_POPULATE_WRITE: Final = 23
+_MS_SYNC: Final = 4
+
+IS_KNOWN: Final = sys.platform == "linux"
+
+
+def populate(memory: mmap.mmap, start: int, end: int) -> bool:
+    """Make the pages of a part of *memory*, ready to be written; False where the kernel cannot."""
+    return IS_KNOWN and _call("madvise", memory, start, end, _MADV_POPULATE_WRITE) == 0
+
+
+def sync(memory: mmap.mmap, start: int, end: int) -> None:
+    """Bring a part of *memory* to the disk, and leave the other pages alone."""
+    failed = _call("msync", memory, start, end, _MS_SYNC)
+    if failed:
+        raise OSError(failed, os.strerror(failed))
+
+
+def lock(memory: mmap.mmap) -> str:
+    """Keep all of *memory* in memory; what the kernel has against it, if it has."""
+    failed = _call("mlock", memory, 0, len(memory))
+    return os.strerror(failed) if failed else ""
+
+
+def unlock(memory: mmap.mmap) -> str:
+    """The opposite."""
+    failed = _call("munlock", memory, 0, len(memory))
+    return os.strerror(failed) if failed else ""
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _call(function: str, memory: mmap.mmap, start: int, end: int, *more: int) -> int:
+    """Call *function* for whole pages; 0, or the error's number."""
+    start -= start % mmap.PAGESIZE
+    if not 0 <= start <= end <= len(memory):
+        raise ValueError(f"bytes {start} to {end} of a map of {len(memory)}")
+    at = ctypes.c_char.from_buffer(memory, start) if start < len(memory) else None
+    if at is None:
+        return 0
+    result: int = getattr(_libc(), function)(ctypes.byref(at), ctypes.c_size_t(end - start), *more)
+    return ctypes.get_errno() if result else 0
