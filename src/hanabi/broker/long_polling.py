@@ -16,7 +16,7 @@ looked at without a reason, and a pull waits at most a three-hundredth longer th
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -74,6 +74,7 @@ class HeldPulls:
         """*now_ms* is a clock that does not go backwards."""
         self._settings, self._now_ms = settings, now_ms
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
+        self.awaited: Container[tuple[str, int]] = self._by_queue  # topic and queue id, to look at
         self._by_time: dict[int, dict[HeldPull, None]] = {}
         self._times: list[int] = []  # a heap of the keys of `_by_time`, and of some that were
         self._timer: asyncio.TimerHandle | None = None
@@ -124,10 +125,6 @@ class HeldPulls:
         return held
 
     # Being woken
-
-    def is_awaited(self, topic: str, queue_id: int) -> bool:
-        """Whether a pull waits for messages of this queue."""
-        return (topic, queue_id) in self._by_queue
 
     def arrived(self, message: Dispatched) -> None:
         """A message can be read: wake whoever wants it. The store calls this for every message."""

@@ -43,7 +43,7 @@ class Arrivals:
     """Who hears of each message that readers can find from now on: on the way of every send, so it is short."""
 
     def __init__(self, held_pulls: HeldPulls) -> None:
-        self._held_pulls_arrived, self._is_awaited = held_pulls.arrived, held_pulls.is_awaited
+        self._held_pulls_arrived, self._awaited = held_pulls.arrived, held_pulls.awaited
         self._by_topic: dict[str, Arrived] = {}
 
     def tell(self, topic: str, arrived: Arrived) -> None:
@@ -52,7 +52,7 @@ class Arrivals:
 
     def listens(self, topic: str, queue_id: int) -> bool:
         """Whether anybody would hear of a message of this queue."""
-        return topic in self._by_topic or self._is_awaited(topic, queue_id)
+        return (topic, queue_id) in self._awaited or topic in self._by_topic
 
     def arrived(self, message: Dispatched) -> None:
         special = self._by_topic.get(message.topic)

@@ -258,6 +258,7 @@ cdef class PlainPuts:
         self.commit_log, self.log = store._commit_log, store._commit_log.log
         self.indexer, self.key_index = store._indexer, store._index
         self.topics, self.clock = store._queues._topics, store._commit_log._now_ms
+        self.listens = store._indexer.listens
         self.retention, self.flusher, self.pages = store.retention, store._log_flusher, store._pages_ahead
         self.places, self.run, self.is_running = [], 0, False
 
@@ -453,9 +454,10 @@ cdef class PlainPuts:
         indexer.dispatched_ms = self.now_ms
         if self.hashed:
             self.link()
-        for place in self.places:
-            if place.next_offset > place.first_offset and indexer.listens(place.topic, place.queue_id):
-                self.tell(place)
+        if indexer._on_append is not None:
+            for place in self.places:
+                if place.next_offset > place.first_offset and self.listens(place.topic, place.queue_id):
+                    self.tell(place)
         self.flusher.appended()
         if self.base_offset + self.written > <int64_t> self.pages.due_at:
             self.pages.wake()

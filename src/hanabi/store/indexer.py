@@ -46,6 +46,10 @@ class Dispatched(msgspec.Struct, frozen=True, gc=False):
     filter_bits: bytes | None = None
 
 
+def _always(_topic: str, _queue_id: int) -> bool:
+    return True
+
+
 class Hooks(NamedTuple):
     """What the broker hands in. All of it is called in the thread that appends."""
 
@@ -81,14 +85,10 @@ class Indexer:
         """*index* is None where messageIndexEnable is off."""
         self._queues, self._index, self._hooks = queues, index, hooks or Hooks()
         self._on_append = self._hooks.on_append
+        self.listens = self._hooks.listens or _always  # whether `on_append` would do anything for a queue
         self.dispatched_ms = 0  # the store time of the newest message that is in the queues
         self.failure: StoreError | None = None  # a message is in the log, but not in its queue
         self.unindexed: list[_Unindexed] = []
-
-    def listens(self, topic: str, queue_id: int) -> bool:
-        """Whether `on_append` would do anything for messages of this queue."""
-        listens = self._hooks.listens
-        return self._on_append is not None and (listens is None or listens(topic, queue_id))
 
     def appended(self, message: PendingMessage, result: AppendResult, queue: ConsumeQueue) -> None:
         """*message* was appended just now; *queue* is its queue."""

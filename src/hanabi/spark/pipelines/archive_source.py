@@ -3,7 +3,7 @@ read what lies between offsets."""
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +58,7 @@ class ClusterSource:
         self._spark, self._connection = spark, dict(connection)
         self._options: ReadOptions = parse_batch_options({**connection, **topics}).read
         self._tasks = spark.sparkContext.defaultParallelism
+        self._know_group: set[str] = set()  # brokers that have heard of the group whose progress is told
         self._patience_s = 0.0  # a cluster that was never there is not waited for
 
     def extent(self) -> Extent:
@@ -92,7 +93,15 @@ class ClusterSource:
         )
 
     def tell_progress(self, group: str, offsets: Offsets) -> None:
-        ask_cluster(self._options, lambda cluster: cluster.commit(group, offsets), PATIENCE_S)
+        async def tell(cluster: Cluster) -> None:
+            # Apache's brokers since 5.0 refuse the progress of a group that never pulled anything from them.
+            for broker in sorted({queue.broker_name for queue in offsets} - self._know_group):
+                queue = min(queue for queue in offsets if queue.broker_name == broker)
+                await cluster.check_readable({queue: offsets[queue]})
+                self._know_group.add(broker)
+            await cluster.commit(group, offsets)
+
+        ask_cluster(replace(self._options, group=group), tell, PATIENCE_S)
 
 
 class StoreSource:
