@@ -1,0 +1,122 @@
+"""A short cut answers what it knows of what was read; the rest is answered as if there were none, and nothing twice."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hanabi.remoting.config import RemotingConfig
+from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
+from hanabi.wire.frame import FrameDecoder
+from tests.remoting.peers import ECHO, FAIL, Run, eventually, raw_peer, serving
+
+SHORT = 77  # no handler knows it: it is answered by the short cut or not at all
+
+
+class ShortCut:
+    """Answers SHORT with the body, at most *a_call* frames of it a call."""
+
+    codes = (SHORT,)
+
+    def __init__(self, a_call: int = 3) -> None:
+        self._a_call = a_call
+        self.calls: list[bytes] = []
+
+    def __call__(self, data: bytes, _: Any, /) -> tuple[bytes | None, int, tuple[int, ...]]:
+        self.calls.append(data)
+        answers, at, count = b"", 0, 0
+        while count < self._a_call and len(data) - at >= 4:
+            size = int.from_bytes(data[at : at + 4], "big")
+            if size > len(data) - at - 4:
+                break
+            command = decode_command(data[at + 4 : at + 4 + size])
+            if command.code != SHORT:
+                break
+            answers += encode_reply_head(command, 0, body_bytes=len(command.body)) + command.body
+            at += 4 + size
+            count += 1
+        return answers or None, at, (count,)
+
+
+def asked(*codes: int) -> bytes:
+    return b"".join(encode_request(code, opaque, None, b"%d" % opaque) for opaque, code in enumerate(codes))
+
+
+async def answers(reader: asyncio.StreamReader, count: int) -> dict[int, Command]:
+    decoder, found = FrameDecoder(), dict[int, Command]()
+    while len(found) < count:
+        for frame in decoder.feed(await reader.read(1 << 16)):
+            command = decode_command(frame)
+            assert command.opaque not in found, "answered twice"
+            found[command.opaque] = command
+    return found
+
+
+@pytest.mark.parametrize("codes", [[SHORT] * 10, [SHORT, SHORT, ECHO, ECHO], [ECHO, ECHO], [FAIL, SHORT]])
+def test_each_request_is_answered_once(run: Run, codes: list[int]) -> None:
+    async def main() -> None:
+        async with serving() as (server, address), raw_peer(address) as peer:
+            server.use_express(ShortCut())
+            peer.send(asked(*codes))
+            found = await answers(peer.reader, len(codes))
+            behind = False  # whether a frame came before that was not for the short cut
+            for opaque, code in enumerate(codes):
+                behind = behind or code != SHORT
+                if code == ECHO or (code == SHORT and not behind):
+                    assert (found[opaque].code, bytes(found[opaque].body)) == (0, b"%d" % opaque)
+                else:
+                    assert found[opaque].code != 0
+            assert server.statistics().requests == len(codes)
+
+    run(main())
+
+
+def test_a_frame_may_come_in_pieces(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (server, address), raw_peer(address) as peer:
+            shortcut = ShortCut()
+            server.use_express(shortcut)
+            data = asked(*[SHORT] * 5)
+            for at in range(0, len(data), 7):
+                peer.send(data[at : at + 7])
+                await peer.writer.drain()
+                await asyncio.sleep(0)
+            assert sorted(await answers(peer.reader, 5)) == [0, 1, 2, 3, 4]
+            assert server.statistics().requests == 5
+
+    run(main())
+
+
+def test_who_does_not_read_is_not_answered_without_end(run: Run) -> None:
+    async def main() -> None:
+        config = RemotingConfig(write_buffer_bytes_max=64 * 1024)
+        async with serving(config=config) as (server, address), raw_peer(address) as peer:
+            shortcut = ShortCut(1)
+            server.use_express(shortcut)
+            body, count = bytes(32 * 1024), 1_000
+            for opaque in range(count):
+                peer.send(encode_request(SHORT, opaque, None, body))
+            before = -1
+            while before != len(shortcut.calls):  # until it goes no further
+                before = len(shortcut.calls)
+                await asyncio.sleep(0.1)
+            assert before < count
+            (connection,) = server.connections
+            assert connection.is_stalled
+            assert connection.unsent_memory < 1 << 20
+            await eventually(lambda: connection.is_stalled)
+
+    run(main())
+
+
+def test_a_frame_over_the_limit_is_refused_all_the_same(run: Run) -> None:
+    async def main() -> None:
+        config = RemotingConfig(frame_bytes_max=10_000)
+        async with serving(config=config) as (server, address), raw_peer(address) as peer:
+            server.use_express(ShortCut())
+            peer.send(asked(SHORT) + (1 << 30).to_bytes(4, "big"))
+            assert sorted(await answers(peer.reader, 1)) == [0]
+            await peer.until_closed()
+            assert server.statistics().protocol_errors == 1
+
+    run(main())
