@@ -79,6 +79,17 @@ def test_progress_is_shown_by_queue(cluster: Serving, consumer: hanabi.PushConsu
     assert said(cluster, "group", "progress", "members").splitlines()[0].split()[:3] == ["TOPIC", "BROKER", "QUEUE"]
 
 
+def test_producers_are_shown_while_they_are_connected(cluster: Serving) -> None:
+    asked = ("group", "members", "senders", "--producers")
+    assert "no producer of group senders is connected" in refusal(cluster, 1, *asked)
+    with hanabi.Producer("senders", namesrv=cluster.namesrv) as producer:
+        producer.send(hanabi.Message("Produced", b"x"))
+        (member,) = answer(cluster, *asked)["members"]
+        assert (member["clientId"], member["brokers"]) == (producer.client_id, ["broker-a"])
+        assert producer.client_id in said(cluster, *asked)
+    assert "--client asks a consumer" in refusal(cluster, 2, *asked, "--client", "x")
+
+
 def test_members_that_do_not_agree_are_told(cluster: Serving) -> None:
     said(cluster, "topic", "create", "Contested")
     consumers = [hanabi.PushConsumer("quarrel", namesrv=cluster.namesrv) for _ in range(2)]

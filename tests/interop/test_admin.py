@@ -141,6 +141,8 @@ def test_traces_and_sends(cluster: Serving) -> None:
     assert (sent["status"], sent["brokerName"]) == ("SEND_OK", "broker-5")
     with hanabi.Producer("tracing", namesrv=cluster.namesrv, trace="Traces") as producer:
         traced = producer.send(hanabi.Message("Traced", b"seen")).message_id
+        (member,) = answer(cluster, "group", "members", "tracing", "--producers")["members"]
+        assert (member["clientId"], member["brokers"]) == (producer.client_id, ["broker-5"])
     deadline = time.monotonic() + 20
     while run("message", "trace", traced, "--topic", "Traces", "-n", cluster.namesrv).returncode:  # the index is late
         assert time.monotonic() < deadline

@@ -4,7 +4,7 @@ Agrees with mqadmin's updateSubGroup, deleteSubGroup, consumerProgress, consumer
 getConsumerConfig in what brokers are asked. A group is known to each broker by itself, so every master is asked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -13,12 +13,16 @@ from hanabi.admin.access import EVERYWHERE, SUCCESS, Access, BrokerAt, Where, ea
 from hanabi.admin.answer import Answer
 from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from hanabi.errors import ConfigError, InvalidParameter, SubscriptionGroupNotExist
-from hanabi.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo
+from hanabi.wire.bodies.clients import Connection, ConsumerConnection, ConsumerRunningInfo, ProducerConnection
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from hanabi.wire.bodies.stats import ConsumeStats
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.fastjson import decode_body, encode_body
-from hanabi.wire.headers.client import GetConsumerConnectionListHeader, GetConsumerRunningInfoHeader
+from hanabi.wire.headers.client import (
+    GetConsumerConnectionListHeader,
+    GetConsumerRunningInfoHeader,
+    GetProducerConnectionListHeader,
+)
 from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader, GetConsumeStatsHeader
 from hanabi.wire.headers.namesrv import DeleteTopicInNamesrvHeader
 from hanabi.wire.headers.topic import DeleteTopicHeader
@@ -280,25 +284,24 @@ class Groups:
     async def members(self, group: str) -> GroupMembers:
         """Who is in a group. None of a group that is known is an empty list."""
         found = await self._connections(group)
-        members: dict[str, Member] = {}
-        for broker, connection in found:
-            for client in connection.connection_set:
-                client_id = client.client_id or ""
-                known = members.get(client_id)
-                members[client_id] = Member(
-                    client_id=client_id,
-                    address=client.client_addr or "",
-                    language=client.language or "",
-                    version=client.version,
-                    brokers=[*(known.brokers if known else ()), broker.broker],
-                )
         first = found[0][1] if found else None
         return GroupMembers(
             group=group,
             consume_type=first.consume_type if first else None,
             message_model=first.message_model if first else None,
             consume_from_where=first.consume_from_where if first else None,
-            members=[members[name] for name in sorted(members)],
+            members=_members((broker, connection.connection_set) for broker, connection in found),
+        )
+
+    async def producers(self, group: str) -> GroupMembers:
+        """Who sends by the name of this group now. Brokers know a group of producers while one of it is connected."""
+        masters = await self._access.masters()
+        answers = await each(masters, lambda broker: self._producers(broker, group))
+        members = _members(zip(masters, answers, strict=True))
+        if not members:
+            raise InvalidParameter(f"no producer of group {group} is connected to any broker now")
+        return GroupMembers(
+            group=group, consume_type=None, message_model=None, consume_from_where=None, members=members
         )
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> RunningInfo:
@@ -359,6 +362,17 @@ class Groups:
             return None
         return decode_body(reply.body, ConsumerConnection)
 
+    async def _producers(self, broker: BrokerAt, group: str) -> list[Connection]:
+        reply = await self._access.ask(
+            broker,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST,
+            GetProducerConnectionListHeader(producer_group=group),
+            accept=SUCCESS | {int(ResponseCode.SYSTEM_ERROR)},  # the broker's way to say that it knows none
+        )
+        if reply.code == ResponseCode.SYSTEM_ERROR:
+            return []
+        return decode_body(reply.body, ProducerConnection).connection_set
+
     async def _stats(self, broker: BrokerAt, group: str, topic: str | None = None) -> ConsumeStats:
         header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
         return await self._access.ask_for(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
@@ -378,6 +392,23 @@ class Groups:
 
     async def _put(self, broker: BrokerAt, config: SubscriptionGroupConfig) -> None:
         await self._access.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
+
+
+def _members(found: Iterable[tuple[BrokerAt, Iterable[Connection]]]) -> list[Member]:
+    """The clients that brokers tell of, each once."""
+    members: dict[str, Member] = {}
+    for broker, clients in found:
+        for client in clients:
+            client_id = client.client_id or ""
+            known = members.get(client_id)
+            members[client_id] = Member(
+                client_id=client_id,
+                address=client.client_addr or "",
+                language=client.language or "",
+                version=client.version,
+                brokers=[*(known.brokers if known else ()), broker.broker],
+            )
+    return [members[name] for name in sorted(members)]
 
 
 def _changed(config: SubscriptionGroupConfig, change: GroupChange) -> SubscriptionGroupConfig:

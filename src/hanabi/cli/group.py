@@ -7,6 +7,7 @@ import typer
 from hanabi.cli.administration import Broker, Cluster, Site, Watch, Yes, command, counted, where
 from hanabi.cli.done import GroupDeleted
 from hanabi.cli.render import moment, pairs, table
+from hanabi.errors import ConfigError
 
 if TYPE_CHECKING:
     from hanabi.admin.groups import (
@@ -166,10 +167,15 @@ def members(
         str | None, typer.Option("--client", metavar="ID", help="Ask this member what it is doing.")
     ] = None,
     stacks: Annotated[bool, typer.Option("--stacks", help="With --client: what its threads do.")] = False,
+    producers: Annotated[bool, typer.Option("--producers", help="Who sends by this group's name.")] = False,
     watch: Watch = None,
 ) -> None:
-    """Show who is in a group; with --client, what one of them says of itself."""
-    if client is None:
+    """Show who is in a group; with --client, what one of them says of itself; with --producers, who sends."""
+    if producers and client is not None:
+        raise ConfigError("--client asks a consumer, and not with --producers: those cannot be asked")
+    if producers:
+        site.show(lambda admin: admin.groups.producers(group), _members_text, watch)
+    elif client is None:
         site.show(lambda admin: admin.groups.members(group), _members_text, watch)
     else:
         site.show(lambda admin: admin.groups.running_info(group, client, stacks=stacks), _running_text, watch)
