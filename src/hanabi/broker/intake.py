@@ -15,7 +15,7 @@ from hanabi.broker.delay.divert import may_divert
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.errors import StoreError
 from hanabi.store.commit_log import PendingMessage
-from hanabi.store.message_store import MessageStore, PutResult, PutStatus
+from hanabi.store.message_store import PUT_OK, MessageStore, PutResult, PutStatus
 
 _WORTH_TELLING_SECONDS: Final = 0.001
 
@@ -51,7 +51,7 @@ class Intake:
         self._store_stats.put_seconds += took
         if took >= _WORTH_TELLING_SECONDS:
             self._stats.put_latency_ms(int(took * 1000))
-        if result.status is PutStatus.PUT_OK:
+        if result.status is PUT_OK:
             self._count(message.topic, 1, result.appended[0].size, message.queue_id)
         else:
             self._stats.put_failed()
@@ -63,7 +63,7 @@ class Intake:
             result = PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a message of a batch cannot be delayed")
         else:
             result = self.store.put_batch(messages)
-        if result.status is PutStatus.PUT_OK:
+        if result.status is PUT_OK:
             size = sum(appended.size for appended in result.appended)
             self._count(messages[0].topic, len(messages), size, messages[0].queue_id)
         else:

@@ -17,4 +17,4 @@ class StoreHost:
 
     def message_id(self, log_offset: int) -> str:
         """The id of the message at *log_offset*: `wire.message_id.encode_offset_id`, with its first part made once."""
-        return f"{self._id_prefix}{log_offset:016X}"
+        return self._id_prefix + log_offset.to_bytes(8, "big").hex().upper()

@@ -78,7 +78,7 @@ def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Con
         answer = handler.handle(request.header(handler.header), request, connection)
     except Exception as error:  # noqa: BLE001 - a handler's failure is an answer, never the end of the connection
         return error_reply(error, request, connection)
-    if isinstance(answer, Reply | asyncio.Future):
+    if type(answer) is Reply or isinstance(answer, asyncio.Future):
         return answer
     return settled(answer, request, connection)
 

@@ -38,6 +38,8 @@ ENTRY: Final = struct.Struct(">iqii")
 
 _INT_MAX: Final = 2**31 - 1
 _SLOTS_AT: Final = HEADER.size
+_SLOT_BYTES: Final = SLOT.size
+_ENTRY_BYTES: Final = ENTRY.size
 
 logger = logging.getLogger(__name__)
 
@@ -295,17 +297,17 @@ def link_entries(
 ) -> int:
     """Write the entries from number *first* on, one for each hash, and put them in front of their slots' chains; return
     how many slots were empty before."""
-    entries_at = slots_at + slots * SLOT.size
+    entries_at = slots_at + slots * _SLOT_BYTES
     used = 0
     for number, hashed_key in enumerate(hashed_keys, start=first):
-        slot_at = slots_at + hashed_key % slots * SLOT.size
+        slot_at = slots_at + hashed_key % slots * _SLOT_BYTES
         (previous,) = _unpack_slot(mapped, slot_at)
         if not 0 < previous < number:
             previous = 0
             used += 1
         # In this order: a process killed in between leaves entries that do not count yet, which `open` takes back.
         entry_seconds = first_seconds if number == first else seconds
-        _pack_entry(mapped, entries_at + number * ENTRY.size, hashed_key, log_offset, entry_seconds, previous)
+        _pack_entry(mapped, entries_at + number * _ENTRY_BYTES, hashed_key, log_offset, entry_seconds, previous)
         _pack_slot(mapped, slot_at, number)
     return used
 

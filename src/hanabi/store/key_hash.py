@@ -33,6 +33,7 @@ _MASK_16, _EXCESS_16 = _step(128)
 _, _EXCESS_32 = _step(256)
 
 _UNIQUE_KEY_CHARACTERS: Final = 32
+_PRODUCER_CHARACTERS: Final = 20  # of these: in Java's its address, process and class loader
 _SHORT_CHARACTERS_MAX: Final = 16
 _SHORT_LANES: Final = (1 << 8 * _SHORT_CHARACTERS_MAX) - 1
 _SHORT_MASK_1, _SHORT_MASK_2, _SHORT_MASK_4 = (mask & _SHORT_LANES for mask in (_MASK_1, _MASK_2, _MASK_4))
@@ -54,19 +55,15 @@ def key_hash_after(prefix: int, text: str) -> int:
     """As `key_hash`, of *text* with another one before it, whose `prefix_code` is *prefix*."""
     try:
         raw = text.encode("latin-1")
-        length = len(raw)
-        if length <= _SHORT_CHARACTERS_MAX:
-            code = _hash_short(raw)
-        elif length == _UNIQUE_KEY_CHARACTERS:
-            # All but the end of a unique key is the same for all messages of one producer in a second or so.
-            code = _start_code(raw[:_SHORT_CHARACTERS_MAX]) * _POWERS[_SHORT_CHARACTERS_MAX]
-            code += _hash_short(raw[_SHORT_CHARACTERS_MAX:])
-        else:
-            code = _hash(raw)
     except UnicodeEncodeError:  # characters that are no single byte in Java either
         length = len(text.encode("utf-16-be", "surrogatepass")) // 2
-        code = java_hash(text)
-    if prefix:
+        code = java_hash(text) + prefix * pow(31, length, 1 << 32)
+    else:
+        length = len(raw)
+        if length == _UNIQUE_KEY_CHARACTERS:
+            code = _start_code(raw[:_PRODUCER_CHARACTERS]) + _hash_short(raw[_PRODUCER_CHARACTERS:])
+        else:
+            code = _hash_short(raw) if length <= _SHORT_CHARACTERS_MAX else _hash(raw)
         code += prefix * (_POWERS[length] if length < len(_POWERS) else pow(31, length, 1 << 32))
     code &= 0xFFFF_FFFF
     return code if code <= _INT_MAX else (1 << 32) - code & _INT_MAX
@@ -81,7 +78,10 @@ def _hash_short(text: bytes) -> int:
     return (lanes >> 64) * _POWERS[8] + (lanes & _LOW_64)
 
 
-_start_code = lru_cache(maxsize=4096)(_hash_short)
+@lru_cache(maxsize=4096)
+def _start_code(start: bytes) -> int:
+    """What the start of a unique key adds to its hash. It is the same for all messages of a producer."""
+    return _hash(start) * _POWERS[_UNIQUE_KEY_CHARACTERS - len(start)] & 0xFFFF_FFFF
 
 
 def _hash(text: bytes) -> int:

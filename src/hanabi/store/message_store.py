@@ -67,6 +67,9 @@ class PutStatus(enum.Enum):
     UNKNOWN_ERROR = "UNKNOWN_ERROR"
 
 
+PUT_OK: Final = PutStatus.PUT_OK  # for those who need it with every message: to find a member in its enum takes a call
+
+
 class PutResult(msgspec.Struct, frozen=True, gc=False):
     """The answer to a put. `appended` is where each message went, in order; empty unless the status is PUT_OK."""
 
@@ -179,7 +182,9 @@ class MessageStore:
             return _failed(error, [message])
         indexer.appended(message, appended, queue)
         self._log_flusher.appended()
-        return PutResult(PutStatus.PUT_OK, (appended,))
+        if appended.log_offset > self._pages_ahead.due_at:
+            self._pages_ahead.wake()
+        return PutResult(PUT_OK, (appended,))
 
     def put_batch(self, messages: Sequence[PendingMessage]) -> PutResult:
         """Store several messages of one queue: all of them or none."""
@@ -196,7 +201,9 @@ class MessageStore:
         for message, result in zip(messages, appended, strict=True):
             self._indexer.appended(message, result, queue)
         self._log_flusher.appended()
-        return PutResult(PutStatus.PUT_OK, tuple(appended))
+        if appended[-1].log_offset > self._pages_ahead.due_at:
+            self._pages_ahead.wake()
+        return PutResult(PUT_OK, tuple(appended))
 
     @property
     def is_sync(self) -> bool:

@@ -59,6 +59,9 @@ class GetStatus(enum.Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
+FOUND: Final = GetStatus.FOUND  # for those who need it with every read: to find a member in its enum takes a call
+
+
 class GetResult(msgspec.Struct, gc=False):
     """The answer to a read. `slices` hold whole records, one or several in each, in order; they keep the log alive."""
 
@@ -207,7 +210,7 @@ class QueueReader:
         slices, count, total, last_log_offset, last_store_ms = run
         behind = log_end - last_log_offset
         return GetResult(
-            GetStatus.FOUND,
+            FOUND,
             offset + count,
             low,
             high,

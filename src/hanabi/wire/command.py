@@ -30,6 +30,8 @@ HEADER_BYTES_MAX = 1024 * 1024  # of a received one; the longest that are sent c
 
 H = TypeVar("H", bound=Header)
 _NO_FIELDS = msgspec.Raw(b"{}")
+# To find a member in its enum takes as long as to call a function; these are needed several times for each command.
+_JSON, _BINARY, _RESPONSE = HeaderForm.JSON, HeaderForm.BINARY, int(Flag.RESPONSE)
 
 
 class Command(msgspec.Struct, kw_only=True):
@@ -57,14 +59,14 @@ class Command(msgspec.Struct, kw_only=True):
     def fields(self) -> dict[str, str]:
         """The header fields as text."""
         raw = bytes(self.raw_fields)
-        if self.form is HeaderForm.BINARY:
+        if self.form is _BINARY:
             return _decode_binary_fields(raw)
         return _decode_json_fields(raw)
 
     def header(self, kind: type[H]) -> H:
         """The header fields as a *kind*; a protocol error names the kind and the field that is wrong."""
         try:
-            if self.form is HeaderForm.BINARY:
+            if self.form is _BINARY:
                 return msgspec.convert(_decode_binary_fields(bytes(self.raw_fields)), kind, strict=False)
             try:
                 decoder: msgspec.json.Decoder[H] = _json_decoder(kind)
@@ -86,6 +88,7 @@ _any_fields_decoder = msgspec.json.Decoder(dict[str, Any] | None)
 _BINARY_HEAD = struct.Struct(">hBhii")
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
+_U32 = struct.Struct(">I")
 _LENGTH_AND_FORM = struct.Struct(">II")
 _BINARY_CODE_MAX = 2**15 - 1
 _U24_MAX = 2**24 - 1
@@ -99,20 +102,20 @@ def decode_command(frame: bytes, header_bytes_max: int = HEADER_BYTES_MAX) -> Co
     """
     if len(frame) < 4:
         raise RemoteProtocolError(f"frame of {len(frame)} bytes has no room for its header length")
-    header_bytes = int.from_bytes(frame[1:4], "big")
+    header_bytes = _U32.unpack_from(frame)[0] & _U24_MAX
     header_end = 4 + header_bytes
     if header_end > len(frame):
         raise RemoteProtocolError(f"header of {header_bytes} bytes in a frame of {len(frame)}")
     if header_bytes > header_bytes_max:
         raise RemoteProtocolError(f"header of {header_bytes} bytes, limit {header_bytes_max}")
     form = frame[0]
-    if form == HeaderForm.JSON:
+    if form == _JSON:
         try:
             command = _command_decoder.decode(frame[4:header_end])
         except (ValueError, RecursionError) as error:
             raise RemoteProtocolError(f"bad JSON header: {error}") from error
-        command.form = HeaderForm.JSON
-    elif form == HeaderForm.BINARY:
+        command.form = _JSON
+    elif form == _BINARY:
         command = _decode_binary_header(frame[4:header_end])
     else:
         raise RemoteProtocolError(f"unknown header form {form}")
@@ -207,6 +210,7 @@ class _JsonHeader(msgspec.Struct, omit_defaults=True):
 
 _encode_json = msgspec.json.Encoder().encode
 _LANGUAGE_NAMES = tuple(language.name for language in Language)  # an enum's own `name` is a call, on every reply
+_OUR_LANGUAGE = Language.PYTHON.name
 
 
 def encode_head(
@@ -225,14 +229,14 @@ def encode_head(
 
     The binary form has no room for codes such as POP's: these go as JSON, which every peer reads in any frame.
     """
-    if form is HeaderForm.BINARY and code > _BINARY_CODE_MAX:
-        form = HeaderForm.JSON
-    if form is HeaderForm.BINARY:
-        header = _encode_binary_header(code, language, version, opaque, flag, remark, fields)
-    else:
-        header = _encode_json(
-            _JsonHeader(code, fields, flag, _LANGUAGE_NAMES[language], opaque, remark, "JSON", version)
-        )
+    if form is _BINARY and code <= _BINARY_CODE_MAX:
+        binary = _encode_binary_header(code, language, version, opaque, flag, remark, fields)
+        return _before_body(binary, _BINARY, body_bytes)
+    header = _JsonHeader(code, fields, flag, _LANGUAGE_NAMES[language], opaque, remark, "JSON", version)
+    return _before_body(_encode_json(header), _JSON, body_bytes)
+
+
+def _before_body(header: bytes, form: HeaderForm, body_bytes: int) -> bytes:
     if len(header) > _U24_MAX:  # it would run over into the byte of the form
         raise MQError(f"header of {len(header)} bytes, limit {_U24_MAX}")
     return _LENGTH_AND_FORM.pack(4 + len(header) + body_bytes, form << 24 | len(header)) + header
@@ -293,10 +297,13 @@ def encode_reply_head(
     body_bytes: int = 0,
 ) -> bytes:
     """What stands before the body in the answer to *request*: its opaque number and its form."""
+    if request.form is _JSON:
+        header = _JsonHeader(code, fields, _RESPONSE, _OUR_LANGUAGE, request.opaque, remark, "JSON", VERSION)
+        return _before_body(_encode_json(header), _JSON, body_bytes)
     return encode_head(
         code=code,
         opaque=request.opaque,
-        flag=Flag.RESPONSE,
+        flag=_RESPONSE,
         remark=remark,
         fields=fields,
         body_bytes=body_bytes,

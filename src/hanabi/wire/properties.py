@@ -79,24 +79,21 @@ def find_property(raw: bytes, name: bytes) -> str | None:
 
 def indexed_properties(raw: bytes) -> tuple[str | None, str | None, str | None]:
     """Tags, keys and unique key in *raw*, each as `find_property` finds it: what queues and index keep of a message."""
-    bounded = b"\x02" + raw + b"\x02"
+    bounded = f"\x02{raw.decode('utf-8', 'replace')}\x02"
     return (
-        _find_bounded(bounded, b"\x02TAGS\x01"),
-        _find_bounded(bounded, b"\x02KEYS\x01"),
-        _find_bounded(bounded, b"\x02UNIQ_KEY\x01"),
+        _find_bounded(bounded, "\x02TAGS\x01"),
+        _find_bounded(bounded, "\x02KEYS\x01"),
+        _find_bounded(bounded, "\x02UNIQ_KEY\x01"),
     )
 
 
-def _find_bounded(bounded: bytes, name: bytes) -> str | None:
+def _find_bounded(bounded: str, name: str) -> str | None:
     """`find_property` without its doubts: *bounded* has a separator at both ends, and so has *name*."""
-    at = bounded.rfind(name)
-    if at < 0:
+    _, found, rest = bounded.rpartition(name)
+    if not found:
         return None
-    start = at + len(name)
-    end = bounded.find(b"\x02", start)
-    if start == end:  # empty, so another one of this name counts
-        return find_property(bounded, name[1:-1])
-    return bounded[start:end].decode("utf-8", "replace")
+    # Where it is empty, another one of this name counts.
+    return rest[: rest.find("\x02")] or parse_properties(bounded).get(name[1:-1])
 
 
 python_indexed_properties = indexed_properties

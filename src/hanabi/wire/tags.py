@@ -20,7 +20,9 @@ def tags_code(tags: str | None) -> int:
 
     As MessageExtBrokerInner.tagsString2tagsCode, which looks at neither the multi-tags flag nor at separators.
     """
-    return java_hash(tags) if tags else 0
+    if not tags:
+        return 0
+    return _cached_hash(tags) if len(tags) <= _CACHED_CHARACTERS_MAX else _hash(tags)
 
 
 def subscribed_tags(text: str) -> tuple[list[str], list[int]]:

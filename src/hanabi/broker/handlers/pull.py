@@ -22,12 +22,13 @@ from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.store.message_store import MessageStore
-from hanabi.store.reads import GetResult, GetStatus
+from hanabi.store.reads import FOUND, GetResult, GetStatus
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.pull import PullMessageHeader
 
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
 _TOLD_MAX: Final = 1_000
 BODY_BYTES_MAX: Final = 1024  # a pull has none
 SLAVE: Final = "SLAVE"
@@ -87,7 +88,7 @@ class Pulls:
         self._commits.pulled(name, topic, queue_id, connection.peer)
         if pull.sys_flag & COMMIT_OFFSET and self._settings.broker.broker_role != SLAVE:
             self._commits.with_pull(name, topic, queue_id, pull.commit_offset, connection.peer)
-        if result.status is not GetStatus.FOUND and pull.sys_flag & SUSPEND and _may_wait(result, offset):
+        if result.status is not FOUND and pull.sys_flag & SUSPEND and _may_wait(result, offset):
             wants = message_filter.wants if message_filter is not PASSES_ALL else None
             held = self._hold(pull, connection, wants, result.max_offset)
             if held is not None:
@@ -132,10 +133,10 @@ class Pulls:
         suggested = suggested_broker(
             group, suggests_slave=result.suggests_slave, slave_read_enabled=self._settings.broker.slave_read_enabled
         )
-        if result.status is GetStatus.FOUND:
+        if result.status is FOUND:
             self._count(pull, result, began_ms)
             return Reply(
-                ResponseCode.SUCCESS,
+                _SUCCESS,
                 "FOUND",
                 None,
                 result.slices,

@@ -48,7 +48,7 @@ from hanabi.remoting.address import parse_address
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.store.commit_log import PendingMessage
-from hanabi.store.message_store import PutResult, PutStatus
+from hanabi.store.message_store import PUT_OK, PutResult, PutStatus
 from hanabi.wire.batch import decode_batch
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
@@ -168,7 +168,7 @@ class Sends:
             result = self._put_half(message)
         else:
             result = self.intake.put(message)
-        if result.status is not PutStatus.PUT_OK:
+        if result.status is not PUT_OK:
             return self._refuse_put(result)
         appended = result.appended[0]
         message_id = self._store_host.message_id(appended.log_offset)
@@ -208,7 +208,7 @@ class Sends:
             for part in parts
         ]
         result = self.intake.put_batch(messages)
-        if result.status is not PutStatus.PUT_OK:
+        if result.status is not PUT_OK:
             return self._refuse_put(result)
         message_ids = [self._store_host.message_id(appended.log_offset) for appended in result.appended]
         first_offset = result.appended[0].queue_offset
