@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from chaos.fuzz.mutate import mutated
-from chaos.fuzz.requests import conversation, strange
+from chaos.fuzz.requests import conversation, is_harmful, strange
 from hanabi.errors import RemoteProtocolError
 from hanabi.wire.command import decode_command
 from hanabi.wire.frame import FrameDecoder
@@ -92,9 +92,10 @@ class Attackers:
                 frame = dice.choice(self._frames)
                 return [frame[: dice.randint(1, len(frame) - 1)]]
             case "strange":
-                return [strange(dice, self._bodies) for _ in range(count)]
+                frames = [strange(dice, self._bodies) for _ in range(count)]
             case _:
-                return [mutated(dice, dice.choice(self._frames), self._frames) for _ in range(count)]
+                frames = [mutated(dice, dice.choice(self._frames), self._frames) for _ in range(count)]
+        return [frame for frame in frames if not is_harmful(frame)]
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         decoder = FrameDecoder()

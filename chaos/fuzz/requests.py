@@ -14,7 +14,7 @@ import msgspec
 from chaos.fuzz.names import GROUPS, NUMBERS, TOPICS, any_text, text_for
 from hanabi.errors import MQError
 from hanabi.wire.codes import HeaderForm, RequestCode
-from hanabi.wire.command import encode_request
+from hanabi.wire.command import decode_command, encode_request
 from hanabi.wire.headers.registry import REQUEST_HEADERS
 
 HARMFUL_ON_PURPOSE: Final = frozenset(
@@ -55,6 +55,15 @@ def strange(dice: random.Random, bodies: Sequence[bytes]) -> bytes:
         return encode_request(
             RequestCode.GET_BROKER_RUNTIME_INFO, 1
         )  # what our own encoder refuses is no test of theirs
+
+
+def is_harmful(frame: bytes) -> bool:
+    """Whether servers that understand *frame*, which has its length in front, would rightly do harm: then it proves
+    nothing. A mutation of a harmless one may have become that."""
+    try:
+        return decode_command(frame[4:]).code in HARMFUL_ON_PURPOSE
+    except MQError:
+        return False
 
 
 def _value(dice: random.Random, name: str, type_text: str) -> str:

@@ -10,11 +10,12 @@ import pytest
 
 from chaos.fuzz.mutate import mutated
 from chaos.fuzz.report import markdown
-from chaos.fuzz.requests import conversation, strange
+from chaos.fuzz.requests import HARMFUL_ON_PURPOSE, conversation, is_harmful, strange
 from chaos.fuzz.run import fuzz, judge_witness
 from chaos.fuzz.vitals import BUSY_S_MAX, FIELDS, Vitals, growth, hogged, quiet
 from chaos.fuzz.witness import Witness
-from hanabi.wire.command import decode_command
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.command import decode_command, encode_request
 from hanabi.wire.frame import FrameDecoder
 from tests.golden_frames import ALL_FRAMES
 
@@ -75,6 +76,12 @@ def test_the_same_dice_make_the_same_frames_and_they_are_whole_frames() -> None:
         decode_command(content)
     dice = random.Random(3)
     assert sum(mutated(dice, FRAMES[0], FRAMES) != FRAMES[0] for _ in range(50)) > 40
+
+
+def test_what_servers_would_rightly_do_harm_for_is_not_sent() -> None:
+    assert all(is_harmful(encode_request(code, 1, {"brokerName": "broker-a"})) for code in HARMFUL_ON_PURPOSE)
+    assert not is_harmful(encode_request(RequestCode.SEND_MESSAGE_V2, 1))
+    assert not is_harmful(b"\x00\x00\x00\x04none")
 
 
 def test_live_servers_stand_what_nobody_should_send_and_serve_a_normal_client(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -78,9 +78,9 @@ def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Con
         answer = handler.handle(request.header(handler.header), request, connection)
     except Exception as error:  # noqa: BLE001 - a handler's failure is an answer, never the end of the connection
         return error_reply(error, request, connection)
-    if type(answer) is Reply or isinstance(answer, asyncio.Future):
+    if type(answer) is Reply or isinstance(answer, asyncio.Future):  # mostly a Reply, and this is on every path
         return answer
-    return settled(answer, request, connection)
+    return settled(cast(Awaitable[Reply], answer), request, connection)
 
 
 async def settled(answer: Awaitable[Reply], request: Command, connection: "Connection") -> Reply:
