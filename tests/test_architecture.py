@@ -23,8 +23,9 @@ MAY_IMPORT = {
     "client": "errors durable_table message wire remoting",
     "admin": "errors message wire client",
     "doctor": "errors message wire remoting client admin",
+    "bench": "errors message wire store client aio admin",  # the store: it measures a disk with ours
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
-    "cli": "_version errors message wire remoting store namesrv broker metrics client admin doctor spark",
+    "cli": "_version errors message wire remoting store namesrv broker metrics client admin doctor bench spark",
     "dashboard": "errors message admin",
     "spark": "errors message wire store client",  # the store: its reader looks into the files
     "aio": "client",

@@ -25,6 +25,7 @@ from hanabi.admin.messages import DirectConsumption, TraceEvent
 from hanabi.admin.name_servers import NameServerTable, WritePerm
 from hanabi.admin.offsets import OffsetMove, QueueOffset, Reset
 from hanabi.admin.topics import RouteEntry, TopicListing, TopicOnBroker, TopicStatus
+from hanabi.bench.results import Consumed, EndToEnd, Produced, StoreMeasured
 from hanabi.cli.done import Cleaned, GroupDeleted, KeyForgotten, LettersSaved, TopicDeleted
 from hanabi.cli.message_line import MessageLine
 from hanabi.cli.send import SentLine
@@ -78,6 +79,10 @@ SHAPES: dict[str, Any] = {
     "dlq show": Lines(MessageLine),
     "dlq export": LettersSaved,
     "dlq resend": Lines(Resent),
+    "bench produce": Produced,
+    "bench consume": Consumed,
+    "bench latency": EndToEnd,
+    "bench store": StoreMeasured,
     "stats": Flows,
     "doctor": Diagnosis,
     "send": Lines(SentLine),

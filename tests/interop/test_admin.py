@@ -151,6 +151,25 @@ def test_traces_and_sends(cluster: Serving) -> None:
     assert (event["event"], event["topic"], event["success"]) == ("Pub", "Traced", True)
 
 
+def test_measuring(cluster: Serving) -> None:
+    count = ("--count", "200", "--concurrency", "4")  # a JVM that is cold says "busy" to a crowd
+    produced = answer(cluster, "bench", "produce", "--topic", "Measured", "--create", *count, "--size", "100")
+    assert (produced["statuses"], produced["failed"], produced["topicCreated"]) == ({"SEND_OK": 200}, 0, True)
+    assert [each["broker"] for each in answer(cluster, "topic", "route", "Measured")] == BOTH
+    batched = answer(cluster, "bench", "produce", "--topic", "Measured", *count, "--batch", "50")
+    assert batched["statuses"] == {"SEND_OK": 200}
+    # A young topic: what is in it must not come, though Apache's let a new group begin at its first message.
+    trip = answer(cluster, "bench", "latency", "--topic", "Measured", *count, "--rate", "200")
+    assert (trip["received"], trip["lost"], trip["duplicated"], trip["groupRemoved"]) == (200, 0, 0, True)
+    consumed = answer(cluster, "bench", "consume", "--topic", "Measured", "--from", "first", "--count", "600")
+    assert consumed["received"]["messages"] >= 600
+    assert consumed["groupRemoved"]
+    later = run("bench", "consume", "--topic", "Measured", "--seconds", "1", "--json", "-n", cluster.namesrv)
+    assert (later.returncode, json.loads(later.stdout)["received"]["messages"]) == (1, 0)
+    assert not [each for each in answer(cluster, "group", "list") if each["group"].startswith("hanabi_bench")]
+    said(cluster, "topic", "delete", "Measured", "--yes")
+
+
 def test_dead_letters(cluster: Serving, tmp_path: Path) -> None:
     said(cluster, "topic", "create", "Mortal", "--queues", "1")
     said(cluster, "group", "create", "mortal", "--retry-max", "0")

@@ -8,6 +8,7 @@ import typer
 
 from hanabi._version import __version__
 from hanabi.cli import (
+    bench,
     broker,
     cluster_list,
     dlq,
@@ -49,6 +50,7 @@ app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(namesrv.app, name="namesrv")
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(bench.app, name="bench")
 app.command()(send.send)
 app.command()(tail.tail)
 command(app, "stats")(stats.stats)

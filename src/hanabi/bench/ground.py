@@ -1,0 +1,81 @@
+"""What a measurement finds or makes at a cluster before it begins, and takes away when it is over."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from hanabi.admin import Admin, GroupChange, Target, Where
+from hanabi.errors import MQError, TopicNotExist
+
+QUEUES: Final = 8
+ROUTE_SECONDS: Final = 10.0  # until name servers tell of a topic that was made: brokers register now and then
+AGAIN_SECONDS: Final = 0.1
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """A topic that is there now, and whether that is our doing."""
+
+    topic: str
+    queues: int
+    brokers: list[str]
+    created: bool
+
+
+async def topic_for(admin: Admin, topic: str, *, create: bool) -> Ground:
+    """*topic*, made if it is not there and *create* allows it."""
+    try:
+        return await _ground(admin, topic, created=False)
+    except TopicNotExist as error:
+        if not create:
+            raise TopicNotExist(f"topic {topic} does not exist: --create makes it, with {QUEUES} queues") from error
+    await admin.topics.create(topic, read_queues=QUEUES, write_queues=QUEUES)
+    deadline = time.monotonic() + ROUTE_SECONDS
+    while True:
+        try:
+            return await _ground(admin, topic, created=True)
+        except TopicNotExist:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _ground(admin: Admin, topic: str, *, created: bool) -> Ground:
+    route = await admin.topics.route(topic)
+    return Ground(topic, sum(entry.write_queues for entry in route), sorted(entry.broker for entry in route), created)
+
+
+class ThrowAway:
+    """A group of this measurement alone. `trouble` says why it could not be removed, if so."""
+
+    def __init__(self) -> None:
+        self.name = f"hanabi_bench_{secrets.token_hex(4)}"
+        self.removed = False
+        self.trouble: str | None = None
+
+
+@asynccontextmanager
+async def throw_away_group(admin: Admin, topic: str, *, first: bool) -> AsyncIterator[ThrowAway]:
+    """A group that begins at the first message of *topic*, or at its end; afterwards it is removed, if that is allowed.
+
+    Its offsets are set before it begins: Apache's brokers let a new group begin at the first message of a young topic,
+    whatever it wants.
+    """
+    group, made = ThrowAway(), False
+    try:
+        for broker in await admin.access.topic_masters(topic):
+            await admin.groups.create(group.name, GroupChange(), Where(broker=broker.broker))
+            made = True
+        await admin.offsets.reset(group.name, topic, Target(first=first, last=not first))
+        yield group
+    finally:
+        if made:
+            try:
+                await admin.groups.delete(group.name)
+                group.removed = True
+            except MQError as error:
+                group.trouble = str(error)

@@ -1,0 +1,95 @@
+"""What every measurement of a cluster needs while it runs: workers that take turns, a line a second, an end.
+
+`stop` ends a measurement early: what is under way is finished, and what was measured counts.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from hanabi.bench.meter import Meter
+from hanabi.bench.pace import Pace
+from hanabi.bench.results import Second
+
+LOOK_SECONDS: Final = 0.1  # how long whoever waits for his turn takes to see that it is over
+
+Told = Callable[[Second], None]
+clock = time.perf_counter
+
+
+@asynccontextmanager
+async def telling(meter: Meter, told: Told) -> AsyncIterator[None]:
+    """Tell once a second what *meter* has counted."""
+
+    async def tell() -> None:
+        due = clock()
+        while True:
+            due += 1.0
+            await asyncio.sleep(max(due - clock(), 0))
+            told(meter.second(clock()))
+
+    teller = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        teller.cancel()
+        with suppress(asyncio.CancelledError):
+            await teller
+
+
+async def take_turns(
+    pace: Pace, workers: int, stop: asyncio.Event, send: Callable[[float, int], Awaitable[None]]
+) -> None:
+    """Call *send* for every turn of *pace*, *workers* at once, with the moment from which it counts and how many."""
+
+    async def work() -> None:
+        while not stop.is_set():
+            now = clock()
+            turn = pace.take(now)
+            if turn is None:
+                return
+            begin = turn.due
+            if begin > now:
+                await _wait_until(begin, stop)
+                if stop.is_set():
+                    return
+                begin = clock()  # that a timer woke us late says nothing about the cluster
+            await send(begin, turn.messages)
+
+    tasks = [asyncio.create_task(work()) for _ in range(workers)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _wait_until(due: float, stop: asyncio.Event) -> None:
+    """Without a task for each message, which `first_of` would make."""
+    while (left := due - clock()) > 0 and not stop.is_set():  # noqa: ASYNC110 - the clock sets no event
+        await asyncio.sleep(min(left, LOOK_SECONDS))
+
+
+async def first_of(*events: asyncio.Event, seconds: float | None) -> None:
+    """Until one of *events* is set, or so many *seconds* are over."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+class Cpu:
+    """How much of one core this process has used since."""
+
+    def __init__(self) -> None:
+        self._began, self._used = clock(), time.process_time()
+
+    @property
+    def share(self) -> float:
+        return (time.process_time() - self._used) / max(clock() - self._began, 1e-9)
