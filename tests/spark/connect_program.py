@@ -1,4 +1,4 @@
-"""A program on Spark Connect, which starts its server by itself. Registers nothing; prints what it found as JSON."""
+"""A program on Spark Connect. Registers nothing. Prints what it found as JSON, or how many rows a table has."""
 
 import json
 import sys
@@ -7,10 +7,17 @@ from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    store, folder = sys.argv[1:]
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    remote, *asked = sys.argv[1:]
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    answer = spark.table(asked[0]).count() if len(asked) == 1 else found_formats(spark, *asked)
+    sys.stdout.write(json.dumps(answer) + "\n")
+    spark.stop()
+
+
+def found_formats(spark: SparkSession, store: str, folder: str) -> dict[str, object]:
+    """Reads a store as a table and as a stream, and asks for a cluster that is not there."""
     table = spark.read.format("rocketmq-store").load(store)
-    found = {"session": type(spark).__module__, "rows": table.count()}
+    found: dict[str, object] = {"session": type(spark).__module__, "rows": table.count()}
     stream = spark.readStream.format("rocketmq-store").option("startingOffsets", "earliest").load(store)
     query = (
         stream.writeStream.format("parquet")
@@ -25,8 +32,7 @@ def main() -> None:
         broker.collect()
     except Exception as error:  # noqa: BLE001 - what it says is what is asked
         found["refused"] = str(error)
-    sys.stdout.write(json.dumps(found) + "\n")
-    spark.stop()
+    return found
 
 
 main()

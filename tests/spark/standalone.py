@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,14 +29,20 @@ CONF = {
     "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
 }
+# The same for programs that start a Spark of their own and read spark-defaults.conf.
+QUICK_DEFAULTS = f"""
+spark.driver.extraJavaOptions {QUICK_START}
+spark.ui.enabled false
+spark.sql.shuffle.partitions 2
+"""
 
 
-def environment(home: Path) -> dict[str, str]:
-    """Only what is installed counts: nothing of this repository is on the path but the package."""
+def environment(home: Path, python: str = sys.executable) -> dict[str, str]:
+    """Only what is installed for *python* counts: nothing of this repository is on the path but the package."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     return env | {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
         "SPARK_DAEMON_MEMORY": "192m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -47,7 +53,7 @@ def environment(home: Path) -> dict[str, str]:
 class Submitted:
     """A program that runs on the cluster, its driver in processes of its own."""
 
-    def __init__(self, command: Sequence[str], home: Path, log: Path) -> None:
+    def __init__(self, command: Sequence[str], home: Path, log: Path, env: Mapping[str, str]) -> None:
         self.log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -55,7 +61,7 @@ class Submitted:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment(home),
+                env=env,
                 cwd=home,
                 start_new_session=True,
             )
@@ -77,17 +83,25 @@ class Submitted:
 
 
 class Standalone:
-    """The cluster. `url` is for `--master`."""
+    """The cluster. `url` is for `--master`, `env` for who uses it, `bin` has Spark's own programs."""
 
-    def __init__(self, home: Path, url: str, workers: Sequence[ServerProcess]) -> None:
-        self.home, self.url, self._workers = home, url, workers
+    def __init__(self, home: Path, url: str, env: Mapping[str, str], bin: Path) -> None:  # noqa: A002 - its name
+        self.home, self.url, self.env, self.bin = home, url, env, bin
+        self._workers: list[ServerProcess] = []
         self._submitted: list[Submitted] = []
+
+    def add_worker(self, worker: ServerProcess) -> None:
+        self._workers.append(worker)
+
+    def wait_ready(self) -> None:
+        for worker in self._workers:
+            worker.wait_until(partial(_is_registered, worker), "register", timeout_s=300)
 
     def submit(self, program: Path, *arguments: str) -> Submitted:
         """As `spark-submit` does it, in client mode."""
         confs = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
-        command = [str(BIN / "spark-submit"), "--master", self.url, *confs, str(program), *arguments]
-        made = Submitted(command, self.home, self.home / f"driver-{len(self._submitted)}.log")
+        command = [str(self.bin / "spark-submit"), "--master", self.url, *confs, str(program), *arguments]
+        made = Submitted(command, self.home, self.home / f"driver-{len(self._submitted)}.log", self.env)
         self._submitted.append(made)
         return made
 
@@ -129,13 +143,16 @@ def _is_registered(worker: ServerProcess) -> bool:
 
 
 @contextmanager
-def standalone(home: Path) -> Iterator[Standalone]:
-    """One master and two workers with a core each, ready; every process is ended in any case."""
+def standalone(home: Path, python: str = sys.executable, spark_bin: Path = BIN) -> Iterator[Standalone]:
+    """One master and two workers with a core each, ready; every process is ended in any case.
+
+    All of them are those of *spark_bin*, and run Python programs with *python*.
+    """
     home.mkdir(parents=True, exist_ok=True)
-    env = environment(home)
+    env = environment(home, python)
     port = free_port()
-    url = f"spark://127.0.0.1:{port}"
-    spark_class = str(BIN / "spark-class")
+    spark_class = str(spark_bin / "spark-class")
+    cluster = Standalone(home, f"spark://127.0.0.1:{port}", env, spark_bin)
     with ExitStack() as stack:
         master = ServerProcess(
             "Spark's master",
@@ -148,19 +165,17 @@ def standalone(home: Path) -> Iterator[Standalone]:
             env,
         )
         stack.callback(master.kill)
-        workers = []
+        stack.callback(cluster.close)
         for number in range(2):
             words = ["--host", "127.0.0.1", "--webui-port", str(free_port()), "--cores", "1", "--memory", "640m"]
-            words += ["--work-dir", str(home / f"work-{number}"), url]
-            worker = ServerProcess(
-                f"Spark's worker {number}",
-                [spark_class, "org.apache.spark.deploy.worker.Worker", *words],
-                home / f"worker-{number}.log",
-                env,
+            words += ["--work-dir", str(home / f"work-{number}"), cluster.url]
+            cluster.add_worker(
+                ServerProcess(
+                    f"Spark's worker {number}",
+                    [spark_class, "org.apache.spark.deploy.worker.Worker", *words],
+                    home / f"worker-{number}.log",
+                    env,
+                )
             )
-            workers.append(worker)
-        cluster = Standalone(home, url, workers)
-        stack.callback(cluster.close)
-        for worker in workers:
-            worker.wait_until(partial(_is_registered, worker), "register", timeout_s=300)
+        cluster.wait_ready()
         yield cluster

@@ -1,11 +1,14 @@
-"""The source, the stream and the sink against Apache's own brokers, of the 4.9 and of the 5.3 line."""
+"""The source, the stream, the sink and the pipelines against Apache's own brokers, of the 4.9 and of the 5.3 line.
+
+One file, because the brokers take seconds to start.
+"""
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,26 +18,17 @@ import hanabi
 from hanabi.errors import MQError
 from hanabi.spark import deduplicated
 from hanabi.spark.broker_source import BrokerSource
-from tests.interop.apache import ApacheBroker, ApacheNameServer
-from tests.interop.jars import ALL_5, SERVERS_4, JavaUnavailable, classpath, required
-from tests.spark.broker_world import bodies, make_topic, read, rows, send
+from tests.interop.apache import ApacheBroker
+from tests.interop.jars import SERVERS_4, JavaUnavailable, classpath, required
+from tests.spark.apaches import LINES, Apache, apache_brokers
+from tests.spark.broker_world import bodies, read, rows, send
+from tests.spark.pipelines.running import run_pipeline
+from tests.spark.pipelines.tables import only, rows_of
 
 pytestmark = pytest.mark.interop
 
-LINES = {"4": SERVERS_4, "5": ALL_5}
-
-
-@dataclass(frozen=True)
-class Apache:
-    """A broker of Apache's, and who knows it. A topic is on one broker, so its name has the broker's line in it."""
-
-    line: str
-    namesrv: str
-    broker: str
-    store: Path
-
-    def topic(self, name: str, queues: int = 4) -> str:
-        return make_topic(self, f"{name}-{self.line}", queues)
+EACH = 60
+LETTERS = 5
 
 
 @pytest.fixture(scope="module")
@@ -47,22 +41,8 @@ def apaches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Apac
         if required():
             pytest.fail(f"CI must run the interop tests, but {error}", pytrace=False)
         pytest.skip(f"no Apache RocketMQ here: {error}")
-    home = tmp_path_factory.mktemp("apache")
-    with ExitStack() as stack:
-        server = ApacheNameServer(home / "namesrv")
-        stack.callback(server.process.kill)
-        server.wait_ready()
-        brokers = {}
-        for line, jar_set in LINES.items():
-            name = f"broker-{line}"
-            brokers[line] = ApacheBroker(home / name, jar_set, name=name, cluster="spark", namesrv=server.address)
-            stack.callback(brokers[line].process.kill)
-        for broker in brokers.values():
-            broker.wait_ready()
-        yield {
-            line: Apache(line, server.address, broker.address, broker.home / "store")
-            for line, broker in brokers.items()
-        }
+    with apache_brokers(tmp_path_factory.mktemp("apache")) as brokers:
+        yield brokers
 
 
 @pytest.fixture(params=LINES)
@@ -216,3 +196,86 @@ def test_its_files_are_a_stream_too(spark: SparkSession, apaches: dict[str, Apac
     query.awaitTermination()
     found = spark.read.parquet(str(tmp_path / "out")).select("body").collect()
     assert sorted(row.body.decode() for row in found) == texts(0, 100)
+
+
+def letters_of(serving: Apache, *topics: str) -> Counter[tuple[object, ...]]:
+    """What producers said: key, body, tags and their own property of each message."""
+    return Counter(
+        (*row["keys"], row["body"], row["tags"], dict(row["properties"])["region"])
+        for row in rows(serving, "keys body tags properties", subscribe=",".join(topics))
+    )
+
+
+def test_what_is_archived_and_replayed_is_what_was_sent(
+    spark: SparkSession, apaches: dict[str, Apache], tmp_path: Path
+) -> None:
+    cluster = apaches["4"]
+    topics = [apache.topic("Archived", 2) for apache in apaches.values()]
+    for at, topic in enumerate(topics):
+        send(cluster, topic, texts(1_000 * at, 1_000 * at + EACH), tags="paid", properties={"region": "eu"})
+    told: dict[str, Any] = {"namesrv": cluster.namesrv, "topics": topics, "to": str(tmp_path / "archive")}
+    first = run_pipeline(spark, "archive", **told, batch_messages=50, group="archive")
+    assert (first.facts["messages_archived"], first.facts["messages_lost"]) == (2 * EACH, 0)
+    for at, topic in enumerate(topics):
+        send(cluster, topic, texts(1_000 * at + EACH, 1_000 * at + EACH + 10), tags="open", properties={"region": "us"})
+    second = run_pipeline(spark, "archive", **told, group="archive")
+    assert (second.facts["messages_archived"], second.facts["messages_in_archive"]) == (20, 2 * EACH + 20)
+    assert [only(row, "topic", "broker", "archived to", "behind") for row in rows_of(second, "Archived")] == [
+        (topic, f"broker-{line}", (EACH + 10) // 2, 0)
+        for topic, line in zip(topics, LINES, strict=True)
+        for _queue in range(2)
+    ]
+    with hanabi.PullConsumer("archive", namesrv=cluster.namesrv) as consumer:
+        committed = [consumer.committed(queue) or 0 for topic in topics for queue in consumer.queues_of(topic)]
+    assert sum(committed) == 2 * EACH + 20
+
+    copies = apaches["5"].topic("Replayed")
+    again = run_pipeline(spark, "replay", namesrv=cluster.namesrv, archive=str(tmp_path / "archive"), to=copies)
+    assert (again.facts["messages_sent"], again.complaint) == (2 * EACH + 20, None)
+    assert letters_of(cluster, copies) == letters_of(cluster, *topics)
+    live = run_pipeline(spark, "replay", namesrv=cluster.namesrv, topics=[topics[1]], to=topics[0], tags=["open"])
+    assert live.facts["messages_sent"] == 10
+    assert rows_of(live, "Sent") == [{"topic": topics[0], "messages": 10, "bytes": 40}]
+
+
+def kill_letters(apache: Apache, topic: str, group: str) -> None:
+    """Let a group fail on messages for good."""
+    send(apache, topic, texts(0, LETTERS), tags="a")
+    with hanabi.PullConsumer(group, namesrv=apache.namesrv, max_reconsume_times=0) as consumer:
+        for queue in consumer.queues_of(topic):
+            for message in consumer.pull(queue, 0).messages:
+                consumer.send_back(message)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_dead_letters_are_counted_and_sent_again(spark: SparkSession, apaches: dict[str, Apache], line: str) -> None:
+    apache = apaches[line]
+    topic, group = apache.topic("Mortal", 2), f"mortal-{line}"
+    kill_letters(apache, topic, group)
+    found = run_pipeline(spark, "dead-letters", namesrv=apache.namesrv, groups=[group], resend=True)
+    assert (found.facts["dead_letters"], found.facts["messages_sent"], found.complaint) == (LETTERS, LETTERS, None)
+    assert [only(row, "group", "origin topic", "messages") for row in rows_of(found, "Dead letters")] == [
+        (group, topic, LETTERS)
+    ]
+    assert [only(row, "group", "tag", "messages") for row in rows_of(found, "By tag")] == [(group, "a", LETTERS)]
+    assert read(spark, apache, "topic string", subscribe=topic).count() == 2 * LETTERS
+
+
+def test_traffic_is_measured_and_told_to_a_topic(spark: SparkSession, apaches: dict[str, Apache]) -> None:
+    cluster = apaches["4"]
+    topics = [apache.topic("Measured", 2) for apache in apaches.values()]
+    reports = apaches["5"].topic("Reports", 1)
+    for topic in topics:
+        send(cluster, topic, ["small"] * 6, tags="paid")
+    with hanabi.PullConsumer("billing", namesrv=cluster.namesrv) as billing:
+        for queue in (queue for topic in topics for queue in billing.queues_of(topic)):
+            billing.commit({queue: 1})
+    outcome = run_pipeline(spark, "traffic", namesrv=cluster.namesrv, topics=topics, output_topic=reports)
+    assert (outcome.facts["messages"], outcome.facts["topics"]) == (12, 2)
+    assert [only(row, "topic", "queues", "fewest", "most") for row in rows_of(outcome, "how")] == [
+        (topic, 2, 3, 3) for topic in topics
+    ]
+    assert [row for row in rows_of(outcome, "what groups") if row["group"] == "billing"] == [
+        {"group": "billing", "topic": topic, "queues": 2, "queues_behind": 2, "lag": 4} for topic in topics
+    ]
+    assert {row["tags"] for row in rows(cluster, "tags", subscribe=reports)} == {"minutes", "sizes", "queues", "lag"}

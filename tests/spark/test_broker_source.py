@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
 
 import hanabi
-from hanabi.errors import MQError
+from hanabi.errors import ConfigError, MQError
+from hanabi.spark.broker_source import BrokerSource
 from tests.serving import QUICK, Serving, serving
 from tests.spark.broker_world import bodies, make_topic, rows, send, tasks
 
@@ -81,6 +82,29 @@ def test_times_say_where_to_begin_and_to_end(broker: Serving) -> None:
     with pytest.raises(MQError, match="has no message of"):
         bodies(broker, **later)
     assert bodies(broker, **later, startingOffsetsByTimestampStrategy="latest") == []
+
+
+def test_an_empty_queue_has_no_time_and_the_strategy_says_what_then(broker: Serving) -> None:
+    """As Kafka's connector has it, which ends the query too unless the strategy is `latest`."""
+    topic = make_topic(broker, "Half", 2)
+    with hanabi.Producer("tests", namesrv=broker.namesrv) as producer:
+        producer.send(hanabi.Message(topic, b"one"), queue=producer.queues(topic)[0])
+    since: dict[str, Any] = {"subscribe": topic, "startingTimestamp": 0}
+    with pytest.raises(ConfigError) as caught:
+        bodies(broker, **since)
+    assert str(caught.value) == (
+        "option startingTimestamp: topic Half, queue 1 of broker-a has no message of 0 or later; "
+        "startingOffsetsByTimestampStrategy=latest begins at its end then"
+    )
+    assert bodies(broker, **since, startingOffsetsByTimestampStrategy="latest") == ["one"]
+    assert bodies(broker, subscribe=topic, endingTimestamp=1) == []
+
+    options = {"namesrv": broker.namesrv, "subscribe": topic, "startingtimestamp": "0"}
+    stream = BrokerSource(options)
+    with pytest.raises(ConfigError, match=r"queue 1 of broker-a has no message of 0 or later"):
+        stream.streamReader(stream.schema()).initialOffset()
+    told = BrokerSource(options | {"startingoffsetsbytimestampstrategy": "latest"})
+    assert told.streamReader(told.schema()).initialOffset() == {topic: {"broker-a": {"0": 0, "1": 0}}}
 
 
 def test_tasks_are_as_many_and_as_short_as_asked_for(broker: Serving, orders: str) -> None:

@@ -1,30 +1,27 @@
-"""Spark Connect and `spark-pipelines` find the formats without registration.
+"""Spark Connect and `spark-pipelines` find the formats without registration: one server for both.
 
-Both need packages that the extra `spark` does not bring (`pyspark[connect]`, `pyspark[pipelines]`), and are skipped
-without them. The pipeline takes half a minute or more, and runs with HANABI_SLOW_TESTS=1 only.
+They need packages that the extra `spark` does not bring (`pyspark[pipelines]`), and are skipped without them. The tool
+takes a while to start, and runs with HANABI_SLOW_TESTS=1 only.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.spark.connect_server import connect_server
 from tests.spark.standalone import BIN
 from tests.store.sample_stores import make_store
 
 PROGRAM = Path(__file__).parent / "connect_program.py"
 DEFINITION = """
-from pyspark import pipelines as dp
-from pyspark.sql import SparkSession
+from hanabi.spark.pipelines.declarative import define_messages
 
-spark = SparkSession.active()
-
-@dp.table
-def messages():
-    return spark.readStream.format("rocketmq-store").option("startingOffsets", "earliest").load("{store}")
+define_messages(store="{store}")
 """
 SPEC = """name: test
 storage: {storage}
@@ -34,9 +31,11 @@ libraries:
 """
 
 
-def run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
-    env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=env, cwd=folder)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("grpc", reason="needs pip install 'pyspark[pipelines]'")
+    with connect_server(tmp_path_factory.mktemp("connect")) as remote:
+        yield remote
 
 
 @pytest.fixture
@@ -45,10 +44,13 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-@pytest.mark.timeout(1_000)
-def test_a_session_of_spark_connect_finds_both_formats(store: Path, tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="needs pip install 'pyspark[connect]'")
-    done = run([sys.executable, str(PROGRAM), str(store), str(tmp_path)], tmp_path)
+def run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=env, cwd=folder)
+
+
+def test_a_session_of_spark_connect_finds_both_formats(server: str, store: Path, tmp_path: Path) -> None:
+    done = run([sys.executable, str(PROGRAM), server, str(store), str(tmp_path)], tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["session"].startswith("pyspark.sql.connect")
@@ -56,16 +58,14 @@ def test_a_session_of_spark_connect_finds_both_formats(store: Path, tmp_path: Pa
     assert "no name server of 127.0.0.1:1" in found["refused"]
 
 
-@pytest.mark.timeout(1_000)
 @pytest.mark.slow
-def test_a_declarative_pipeline_finds_the_format(store: Path, tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="needs pip install 'pyspark[pipelines]'")
-    pytest.importorskip("yaml", reason="needs pip install 'pyspark[pipelines]'")
+def test_a_declarative_pipeline_finds_the_format(server: str, store: Path, tmp_path: Path) -> None:
     folder = tmp_path / "pipeline"
     (folder / "transformations").mkdir(parents=True)
     (folder / "transformations" / "messages.py").write_text(DEFINITION.format(store=store))
     (folder / "spark-pipeline.yml").write_text(SPEC.format(storage=(folder / "storage").as_uri()))
-    done = run([str(BIN / "spark-pipelines"), "--remote", "local[2]", "run"], folder)
+    done = run([str(BIN / "spark-pipelines"), "--remote", server, "run"], folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Run is COMPLETED" in done.stdout + done.stderr
-    assert list(folder.rglob("messages/*.parquet"))
+    counted = run([sys.executable, str(PROGRAM), server, "messages"], tmp_path)
+    assert counted.stdout.splitlines()[-1:] == ["60"], counted.stderr

@@ -97,7 +97,7 @@ def test_what_was_read_can_be_written_as_parquet_and_read_back(
     frame.write.parquet(str(tmp_path / "parquet"))
     back = spark.read.parquet(str(tmp_path / "parquet"))
     assert sorted(bodies(back)) == list(range(60))
-    assert back.schema == frame.schema
+    assert back.schema.simpleString() == frame.schema.simpleString()  # in files, everything may be null
 
 
 def test_filters_that_are_pushed_down_change_nothing_but_what_is_read(

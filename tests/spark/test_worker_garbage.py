@@ -1,0 +1,42 @@
+"""What a reader does with the garbage collector of the process that it runs in."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from pyspark import TaskContext
+
+from hanabi.spark.worker_garbage import leave_modules_alone
+
+
+@pytest.fixture
+def a_task() -> Iterator[None]:
+    """As if this process were a worker in the middle of a task."""
+    TaskContext._getOrCreate()
+    try:
+        yield
+    finally:
+        TaskContext._setTaskContext(None)
+        gc.unfreeze()
+
+
+def test_a_program_that_is_no_worker_keeps_its_collector_as_it_is() -> None:
+    before = gc.get_freeze_count()
+    leave_modules_alone()
+    assert gc.get_freeze_count() == before
+
+
+@pytest.mark.usefixtures("a_task")
+def test_in_a_worker_what_was_there_first_is_passed_over_and_what_comes_later_is_not() -> None:
+    leave_modules_alone()
+    frozen = gc.get_freeze_count()
+    assert frozen > 1_000  # every module of this process
+
+    class Node:
+        def __init__(self) -> None:
+            self.itself = self
+
+    Node()
+    leave_modules_alone()  # the next task: there is nothing to be done
+    assert gc.get_freeze_count() <= frozen
+    assert gc.collect() > 0
