@@ -1,29 +1,30 @@
 """Spark on a store's files and on a broker, beside Parquet and plain programs: `python -m benches.spark [--quick]`.
 
 One session, one broker, one set of messages: the broker serves the very files that the store reader reads. What is
-compared is measured in turn, round by round, because a machine is not the same from one minute to the next.
+compared is measured in turn, round by round, because a machine is not the same from one minute to the next. Before,
+every way of reading is shown to deliver the same: see `spark_proof`.
 """
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+import hanabi
 from benches.broker_servers import FULL_SIZE, RunningBroker
 from benches.report import publish, table
 from benches.rounds import Load, run_load
 from benches.spark_clients import finish, start
-from benches.spark_data import QUEUES, TOPIC, fill
+from benches.spark_data import BODY_BYTES, QUEUES, TOPIC, fill
+from benches.spark_live import OFFERED, Live, measure_live
+from benches.spark_proof import digest, digest_of_records, same_digest, written
 from benches.spark_ways import HEAD, Way, alternate, cells, demand, session, speed_ratio
 from hanabi.client.config import ClientConfig
 from hanabi.client.core import Core
@@ -41,7 +42,6 @@ STORE_STREAM = "store stream"
 BROKER_STREAM = "broker stream"
 TO_PARQUET, COPY = "store to Parquet", "Parquet to Parquet"
 SINK, CLIENT = "sink", "plain Python send"
-LIVE_RATE = 60_000
 
 
 def main(*, quick: bool = False, directory: str | None = None) -> None:
@@ -54,11 +54,13 @@ def main(*, quick: bool = False, directory: str | None = None) -> None:
             try:
                 bench = Bench(spark, broker, home, messages)
                 bench.prepare()
+                bench.prove()
                 reading = alternate(bench.reading(), rounds, frozenset({broker.pid}))
                 streams = alternate(bench.streams(), rounds, frozenset({broker.pid}))
                 copying = alternate(bench.copying(), rounds, frozenset({broker.pid}))
                 sending = alternate(bench.sending(), rounds, frozenset({broker.pid}))
-                live = bench.live(5 if quick else 20)
+                bench.prove_written(rounds + 1)
+                live = measure_live(spark, broker.namesrv, "Live", home / "checkpoint-live", 5 if quick else 20)
             finally:
                 spark.stop()
     report(messages, rounds, [*reading, *streams, *copying, *sending], bench.batches_per_second, live, quick=quick)
@@ -74,8 +76,7 @@ class Bench:
         self.batches_per_second: dict[str, list[float]] = {STORE_STREAM: [], BROKER_STREAM: []}
 
     def prepare(self) -> None:
-        store = self._spark.read.format("rocketmq-store").option("subscribe", TOPIC).load(self._store)
-        store.write.option("compression", "none").parquet(self._parquet)
+        self._store_reader().load(self._store).write.option("compression", "none").parquet(self._parquet)
         assert self._spark.read.parquet(self._parquet).count() == self._messages
         some = self._spark.read.parquet(self._parquet).select("body").limit(self._messages // 5)
         some.repartition(2).write.option("compression", "none").parquet(f"{self._parquet}.some")
@@ -83,20 +84,52 @@ class Bench:
         make_topic(self._broker, "Plain")
         make_topic(self._broker, "Live")
 
+    def prove(self) -> None:
+        """All ways of reading deliver the same rows, to the last byte. The files do not know the broker's name."""
+        parquet = digest(self._spark.read.parquet(self._parquet))
+        assert parquet["rows"] == self._messages
+        assert parquet["bytes of bodies"] == self._messages * BODY_BYTES
+        same_digest(parquet, digest(self._store_reader().load(self._store)))
+        same_digest(parquet, digest(self._broker_reader().load()), but=frozenset({"brokerName"}))
+        same_digest(parquet, digest_of_records(self._store_reader("record binary").load(self._store), BODY_BYTES))
+        same_digest(parquet, digest(self._store_reader("tags string").load(self._store)))
+
+    def prove_written(self, times: int) -> None:
+        """The last copy has all that it should, and every message of the sink arrived."""
+        same_digest(
+            digest(self._spark.read.parquet(self._parquet)), digest(self._spark.read.parquet(f"{self._parquet}.copy"))
+        )
+        with hanabi.PullConsumer("proof", namesrv=self._broker.namesrv) as consumer:
+            arrived = sum(consumer.end_offset(queue) for queue in consumer.queues_of("Sink"))
+        assert arrived == self._messages // 5 * times
+
+    def _store_reader(self, schema: str | None = None) -> DataFrameReader:
+        """A new one each time: `schema` changes the reader that it is asked of, for all that it loads later."""
+        reader = self._spark.read.format("rocketmq-store").option("subscribe", TOPIC)
+        return reader if schema is None else reader.schema(schema)
+
+    def _broker_reader(self) -> DataFrameReader:
+        return self._spark.read.format("rocketmq").options(namesrv=self._broker.namesrv, subscribe=TOPIC)
+
     def reading(self) -> list[Way]:
-        store = self._spark.read.format("rocketmq-store").option("subscribe", TOPIC)
-        broker = self._spark.read.format("rocketmq").options(namesrv=self._broker.namesrv, subscribe=TOPIC)
-        rows = self._spark.read.format("rows-of-a-store")
         share = self._messages // 10
+
+        def stored(schema: str | None = None) -> int:
+            return written(self._store_reader(schema).load(self._store))
+
         return [
-            Way(PARQUET, lambda: self._noop(self._spark.read.parquet(self._parquet))),
-            Way(DECODED, lambda: self._noop(store.load(self._store))),
-            Way(RAW, lambda: self._noop(store.schema("record binary").load(self._store))),
-            Way("store, only tags", lambda: self._noop(store.schema("tags string").load(self._store))),
-            Way(BROKER, lambda: self._noop(broker.load())),
+            Way(PARQUET, lambda: written(self._spark.read.parquet(self._parquet))),
+            Way(DECODED, stored),
+            Way(RAW, lambda: stored("record binary")),
+            Way("store, only tags", lambda: stored("tags string")),
+            Way(BROKER, lambda: written(self._broker_reader().load())),
             Way(PULL, self._pull),
             Way(LOOP, lambda: finish(start("pull", self._broker.namesrv, TOPIC, share)).messages, rounds_max=2),
-            Way(BY_ROW, lambda: self._noop(rows.load(self._store)), rounds_max=1),
+            Way(
+                BY_ROW,
+                lambda: written(self._spark.read.format("rows-of-a-store").load(self._store)),
+                rounds_max=1,
+            ),
         ]
 
     def streams(self) -> list[Way]:
@@ -114,7 +147,9 @@ class Bench:
             query.awaitTermination()
             full = [each for each in query.recentProgress if each["numInputRows"] == a_trigger]
             self.batches_per_second[name] += [each["processedRowsPerSecond"] for each in full[1:]]
-            return sum(each["numInputRows"] for each in query.recentProgress)
+            rows: int = sum(each["numInputRows"] for each in query.recentProgress)
+            assert rows == self._messages
+            return rows
 
         stream = self._spark.readStream.options(
             subscribe=TOPIC, startingOffsets="earliest", maxOffsetsPerTrigger=a_trigger
@@ -137,10 +172,9 @@ class Bench:
             writer.parquet(f"{self._parquet}.copy")
             return self._messages
 
-        store = self._spark.read.format("rocketmq-store").option("subscribe", TOPIC)
         return [
             Way(COPY, lambda: copy(self._spark.read.parquet(self._parquet))),
-            Way(TO_PARQUET, lambda: copy(store.load(self._store))),
+            Way(TO_PARQUET, lambda: copy(self._store_reader().load(self._store))),
         ]
 
     def sending(self) -> list[Way]:
@@ -154,52 +188,9 @@ class Bench:
             Way(SINK, sink),
         ]
 
-    def live(self, seconds: int) -> tuple[float, float]:
-        """A stream beside a producer on the same cores: messages a second that were sent, and that were read."""
-        query = (
-            self._spark.readStream.format("rocketmq")
-            .options(namesrv=self._broker.namesrv, subscribe="Live", startingOffsets="earliest")
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(self._home / "checkpoint-live"))
-            .start()
-        )
-        try:
-            warm = finish(start("feed", self._broker.namesrv, "Live", LIVE_RATE // 4, 2)).messages
-            wait_for_rows(query, warm)
-            began = time.perf_counter()
-            sent = finish(start("feed", self._broker.namesrv, "Live", LIVE_RATE, seconds))
-            wait_for_rows(query, warm + sent.messages)
-            return sent.per_second, sent.messages / (time.perf_counter() - began)
-        finally:
-            query.stop()
-
-    def _noop(self, frame: DataFrame) -> int:
-        frame.write.format("noop").mode("overwrite").save()
-        return self._messages
-
     def _pull(self) -> int:
         run_load(self._broker, Load("pull", "pull", topic=TOPIC, queues=QUEUES, seconds=60))
         return self._messages
-
-
-def wait_for_rows(query: StreamingQuery, wanted: int) -> None:
-    """Until the query has read that many messages in all: its offsets say it."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        assert query.isActive, query.exception()
-        progress = query.lastProgress
-        if progress is not None and rows_at(progress["sources"][0]["endOffset"]) >= wanted:
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{wanted} messages were not read in 300 s")
-
-
-def rows_at(offsets: object) -> int:
-    told = json.loads(offsets) if isinstance(offsets, str) else offsets
-    if not isinstance(told, dict):
-        return 0
-    return sum(at for brokers in told.values() for queues in brokers.values() for at in queues.values())
 
 
 @contextmanager
@@ -255,7 +246,7 @@ def report(
     rounds: int,
     ways: list[Way],
     batches: dict[str, list[float]],
-    live: tuple[float, float],
+    live: Live,
     *,
     quick: bool,
 ) -> None:
@@ -273,7 +264,7 @@ def report(
         demand("CPU of row by row to ours", by_name[BY_ROW].cpu_us / by_name[DECODED].cpu_us, 2.0),
         demand("broker source, of loadgen's raw pull", speed_ratio(by_name[BROKER], by_name[PULL]), 0.5),
         demand("store stream, rows/s of full triggers", full, 300_000, 0),
-        demand("live stream from the broker, rows/s", live[1], LIVE_RATE, 0),
+        demand("live stream from the broker, rows/s", live.read, 60_000, 0),
         demand("store to Parquet, of Parquet to Parquet", speed_ratio(by_name[TO_PARQUET], by_name[COPY]), 0.6),
         demand("sink, of the client's best", speed_ratio(by_name[SINK], by_name[CLIENT]), 0.7),
     ]
@@ -288,7 +279,8 @@ def report(
         table(HEAD, rows),
         f"Full triggers of {min(300_000, messages // 3):,} rows, median of Spark's processedRowsPerSecond: "
         + ", ".join(f"{name} {median(found):,.0f}" for name, found in batches.items() if found)
-        + f". Live: {live[0]:,.0f} messages a second were sent and {live[1]:,.0f} a second read, to the last one.",
+        + f". Live: {OFFERED:,} messages a second were offered, {live.sent:,.0f} sent and {live.read:,.0f} read, in"
+        f" {live.triggers} triggers; {live.waiting:,} waited at the end, and were read.",
         table(("demand", "measured", "wanted", "met"), demands),
         quick=quick,
     )

@@ -11,12 +11,14 @@ from hanabi.spark.broker_options import ReadOptions
 from hanabi.spark.broker_pull import RangePull
 from hanabi.spark.broker_rows import RangeRows
 from hanabi.spark.ranges import QueueRange
+from hanabi.spark.worker_garbage import leave_modules_alone
 
 
 def read_range(
     options: ReadOptions, expression: Expression, schema: pa.Schema, part: QueueRange
 ) -> Iterator[pa.RecordBatch]:
     """The messages of *part* that *expression* wants. While one chunk is decoded, the next one is pulled."""
+    leave_modules_alone()
     loop = LoopThread.acquire()
     try:
         core = loop.run(Core.acquire(options.client))

@@ -29,7 +29,7 @@ class RangeRows:
         self._next = part.start
 
     def batches(self, bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        buffer = pa.py_buffer(b"".join(bodies))
+        buffer = _joined(bodies)
         walked = walk(buffer)
         layout, torn = lay_out(buffer, walked.starts, walked.sizes)
         if len(torn) or walked.stopped_at != buffer.size:
@@ -62,3 +62,14 @@ class RangeRows:
         self._next = int(reached[-1]) + 1
         mask: Mask = (offsets > reached[:-1]) & (offsets < self._part.end)
         return mask
+
+
+def _joined(bodies: Sequence[bytes]) -> pa.Buffer:
+    """*bodies* behind each other, in memory of Arrow's: it is used again, where that of large `bytes` goes back to the
+    system and is cleared page by page for the next one."""
+    buffer = pa.allocate_buffer(sum(map(len, bodies)))
+    view, at = memoryview(buffer).cast("B"), 0
+    for body in bodies:
+        view[at : at + len(body)] = body
+        at += len(body)
+    return buffer

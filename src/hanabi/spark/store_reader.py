@@ -17,6 +17,7 @@ from hanabi.spark.store_log_scan import LogTask, log_chunks, plan_log_tasks
 from hanabi.spark.store_options import StoreOptions
 from hanabi.spark.store_plan import QueueTask, plan_queue_tasks
 from hanabi.spark.store_rows import RowMaker
+from hanabi.spark.worker_garbage import leave_modules_alone
 
 _BODIES = pa.schema([("body", pa.binary())])
 
@@ -37,6 +38,7 @@ class StoreReader(DataSourceReader):
             return [*plan_queue_tasks(self._options, self._selection)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        leave_modules_alone()
         with plain_errors(), LogReader(self._options.home) as log:
             if isinstance(partition, QueueTask):
                 entries = task_entries(self._options.home, partition.spans, self._selection.tags_codes())

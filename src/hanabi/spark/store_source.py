@@ -8,7 +8,7 @@ import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from hanabi.spark.columns import DAMAGE, MESSAGE, RAW, struct_of
+from hanabi.spark.columns import DAMAGE, MESSAGE, RAW, source_struct, struct_of
 from hanabi.spark.option_values import OptionValues
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.store_options import NAME, parse_store_options, store_options
@@ -35,7 +35,7 @@ class StoreSource(DataSource):
         """All columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
         if self._common.is_damage_report:
             return struct_of(DAMAGE)
-        return struct_of(MESSAGE | RAW if self._common.has_raw_record else MESSAGE)
+        return source_struct(MESSAGE | RAW if self._common.has_raw_record else MESSAGE)
 
     def reader(self, schema: StructType) -> StoreReader:
         with plain_errors():

@@ -11,6 +11,8 @@ from hanabi.spark.decode.slices import content_of, slices_of
 _IS_SPACE: Final = np.isin(np.arange(256), [*range(9, 14), *range(28, 33)])
 # The first byte of every other character that `str.split` cuts at. Others that begin so are cut one by one as well.
 _MAY_BE_SPACE: Final = np.isin(np.arange(256), [0xC2, 0xE1, 0xE2, 0xE3])
+_SPACE_MAX: Final = 32
+_MAY_BE_SPACE_MIN: Final = 0xC2
 
 
 def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
@@ -18,13 +20,18 @@ def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
     content, offsets = content_of(values)
     content = content[offsets[0] : offsets[-1]]
     ends = offsets.astype(np.int64) - offsets[0]
-    if _MAY_BE_SPACE[content].any():
+    is_plain = (
+        bool(len(content)) and content.min() > _SPACE_MAX and content.max() < _MAY_BE_SPACE_MIN
+    )  # as nearly always
+    if not is_plain and _MAY_BE_SPACE[content].any():
         split = [(value or "").split() for value in values.to_pylist()]
         return pa.array(split, kind)
-    is_space = _IS_SPACE[content]
-    if not is_space.any():  # one key, or none
-        counts = np.concatenate([[0], np.cumsum(np.diff(ends) > 0)])
-        return pa.ListArray.from_arrays(_int32(counts), values.filter(pa.array(np.diff(ends) > 0)), type=kind)
+    if is_plain or not (is_space := _IS_SPACE[content]).any():  # one key, or none
+        has_one = np.diff(ends) > 0
+        if has_one.all():
+            return pa.ListArray.from_arrays(_int32(np.arange(len(values) + 1)), values, type=kind)
+        counts = np.concatenate([[0], np.cumsum(has_one)])
+        return pa.ListArray.from_arrays(_int32(counts), values.filter(pa.array(has_one)), type=kind)
     is_border = is_space[:-1] | is_space[1:] | _begins_value(ends, len(content))[1:]
     begins, stops = ~is_space, ~is_space
     begins[1:] &= is_border
