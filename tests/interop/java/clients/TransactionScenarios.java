@@ -67,6 +67,7 @@ class TransactionScenarios {
         Inbox inbox = stage.inbox(topic, "A");
         Listener listener = new Listener();
         TransactionMQProducer producer = producer(stage, listener);
+        Stage.send(stage.producer(), topic, "B", "so that the half message is not the first of the log");
         SendResult result = send(producer, topic, "commit");
         inbox.awaitExactly(List.of("commit"));
         Thread.sleep(PAST_A_CHECK_MS);
