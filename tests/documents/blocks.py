@@ -111,6 +111,12 @@ def missing_lines(wanted: tuple[str, ...], printed: str) -> list[str]:
     return [line for line in wanted if not any(line_pattern(line).fullmatch(each) for each in lines)]
 
 
+def missing_pieces(wanted: tuple[str, ...], printed: str) -> list[str]:
+    """As `missing_lines`, for programs whose threads print: a line of one may run into that of another."""
+    text = " ".join(printed.split())
+    return [line for line in wanted if not line_pattern(line).search(text)]
+
+
 def links_of(text: str) -> Iterator[str]:
     """Where a document's links lead, those in code left out."""
     prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from hanabi.wire.java_properties import decode_properties
-from tests.documents.blocks import Block, Command, commands_of, missing_lines
+from tests.documents.blocks import Block, Command, commands_of, missing_lines, missing_pieces
 from tests.serving import QUICK, Serving
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +117,7 @@ class Reader:
             code = process.wait(SECONDS)
         printed = log.read_text(errors="replace")
         assert code == int(block.marks.get("exit", 0)), f"{block.place} ended with {code}:\n{printed}"
-        assert not missing_lines(prints, printed), f"{block.place}:\n{printed}"
+        assert not missing_pieces(prints, printed), f"{block.place}:\n{printed}"
 
     def _python(self, block: Block, text: str) -> None:
         if self._session is None:
