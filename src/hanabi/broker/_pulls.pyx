@@ -8,13 +8,12 @@ all is asked of the same `PullAccess` as always: that is little, beside the mess
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeASCII
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
+from hanabi.broker._header cimport Header, Pair, read_header
 from hanabi.store._speedups cimport Run, copy_run, find_run
-from hanabi.wire._bytes cimport (
-    Bytes, Text, get_32, is_ascii, is_int32, json_number, json_text, number_in, put_32, put_digits
-)
+from hanabi.wire._bytes cimport Bytes, Text, get_64, is_int32, number_in, put_32, put_bytes, put_digits
 
 cdef enum:
     PULL = 11
@@ -66,117 +65,28 @@ NAME_BYTES[:] = [13, 5, 7, 11, 10, 7, 12, 20, 10, 12, 14, 5, 11]
 cdef struct Pull:  # what the header of one says; a field that was not sent has no `at`
     Text fields[FIELDS]
     int64_t opaque
-    int64_t version
     int code
     bint is_json
 
 
-cdef inline bint set_field(Pull *pull, Text name, Text value) noexcept:
-    """False for a field that we do not know, or know already."""
+cdef bint read_pull(Header *header, Pull *pull) noexcept:
+    """False for a field that we do not know, or know already, and for escapes."""
+    cdef Pair *pair
+    cdef Py_ssize_t index
     cdef int field
     for field in range(FIELDS):
-        if name.size == NAME_BYTES[field] and not memcmp(name.at, NAMES[field], name.size):
-            if pull.fields[field].at != NULL:
-                return False
-            pull.fields[field] = value
-            return True
-    return False
-
-
-cdef Bytes json_fields(Bytes at, Bytes end, Pull *pull) noexcept:
-    """The object whose opening brace is behind us; returns where it goes on, or NULL."""
-    cdef Text name
-    cdef Text value
-    while True:
-        if at >= end or at[0] != c'"':
-            return NULL
-        at = json_text(at + 1, end, &name, False)
-        if at == NULL or end - at < 3 or at[0] != c":" or at[1] != c'"':
-            return NULL
-        at = json_text(at + 2, end, &value, False)
-        if at == NULL or at >= end or not set_field(pull, name, value):
-            return NULL
-        if at[0] == c"}":
-            return at + 1
-        if at[0] != c",":
-            return NULL
-        at += 1
-
-
-cdef bint read_json(Bytes at, Bytes end, Pull *pull) noexcept:
-    cdef Text name
-    cdef Text value
-    cdef int64_t number
-    cdef bint has_fields = False
-    if end - at > 11 and not memcmp(at, b'{"code":11,', 11):
-        pull.code = PULL
-        at += 11
-    elif end - at > 12 and not memcmp(at, b'{"code":361,', 12):
-        pull.code = LITE_PULL
-        at += 12
-    else:
-        return False
-    while True:
-        if at >= end or at[0] != c'"':
-            return False
-        at = json_text(at + 1, end, &name, False)
-        if at == NULL or end - at < 3 or at[0] != c":":
-            return False
-        at += 1
-        if name.size == 9 and not memcmp(name.at, b"extFields", 9):
-            if has_fields or at[0] != c"{":
-                return False
-            has_fields = True
-            at = json_fields(at + 1, end, pull)
-        elif name.size == 4 and not memcmp(name.at, b"flag", 4):
-            at = json_number(at, end, &number)
-            if at == NULL or number != 0:
-                return False
-        elif name.size == 6 and not memcmp(name.at, b"opaque", 6):
-            at = json_number(at, end, &pull.opaque)
-        elif name.size == 7 and not memcmp(name.at, b"version", 7):
-            at = json_number(at, end, &pull.version)
-        elif (name.size == 8 and not memcmp(name.at, b"language", 8)) or (
-            name.size == 23 and not memcmp(name.at, b"serializeTypeCurrentRPC", 23)
-        ):
-            at = json_text(at + 1, end, &value, False) if at[0] == c'"' else NULL
+        pull.fields[field].at = NULL
+    for index in range(header.count):
+        pair = header.pairs + index
+        for field in range(FIELDS):
+            if pair.name.size == NAME_BYTES[field] and not memcmp(pair.name.at, NAMES[field], pair.name.size):
+                break
         else:
             return False
-        if at == NULL or at >= end:
+        if pair.is_escaped or pull.fields[field].at != NULL:
             return False
-        if at[0] == c"}":
-            return at + 1 == end
-        if at[0] != c",":
-            return False
-        at += 1
-
-
-cdef bint read_binary(Bytes at, Bytes end, Pull *pull) noexcept:
-    """See `wire.command` for the layout."""
-    cdef Text name
-    cdef Text value
-    if end - at < 21 or get_32(at + 9) != 0 or get_32(at + 13) != 0:  # a flag, a remark
-        return False
-    pull.code = at[0] << 8 | at[1]
-    pull.version = at[3] << 8 | at[4]
-    pull.opaque = <int32_t> get_32(at + 5)
-    if (pull.code != PULL and pull.code != LITE_PULL) or pull.version > 0x7FFF:
-        return False
-    if <int64_t> get_32(at + 17) != end - at - 21:
-        return False
-    at += 21
-    while at < end:
-        if end - at < 6:
-            return False
-        name.size = at[0] << 8 | at[1]
-        name.at = at + 2
-        if name.size > end - name.at - 4:
-            return False
-        value.size = get_32(name.at + name.size)
-        value.at = name.at + name.size + 4
-        if value.size > end - value.at or not is_ascii(value.at, value.size) or not set_field(pull, name, value):
-            return False
-        at = value.at + value.size
+        pull.fields[field] = pair.value
+    pull.code, pull.opaque, pull.is_json = <int> header.code, header.opaque, header.is_json
     return True
 
 
@@ -198,7 +108,7 @@ cdef class PullPlace:
 cdef class PlainPulls:
     """Answers plain pulls, one at a time."""
 
-    cdef object pulls, reader, log, check_access, commits, settings, stats, now_ms
+    cdef object reader, log, check_access, commits, settings, stats, now_ms
     cdef object header_type, reply_type, passes_all, suggested_broker
     cdef dict topics, places
     cdef list json_parts
@@ -207,7 +117,7 @@ cdef class PlainPulls:
 
     def __init__(self, pulls, store, header_type, reply_type, passes_all, suggested_broker, parts_of_answer):
         """*pulls* is a `handlers.pull.Pulls`; *parts_of_answer* says how answers look."""
-        self.pulls, self.reader, self.log = pulls, store.reader, store._log
+        self.reader, self.log = store.reader, store._log
         self.check_access, self.commits, self.settings = pulls._access.check, pulls._commits, pulls._settings
         self.stats, self.now_ms = pulls._stats, pulls._now_ms
         self.header_type, self.reply_type, self.passes_all = header_type, reply_type, passes_all
@@ -218,6 +128,7 @@ cdef class PlainPulls:
     def answer(self, bytes data not None, Py_ssize_t at, Py_ssize_t frame_bytes, connection):
         """The code of the request in a part of *data*, and its whole answer; None: then nothing was done."""
         cdef Bytes start = <Bytes> PyBytes_AS_STRING(data) + at
+        cdef Header header
         cdef Pull pull
         cdef Text *fields = pull.fields
         cdef int field
@@ -227,13 +138,7 @@ cdef class PlainPulls:
         header_bytes = start[1] << 16 | start[2] << 8 | start[3]
         if header_bytes + 4 != frame_bytes or header_bytes > HEADER_MAX:
             return None
-        for field in range(FIELDS):
-            fields[field].at = NULL
-        pull.opaque, pull.version, pull.is_json = 0, 0, start[0] == 0
-        if pull.is_json:
-            if not read_json(start + 4, start + frame_bytes, &pull):
-                return None
-        elif start[0] != 1 or not read_binary(start + 4, start + frame_bytes, &pull):
+        if not read_header(start, header_bytes, PULL, LITE_PULL, &header) or not read_pull(&header, &pull):
             return None
 
         cdef int64_t queue_id, offset, count, sys_flag, committed, suspend_ms, sub_version, unused
@@ -252,8 +157,6 @@ cdef class PlainPulls:
             or not is_int32(queue_id)
             or not is_int32(count)
             or not is_int32(sys_flag)
-            or not is_int32(pull.opaque)
-            or not is_int32(pull.version)
             or queue_id < 0
             or offset < 0
         ):
@@ -345,7 +248,7 @@ cdef class PlainPulls:
         cdef Bytes entry = self.entries_of(place, offset, count, high)
         if entry == NULL:
             return None
-        log_offset = <int64_t> (<uint64_t> get_32(entry) << 32 | get_32(entry + 4))
+        log_offset = get_64(entry)
         segment = self.log.find(log_offset)
         if segment is None or segment.buffer is not None:
             return None
@@ -400,14 +303,14 @@ cdef class PlainPulls:
         cdef unsigned char *at = start + 8
         cdef unsigned char *fields
         if pull.is_json:
-            at = put_digits(add(at, <bytes> self.json_parts[0]), suggested)
-            at = put_digits(add(at, <bytes> self.json_parts[1]), next_offset)
-            at = put_digits(add(at, <bytes> self.json_parts[2]), low)
-            at = put_digits(add(at, <bytes> self.json_parts[3]), high)
-            at = put_digits(add(at, <bytes> self.json_parts[4]), pull.opaque)
-            at = add(at, <bytes> self.json_parts[5])
+            at = put_digits(put_bytes(at, <bytes> self.json_parts[0]), suggested)
+            at = put_digits(put_bytes(at, <bytes> self.json_parts[1]), next_offset)
+            at = put_digits(put_bytes(at, <bytes> self.json_parts[2]), low)
+            at = put_digits(put_bytes(at, <bytes> self.json_parts[3]), high)
+            at = put_digits(put_bytes(at, <bytes> self.json_parts[4]), pull.opaque)
+            at = put_bytes(at, <bytes> self.json_parts[5])
         else:
-            at = add(at, self.binary_head)
+            at = put_bytes(at, self.binary_head)
             put_32(start + 8 + 5, <uint32_t> <int32_t> pull.opaque)
             fields = at
             at = add_number(at, b"\x00\x14suggestWhichBrokerId", 22, suggested)
@@ -419,11 +322,6 @@ cdef class PlainPulls:
         put_32(start, <uint32_t> (4 + header_bytes + self.run.total))
         put_32(start + 4, <uint32_t> header_bytes | (0 if pull.is_json else 1 << 24))
         return 8 + header_bytes
-
-
-cdef inline unsigned char *add(unsigned char *at, bytes piece) noexcept:
-    memcpy(at, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
-    return at + PyBytes_GET_SIZE(piece)
 
 
 cdef inline unsigned char *add_number(unsigned char *at, const char *name, Py_ssize_t name_bytes, int64_t number) noexcept:

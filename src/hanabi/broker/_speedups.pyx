@@ -9,14 +9,12 @@ that exist, for messages that neither wait nor are part of a transaction or a re
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
+from hanabi.broker._header cimport Header, Pair, read_header
 from hanabi.store._speedups cimport RUN_MAX, Message, Place, PlainPuts
-from hanabi.wire._bytes cimport (
-    Bytes, Text, get_32, is_ascii, is_int32, json_number, json_text, number_in, put_32, put_digits
-)
+from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, is_int32, number_in, put_32, put_bytes, put_digits
 
 from time import perf_counter
 
@@ -37,8 +35,6 @@ cdef enum:
     ANSWERS_MAX = 65536  # bytes, of one run
     PROPERTIES_MAX = 32767
 
-cdef const char *JSON_SEND = b'{"code":310,'
-cdef const char *JSON_BATCH = b'{"code":320,'
 cdef const char *HEX = b"0123456789ABCDEF"
 
 
@@ -59,99 +55,22 @@ cdef inline bint is_false(Text text) noexcept:
     return text.at == NULL or (text.size == 5 and not memcmp(text.at, b"false", 5))
 
 
-# The header as JSON, and in the binary form.
-
-cdef Bytes json_fields(Bytes at, Bytes end, Send *send) noexcept:
-    """The object whose opening brace is behind us. Fields that have more than a letter are not ours, and passed."""
-    cdef Text name
-    cdef Text value
-    while True:
-        if at >= end or at[0] != c'"':
-            return NULL
-        at = json_text(at + 1, end, &name, False)
-        if at == NULL or end - at < 3 or at[0] != c":" or at[1] != c'"':
-            return NULL
-        at = json_text(at + 2, end, &value, name.size == 1 and name.at[0] == c"i")
-        if at == NULL or at >= end:
-            return NULL
-        if name.size == 1 and c"a" <= name.at[0] <= c"n":
-            send.fields[name.at[0] - c"a"] = value
-        if at[0] == c"}":
-            return at + 1
-        if at[0] != c",":
-            return NULL
-        at += 1
-
-
-cdef bint read_json(Bytes at, Bytes end, Send *send) noexcept:
-    cdef Text name
-    cdef Text value
-    cdef int64_t number
-    cdef bint has_fields = False
-    at += 12
-    while True:
-        if at >= end or at[0] != c'"':
+cdef bint read_send(Header *header, Send *send) noexcept:
+    """Fields that have more than a letter are not ours, and passed. Only properties may have escapes."""
+    cdef Pair *pair
+    cdef Py_ssize_t index
+    cdef bint is_letter
+    for index in range(FIELDS):
+        send.fields[index].at = NULL
+    for index in range(header.count):
+        pair = header.pairs + index
+        is_letter = pair.name.size == 1 and c"a" <= pair.name.at[0] <= c"n"
+        if pair.is_escaped and not (is_letter and pair.name.at[0] == c"i"):
             return False
-        at = json_text(at + 1, end, &name, False)
-        if at == NULL or end - at < 3 or at[0] != c":":
-            return False
-        at += 1
-        if name.size == 9 and not memcmp(name.at, b"extFields", 9):
-            if has_fields or at[0] != c"{":
-                return False
-            has_fields = True
-            at = json_fields(at + 1, end, send)
-        elif name.size == 4 and not memcmp(name.at, b"flag", 4):
-            at = json_number(at, end, &number)
-            if at == NULL or number != 0:
-                return False
-        elif name.size == 6 and not memcmp(name.at, b"opaque", 6):
-            at = json_number(at, end, &send.opaque)
-        elif name.size == 7 and not memcmp(name.at, b"version", 7):
-            at = json_number(at, end, &send.version)
-        elif (name.size == 8 and not memcmp(name.at, b"language", 8)) or (
-            name.size == 23 and not memcmp(name.at, b"serializeTypeCurrentRPC", 23)
-        ):
-            at = json_text(at + 1, end, &value, False) if at[0] == c'"' else NULL
-        else:
-            return False
-        if at == NULL or at >= end:
-            return False
-        if at[0] == c"}":
-            return at + 1 == end
-        if at[0] != c",":
-            return False
-        at += 1
-
-
-cdef bint read_binary(Bytes at, Bytes end, Send *send) noexcept:
-    """See `wire.command` for the layout."""
-    cdef Bytes field
-    cdef int64_t name_bytes, value_bytes
-    if end - at < 21 or get_32(at + 9) != 0 or get_32(at + 13) != 0:  # a flag, a remark
-        return False
-    send.version = at[3] << 8 | at[4]
-    send.opaque = <int32_t> get_32(at + 5)
-    if send.version > 0x7FFF or <int64_t> get_32(at + 17) != end - at - 21:
-        return False
-    at += 21
-    while at < end:
-        if end - at < 6:
-            return False
-        name_bytes = at[0] << 8 | at[1]
-        field = at + 2
-        if name_bytes > end - field - 4:
-            return False
-        value_bytes = get_32(field + name_bytes)
-        at = field + name_bytes + 4
-        if value_bytes > end - at:
-            return False
-        if not is_ascii(field, name_bytes) or not is_ascii(at, value_bytes):
-            return False
-        if name_bytes == 1 and c"a" <= field[0] <= c"n":
-            send.fields[field[0] - c"a"].at = at
-            send.fields[field[0] - c"a"].size = value_bytes
-        at += value_bytes
+        if is_letter:
+            send.fields[pair.name.at[0] - c"a"] = pair.value
+    send.opaque, send.version, send.is_json = header.opaque, header.version, header.is_json
+    send.is_batch = header.code == BATCH
     return True
 
 
@@ -314,6 +233,7 @@ cdef class PlainSends:
     cdef bint take(self, Bytes start, Py_ssize_t frame_bytes, connection) except -1:
         """Do what a frame asks for, and put the answer behind `out`. False: then nothing was done."""
         cdef Py_ssize_t header_bytes, body_at, before
+        cdef Header header
         cdef Send send
         cdef Text *fields = send.fields
         cdef int field
@@ -323,20 +243,8 @@ cdef class PlainSends:
         body_at = header_bytes + 4
         if body_at >= frame_bytes or header_bytes > HEADER_MAX // 2:
             return False
-        for field in range(FIELDS):
-            fields[field].at = NULL
-        send.opaque, send.version, send.is_json = 0, 0, start[0] == 0
-        if send.is_json:
-            send.is_batch = not memcmp(start + 4, JSON_BATCH, 12)
-            if not send.is_batch and memcmp(start + 4, JSON_SEND, 12):
-                return False
-            if not read_json(start + 4, start + body_at, &send):
-                return False
-        else:
-            field = start[4] << 8 | start[5]
-            send.is_batch = field == BATCH
-            if start[0] != 1 or (field != SEND and field != BATCH) or not read_binary(start + 4, start + body_at, &send):
-                return False
+        if not read_header(start, header_bytes, SEND, BATCH, &header) or not read_send(&header, &send):
+            return False
 
         cdef int64_t queues_wanted, queue_id, sys_flag, born_ms, flag, reconsumed = 0, unused
         for field in range(8):  # a to h must be there
@@ -356,8 +264,6 @@ cdef class PlainSends:
             or not is_int32(sys_flag)
             or not is_int32(flag)
             or not is_int32(reconsumed)
-            or not is_int32(send.opaque)
-            or not is_int32(send.version)
             or not 0 < fields[1].size <= TOPIC_MAX
             or queue_id < 0
             or sys_flag < 0
@@ -483,14 +389,14 @@ cdef class PlainSends:
         cdef unsigned char *number
         cdef Py_ssize_t ids_bytes = ID_BYTES * (self.puts.count - first) - 1
         if send.is_json:
-            at = add(at, <bytes> self.json_parts[0])
+            at = put_bytes(at, <bytes> self.json_parts[0])
             at = self.add_ids(at, first)
-            at = put_digits(add(at, <bytes> self.json_parts[1]), queue_id)
-            at = put_digits(add(at, <bytes> self.json_parts[2]), queue_offset)
-            at = put_digits(add(at, <bytes> self.json_parts[3]), send.opaque)
-            at = add(at, <bytes> self.json_parts[4])
+            at = put_digits(put_bytes(at, <bytes> self.json_parts[1]), queue_id)
+            at = put_digits(put_bytes(at, <bytes> self.json_parts[2]), queue_offset)
+            at = put_digits(put_bytes(at, <bytes> self.json_parts[3]), send.opaque)
+            at = put_bytes(at, <bytes> self.json_parts[4])
         else:
-            at = add(at, self.binary_head)
+            at = put_bytes(at, self.binary_head)
             put_32(start + 8 + 5, <uint32_t> <int32_t> send.opaque)
             fields = at
             at = add_text(at, b"\x00\x05msgId", 7)
@@ -502,7 +408,7 @@ cdef class PlainSends:
             number = add_text(at, b"\x00\x0bqueueOffset", 13)
             at = put_digits(number + 4, queue_offset)
             put_32(number, <uint32_t> (at - number - 4))
-            at = add(at, self.binary_tail)
+            at = put_bytes(at, self.binary_tail)
             put_32(fields - 4, <uint32_t> (at - fields))
         cdef Py_ssize_t header_bytes = at - start - 8
         put_32(start, <uint32_t> (4 + header_bytes))
@@ -550,11 +456,6 @@ cdef class PlainSends:
         answers = PyBytes_FromStringAndSize(<char *> self.out, self.out_bytes)
         self.frames = self.batches = self.out_bytes = 0
         return answers
-
-
-cdef inline unsigned char *add(unsigned char *at, bytes piece) noexcept:
-    memcpy(at, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
-    return at + PyBytes_GET_SIZE(piece)
 
 
 cdef inline unsigned char *add_text(unsigned char *at, const char *text, Py_ssize_t size) noexcept:

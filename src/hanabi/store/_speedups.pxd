@@ -78,7 +78,7 @@ cdef class PlainPuts:
     cdef object segment, index_file
     cdef list places  # of this run
     cdef bint is_running
-    cdef int64_t run, base_offset, first_written, written, room, now_ms
+    cdef int64_t run, base_offset, written, room, now_ms
     cdef Py_ssize_t count, hashed, body_bytes_max, entries_left
     cdef Py_buffer log_view
     cdef Stored stored[RUN_MAX]

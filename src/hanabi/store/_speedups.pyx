@@ -271,7 +271,7 @@ cdef class PlainPuts:
         if segment is None or log.failure is not None or segment.buffer is not None:
             return False
         self.segment, self.index_file = segment, None
-        self.written = self.first_written = segment.written
+        self.written = segment.written
         self.base_offset = segment.base_offset
         self.room = min(<int64_t> segment.size - BLANK_BYTES, <int64_t> log.prepare_at)
         self.body_bytes_max = self.commit_log.message_bytes_max

@@ -52,8 +52,8 @@ def _call(function: str, memory: mmap.mmap, start: int, end: int, *more: int) ->
     start -= start % mmap.PAGESIZE
     if not 0 <= start <= end <= len(memory):
         raise ValueError(f"bytes {start} to {end} of a map of {len(memory)}")
-    at = ctypes.c_char.from_buffer(memory, start) if start < len(memory) else None
-    if at is None:
+    if start == end:
         return 0
+    at = ctypes.c_char.from_buffer(memory, start)
     result: int = getattr(_libc(), function)(ctypes.byref(at), ctypes.c_size_t(end - start), *more)
     return ctypes.get_errno() if result else 0

@@ -19,8 +19,8 @@ from hanabi.wire.sysflag import HOSTS_V6
 # Records in order, in one piece where that is cheaper; how many, how many bytes; the last one's place and store time.
 PlainRun = tuple[list[bytes | memoryview], int, int, int, int]
 
-_SHORT_BYTES: Final = 4096  # of a record; see `reads` for what copying saves
-_MANY_PIECES: Final = 4
+SHORT_SLICE_BYTES: Final = 4096  # so many slices, no longer than this, are copied: see `reads` for what that saves
+MANY_SLICES: Final = 4
 
 # Of a record whose hosts are IPv4, see `wire.record`: size, magic, queue id, queue offset, log offset, system flag and,
 # unsigned, the length of the body: a negative one leads far out of the record.
@@ -50,7 +50,7 @@ def plain_run(
     wanted = list(ENTRY.iter_unpack(entries[: count_max * ENTRY_BYTES]))
     records = [view[log_offset - base : log_offset - base + size] for log_offset, size, _ in wanted]
     total = sum(map(len, records))
-    if not 0 < total <= min(bytes_max, len(records) * _SHORT_BYTES):
+    if not 0 < total <= min(bytes_max, len(records) * SHORT_SLICE_BYTES):
         return None
     data = b"".join(records)  # before all else: bytes are looked into much faster than views of them
     at, log_offset, offset = 0, 0, first_offset
@@ -88,7 +88,7 @@ def _lie_apart(entries: list[Entry]) -> bool:
     for (log_offset, size, _), (following, _, _) in pairwise(entries):
         if log_offset + size != following:
             pieces += 1
-            if pieces == _MANY_PIECES:
+            if pieces == MANY_SLICES:
                 return True
     return False
 

@@ -19,7 +19,7 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY, ConsumeQueue
 from hanabi.store.consume_queue_ext import ExtUnit, is_ext_address
 from hanabi.store.consume_queues import ConsumeQueues
-from hanabi.store.plain_run import plain_run
+from hanabi.store.plain_run import MANY_SLICES, SHORT_SLICE_BYTES, plain_run
 from hanabi.wire.record import is_record, topic_field
 from hanabi.wire.sysflag import BORN_HOST_V6
 
@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 _FILTERED_ENTRIES_MAX: Final = 800  # how many entries one read looks at when a filter takes few; Apache's 16,000 bytes
 _REPORTS_MAX: Final = 1_000
-_MANY_SLICES: Final = 4
-_SHORT_SLICE_BYTES: Final = 4096
 
 # Of a record: its system flag, then the born time, the born host of 8 or 20 bytes, and the store time.
 _TIME = struct.Struct(">q")
@@ -314,6 +312,6 @@ def _join(picked: list[Run]) -> list[bytes | memoryview]:
             slices.append(view[start:end])
             view, start, end = other, next_start, next_end
     slices.append(view[start:end])
-    if len(slices) >= _MANY_SLICES and sum(map(len, slices)) <= _SHORT_SLICE_BYTES * len(slices):
+    if len(slices) >= MANY_SLICES and sum(map(len, slices)) <= SHORT_SLICE_BYTES * len(slices):
         return [b"".join(slices)]
     return slices

@@ -1,7 +1,9 @@
 # cython: language_level=3
 """Numbers and text as they lie in frames and files, for the compiled functions of all packages."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 ctypedef const unsigned char *Bytes
 
@@ -110,3 +112,9 @@ cdef inline unsigned char *put_digits(unsigned char *at, int64_t number) noexcep
         at[0] = digits[count]
         at += 1
     return at
+
+
+cdef inline unsigned char *put_bytes(unsigned char *at, bytes piece) noexcept:
+    """Returns where *piece* ends."""
+    memcpy(at, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
+    return at + PyBytes_GET_SIZE(piece)

@@ -126,9 +126,8 @@ class BrokerStats:
         """A pull is answered with *count* messages: what `get` counts, how old the last one is and how much of the log
         lies behind it, and how long that took."""
         self.get(group, topic, count, size)
-        place = queue_id, topic, group
-        _set_bounded(self._fall_bytes, place, behind_bytes, self._keys_max)
-        _set_bounded(self._fall_ms, place, now_ms - last_store_ms, self._keys_max)
+        self.fall_size(group, topic, queue_id, behind_bytes)
+        self.fall_time(group, topic, queue_id, now_ms - last_store_ms)
         self.get_latency(group, topic, queue_id, now_ms - began_ms)
 
     def get_missed(self) -> None:
