@@ -1,7 +1,7 @@
 """A broker with topics to read from and to write to."""
 
-import time
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,35 +31,52 @@ class Served(Protocol):
 def make_topic(serving: Served, topic: str, queues: int = 4) -> str:
     """Make *topic*, or give it more queues; the name server knows it when this returns."""
 
-    async def make() -> None:
+    async def make(core: Core) -> None:
+        header = CreateTopicHeader(
+            topic=topic,
+            default_topic="TBW102",
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )
+        await core.api.create_topic(serving.broker, header)
+        await _until_known(core, topic, queues)
+
+    _with_core(serving, make)
+    return topic
+
+
+def wait_for_topic(serving: Served, topic: str, queues: int) -> None:
+    """Until the name server knows a topic that the broker has made by itself: it tells so when it gets to it."""
+    _with_core(serving, lambda core: _until_known(core, topic, queues))
+
+
+async def _until_known(core: Core, topic: str, queues: int) -> None:
+    while True:
+        try:
+            route = await core.routes.find(topic, fresh=True)
+        except hanabi.MQError:
+            await asyncio.sleep(0.05)
+            continue
+        if len(route.read_queues) == queues:
+            return
+
+
+def _with_core(serving: Served, do: Callable[[Core], Awaitable[None]]) -> None:
+    async def with_core() -> None:
         core = await Core.acquire(ClientConfig(namesrv=serving.namesrv))
         try:
-            header = CreateTopicHeader(
-                topic=topic,
-                default_topic="TBW102",
-                read_queue_nums=queues,
-                write_queue_nums=queues,
-                perm=6,
-                topic_filter_type="SINGLE_TAG",
-            )
-            await core.api.create_topic(serving.broker, header)
-            while True:
-                try:
-                    route = await core.routes.find(topic, fresh=True)
-                except hanabi.MQError:
-                    time.sleep(0.05)  # noqa: ASYNC251 - the loop is ours alone
-                    continue
-                if len(route.read_queues) == queues:
-                    return
+            async with asyncio.timeout(30):
+                await do(core)
         finally:
             await core.release()
 
     loop = LoopThread.acquire()
     try:
-        loop.run(make())
+        loop.run(with_core())
     finally:
         loop.release()
-    return topic
 
 
 def send(serving: Served, topic: str, bodies: Sequence[str], *, tags: str | None = None, **options: Any) -> None:

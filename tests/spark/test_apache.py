@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import hanabi
+from hanabi.client.namespace import DEAD_LETTER_PREFIX
 from hanabi.errors import MQError
 from hanabi.spark import deduplicated
 from hanabi.spark.broker_source import BrokerSource
 from tests.interop.apache import ApacheBroker
 from tests.interop.jars import SERVERS_4, JavaUnavailable, classpath, required
 from tests.spark.apaches import LINES, Apache, apache_brokers
-from tests.spark.broker_world import bodies, read, rows, send
+from tests.spark.broker_world import bodies, read, rows, send, wait_for_topic
 from tests.spark.pipelines.running import run_pipeline
 from tests.spark.pipelines.tables import only, rows_of
 
@@ -245,6 +246,7 @@ def kill_letters(apache: Apache, topic: str, group: str) -> None:
         for queue in consumer.queues_of(topic):
             for message in consumer.pull(queue, 0).messages:
                 consumer.send_back(message)
+    wait_for_topic(apache, DEAD_LETTER_PREFIX + group, 1)  # it was made by the first of them
 
 
 @pytest.mark.parametrize("line", LINES)
