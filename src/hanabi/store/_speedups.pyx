@@ -8,7 +8,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from hanabi.wire._bytes cimport Bytes, get_32, get_64, is_ascii, put_32, put_64
 
-from zlib import crc32
+from hanabi.wire.crc import crc32
 
 cdef extern from "Python.h":
     enum:

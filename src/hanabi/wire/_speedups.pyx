@@ -16,7 +16,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from hanabi.wire._bytes cimport get_32, get_64, put_32, put_64
 
-from zlib import crc32
+from hanabi.wire.crc import crc32
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callable, PyObject *const *arguments, size_t count, PyObject *names)

@@ -32,7 +32,6 @@ The functions take bytes, a bytearray, a memoryview or a mapped file, and copy o
 import contextlib
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -41,6 +40,7 @@ import msgspec
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.wire import hosts, sysflag
+from hanabi.wire.crc import crc32
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX, find_property
 from hanabi.wire.tags import tags_code
 
@@ -78,7 +78,7 @@ _V6_BIT = {hosts.V4_BYTES: 0, hosts.V6_BYTES: 1}
 
 def body_crc(body: "bytes | bytearray | memoryview") -> int:
     """The checksum a record keeps of *body*. Java clears the highest bit, so that the number is never negative."""
-    return zlib.crc32(body) & 0x7FFF_FFFF
+    return crc32(body) & 0x7FFF_FFFF
 
 
 def encode_record(
@@ -121,7 +121,7 @@ def encode_record(
         head_bytes = head.pack(
             head.size + body_bytes + len(topic_length) + topic_bytes + 2 + properties_bytes,
             magic,
-            zlib.crc32(body) & 0x7FFF_FFFF if crc is None else crc,
+            crc32(body) & 0x7FFF_FFFF if crc is None else crc,
             queue_id,
             flag,
             queue_offset,
@@ -274,7 +274,7 @@ def decode_record(buffer: "Readable", position: int = 0, end: int | None = None,
         body_bytes,
     ) = head.unpack_from(buffer, position)
     body = bytes(buffer[body_start:body_end])
-    if check_crc and body_bytes and zlib.crc32(body) & 0x7FFF_FFFF != crc:
+    if check_crc and body_bytes and crc32(body) & 0x7FFF_FFFF != crc:
         raise RemoteProtocolError(_crc_mismatch(position, crc, body))
     return Record(
         magic,
@@ -427,7 +427,7 @@ def is_record(
     body_end = body_start + body_bytes
     if body_bytes < 0 or body_end + len(topic) > position + size or buffer[body_end : body_end + len(topic)] != topic:
         return False
-    return not check_crc or not body_bytes or zlib.crc32(buffer[body_start:body_end]) & 0x7FFF_FFFF == crc
+    return not check_crc or not body_bytes or crc32(buffer[body_start:body_end]) & 0x7FFF_FFFF == crc
 
 
 class Dispatch(NamedTuple):
@@ -475,7 +475,7 @@ def decode_dispatch(
         prepared_offset,
         _,
     ) = head.unpack_from(buffer, position)
-    if check_crc and body_end > body_start and zlib.crc32(buffer[body_start:body_end]) & 0x7FFF_FFFF != crc:
+    if check_crc and body_end > body_start and crc32(buffer[body_start:body_end]) & 0x7FFF_FFFF != crc:
         raise RemoteProtocolError(_crc_mismatch(position, crc, bytes(buffer[body_start:body_end])))
     properties = bytes(buffer[properties_start : position + size])
     return Dispatch(
