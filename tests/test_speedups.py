@@ -47,6 +47,7 @@ def test_the_compiled_functions_are_there_where_they_must_be() -> None:
         pytest.skip("no compiler when the package was installed: everything runs on the readable functions")
     assert compiled
     assert record.is_record is not record.python_is_record
+    assert record.decode_dispatch is not record.python_decode_dispatch
     assert properties.indexed_properties is not properties.python_indexed_properties
     assert stored.to_messages is not stored.python_to_messages
     assert key_hash.key_hash_after is not key_hash.python_key_hash_after
@@ -115,6 +116,30 @@ def test_the_same_properties_are_found(parts: list[bytes]) -> None:
     expected = tuple(properties.find_property(raw, name) for name in (b"TAGS", b"KEYS", b"UNIQ_KEY"))
     assert properties.python_indexed_properties(raw) == expected
     assert properties.indexed_properties(raw) == expected
+
+
+@given(arguments, pieces, st.binary(max_size=20), st.binary(max_size=20), st.data())
+def test_the_same_is_dispatched(
+    fields: dict[str, object], parts: list[bytes], before: bytes, after: bytes, data: st.DataObject
+) -> None:
+    raw = record.python_encode_record(**fields | {"properties": b"".join(parts)})  # type: ignore[arg-type]
+    if data.draw(st.booleans()):
+        raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    buffer = memoryview(before + bytes(raw) + after)
+    end = data.draw(st.none() | st.integers(0, len(buffer)))
+    asked = buffer, len(before), end, data.draw(st.booleans())
+    found = _dispatched(record.decode_dispatch, *asked)
+    assert found == _dispatched(record.python_decode_dispatch, *asked)
+    assert type(found) in (record.Dispatch, str)
+
+
+def _dispatched(
+    decode: Callable[..., record.Dispatch], buffer: memoryview, position: int, end: int | None, check_crc: bool
+) -> record.Dispatch | str:
+    try:
+        return decode(buffer, position, end, check_crc=check_crc)
+    except MQError as error:
+        return str(error)
 
 
 several = st.lists(

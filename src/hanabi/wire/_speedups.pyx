@@ -17,6 +17,7 @@ from libc.string cimport memchr, memcmp, memcpy
 from hanabi.wire._bytes cimport get_32, get_64, put_32, put_64
 
 from hanabi.wire.crc import crc32
+from hanabi.wire.tags import tags_code
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callable, PyObject *const *arguments, size_t count, PyObject *names)
@@ -209,6 +210,78 @@ def indexed_properties(bytes raw):
                 unique_key = PyUnicode_DecodeUTF8(name_end + 1, pair_end - name_end - 1, "replace")
         at = pair_end + 1
     return tags, keys, unique_key
+
+
+cdef object Dispatch = None  # of `record`, which imports us before it has it
+
+
+def decode_dispatch(buffer, position=0, end=None, *, check_crc=False):
+    """What dispatch needs of the record at *position*; see `hanabi.wire.record.decode_dispatch`."""
+    global Dispatch
+    if Dispatch is None:
+        from hanabi.wire.record import Dispatch as dispatch_type
+
+        Dispatch = dispatch_type
+    cdef Py_buffer view
+    cdef const unsigned char *at
+    cdef const unsigned char *topic_at
+    cdef const unsigned char *properties_at
+    cdef Py_ssize_t start, left, size, body_bytes, topic_bytes, properties_bytes
+    cdef bint usual = False
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        start = position
+        left = (view.len if end is None else min(<Py_ssize_t> end, view.len)) - start
+        if start >= 0 and left >= HEAD_BYTES:
+            at = <const unsigned char *> view.buf + start
+            size, body_bytes = <int32_t> get_32(at), <int32_t> get_32(at + 84)
+            if (
+                get_32(at + 4) == MAGIC
+                and not at[39] & HOSTS_V6
+                and size <= left
+                and body_bytes >= 0
+                and HEAD_BYTES + body_bytes + 1 + 2 <= size
+            ):
+                topic_at = at + HEAD_BYTES + body_bytes + 1
+                topic_bytes = topic_at[-1]
+                if topic_bytes <= TOPIC_BYTES_MAX and HEAD_BYTES + body_bytes + 1 + topic_bytes + 2 <= size:
+                    properties_at = topic_at + topic_bytes + 2
+                    properties_bytes = properties_at[-2] << 8 | properties_at[-1]
+                    usual = (
+                        properties_bytes <= PROPERTIES_BYTES_MAX
+                        and properties_at + properties_bytes == at + size
+                        and (not check_crc or is_whole(at + HEAD_BYTES, body_bytes, get_32(at + 8)))
+                    )
+        if usual:
+            properties = PyBytes_FromStringAndSize(<const char *> properties_at, properties_bytes)
+            tags, keys, unique_key = indexed_properties(properties)
+            return tuple.__new__(
+                Dispatch,
+                (
+                    PyUnicode_DecodeUTF8(<const char *> topic_at, topic_bytes, "replace"),
+                    <int32_t> get_32(at + 12),
+                    <int64_t> get_64(at + 20),
+                    <int64_t> get_64(at + 28),
+                    size,
+                    0 if tags is None else tags_code(tags),
+                    <int64_t> get_64(at + 56),
+                    keys or "",
+                    unique_key,
+                    <int32_t> get_32(at + 36),
+                    <int64_t> get_64(at + 76),
+                    properties,
+                ),
+            )
+    finally:
+        PyBuffer_Release(&view)
+    from hanabi.wire.record import python_decode_dispatch
+
+    return python_decode_dispatch(buffer, position, end, check_crc=check_crc)
+
+
+cdef bint is_whole(const unsigned char *body, Py_ssize_t size, uint32_t checksum) except -1:
+    """Whether *body* has its checksum; an empty one has none."""
+    return not size or <uint32_t> (crc32(PyBytes_FromStringAndSize(<const char *> body, size)) & 0x7FFFFFFF) == checksum
 
 
 # The fields of a StoredMessage, in the order in which `message_at` gives them.

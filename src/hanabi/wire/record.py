@@ -41,7 +41,7 @@ import msgspec
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.wire import hosts, sysflag
 from hanabi.wire.crc import crc32
-from hanabi.wire.properties import PROPERTIES_BYTES_MAX, find_property
+from hanabi.wire.properties import PROPERTIES_BYTES_MAX, indexed_properties
 from hanabi.wire.tags import tags_code
 
 if TYPE_CHECKING:
@@ -478,16 +478,17 @@ def decode_dispatch(
     if check_crc and body_end > body_start and crc32(buffer[body_start:body_end]) & 0x7FFF_FFFF != crc:
         raise RemoteProtocolError(_crc_mismatch(position, crc, bytes(buffer[body_start:body_end])))
     properties = bytes(buffer[properties_start : position + size])
+    tags, keys, unique_key = indexed_properties(properties)
     return Dispatch(
         str(buffer[topic_start:topic_end], "utf-8", "replace"),
         queue_id,
         queue_offset,
         log_offset,
         size,
-        tags_code(find_property(properties, b"TAGS")),
+        tags_code(tags),
         store_timestamp_ms,
-        find_property(properties, b"KEYS") or "",
-        find_property(properties, b"UNIQ_KEY"),
+        keys or "",
+        unique_key,
         sys_flag,
         prepared_offset,
         properties,
@@ -495,7 +496,7 @@ def decode_dispatch(
 
 
 # The compiled twins of what every message needs (see `_speedups`); what is above is their specification.
-python_encode_record, python_is_record = encode_record, is_record
+python_encode_record, python_is_record, python_decode_dispatch = encode_record, is_record, decode_dispatch
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):
-        from hanabi.wire._speedups import encode_record, is_record  # type: ignore[no-redef]
+        from hanabi.wire._speedups import decode_dispatch, encode_record, is_record  # type: ignore[no-redef]
