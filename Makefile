@@ -12,7 +12,8 @@ PYTEST := $(BIN)/python -m pytest
 # What the compiled functions touch runs a second time without them.
 PURE_TESTS := tests/test_speedups.py tests/wire/test_record.py tests/wire/test_properties.py \
               tests/store/test_golden_stores.py tests/store/test_message_store.py tests/store/test_model.py \
-              tests/store/test_reads.py tests/store/test_key_index.py
+              tests/store/test_reads.py tests/store/test_key_index.py tests/store/test_run_of_puts.py \
+              tests/broker/test_express.py tests/broker/test_express_pulls.py tests/store/test_plain_run.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run test coverage check format bench chaos interop fuzz fuzzlive clean

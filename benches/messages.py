@@ -4,6 +4,7 @@ Ours, Apache's 4.9 and 5.x, and the floor (a C server that only copies bytes int
 the same load from the same generator, in turn. See `rounds` for how.
 """
 
+import argparse
 import subprocess
 import tempfile
 import time
@@ -215,4 +216,6 @@ def _p99_ms(result: Results, name: str) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(prog="python -m benches.messages", description="Brokers side by side.")
+    parser.add_argument("--quick", action="store_true", help="few short rounds: to see that it works, not to quote")
+    main(quick=parser.parse_args().quick)

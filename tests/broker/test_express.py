@@ -1,4 +1,4 @@
-"""The express lane answers and stores what the handlers would, byte for byte, or it does nothing at all."""
+"""The express lane, compiled or not, answers and stores what the handlers would, byte for byte, or it does nothing."""
 
 import asyncio
 import os
@@ -25,6 +25,7 @@ from hanabi.wire.command import decode_command, encode_head, encode_reply_head
 from hanabi.wire.frame import encode_frame
 from tests.broker.sending import QUEUES, STORE_HOST, TOPIC, Taking
 
+PYTHON, COMPILED = "python", "compiled"
 SENDER: Any = SimpleNamespace(peer="10.1.2.3:40000")
 FIELDS = {
     "a": "producers",
@@ -45,7 +46,21 @@ names = st.sampled_from(
     ["UNIQ_KEY", "WAIT", "TAGS", "KEYS", "CLUSTER", "TRAN_MSG", "DELAY", "TIMER_DELAY_MS", "x", "MODEL", ""]
 )
 values = st.sampled_from(
-    ["true", "false", "a", "a b", " a  b ", "42", "", "\u00e9", "\x00", "DEL", "x" * 200, '"\\/\b']
+    [
+        "true",
+        "false",
+        "a",
+        "a b",
+        " a  b ",
+        "42",
+        "",
+        "7F0000011A2B251A69D701C5F3A000A7",
+        "\u00e9",
+        "\x00",
+        "DEL",
+        "x" * 200,
+        '"\\/\b',
+    ]
 )
 pairs = st.builds(lambda name, value: f"{name}\x01{value}", names, values)
 properties = st.builds(
@@ -113,17 +128,20 @@ def frame_of(request: dict[str, Any]) -> bytes:
 class Side:
     """A store, and what answers sends into it."""
 
-    def __init__(self, root: Path, **store: Any) -> None:
+    def __init__(self, root: Path, lane: str = COMPILED, **store: Any) -> None:
         self.root = root
         self.taking = Taking(root, BrokerConfig(broker_name="broker-a"), **store)
         self.taking.topics.update(TopicConfig(topic_name="7", read_queue_nums=2, write_queue_nums=1, order=True))
         parts = (self.taking.topics, self.taking.groups, self.taking.settings)
-        self.handlers: dict[int, Handler] = send_handlers(
-            *(self.taking.intake, *parts, self.taking.flow, STORE_HOST, self.taking.halves),
-            random_below=lambda n: n - 1,
-            now_ms=self.taking.clock,
-        )
-        self.lane = express_lane(self.handlers)
+        with pytest.MonkeyPatch.context() as patch:
+            if lane == PYTHON:
+                patch.setenv("HANABI_PURE_PYTHON", "1")
+            self.handlers: dict[int, Handler] = send_handlers(
+                *(self.taking.intake, *parts, self.taking.flow, STORE_HOST, self.taking.halves),
+                random_below=lambda n: n - 1,
+                now_ms=self.taking.clock,
+            )
+            self.lane = express_lane(self.handlers)
 
     def express(self, *frames: bytes) -> tuple[bytes | None, int]:
         """The answers by the express lane, to as many of *frames* as it takes."""
@@ -171,12 +189,21 @@ class Side:
         return {str(path.relative_to(self.root)): path.read_bytes() for path in paths if path.parent.name != "index"}
 
 
+@pytest.fixture(scope="module", params=[PYTHON, COMPILED])
+def lane(request: pytest.FixtureRequest) -> str:
+    """Which of the two lanes; where nothing is compiled, only the one."""
+    if request.param == COMPILED:
+        if os.environ.get("HANABI_PURE_PYTHON"):
+            pytest.skip("HANABI_PURE_PYTHON is set")
+        pytest.importorskip("hanabi.broker._speedups", reason="not compiled here")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+def both(tmp_path_factory: pytest.TempPathFactory, lane: str) -> Iterator[tuple[Side, Side]]:
     """One with an express lane and one without; at the end, after all that was sent to them, their files agree."""
-    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("express", "handlers"))
-    if first.lane is None:
-        pytest.skip("not compiled here")
+    first, second = (Side(tmp_path_factory.mktemp(name), lane) for name in ("express", "handlers"))
+    assert type(first.lane).__module__ == {PYTHON: "hanabi.broker.lane", COMPILED: "hanabi.broker._speedups"}[lane]
     yield first, second
     assert first.files() == second.files()
 
@@ -199,10 +226,6 @@ def agree(both: tuple[Side, Side], *frames: bytes) -> int:
     return taken
 
 
-needs_compiled = pytest.mark.skipif(bool(os.environ.get("HANABI_PURE_PYTHON")), reason="HANABI_PURE_PYTHON is set")
-
-
-@needs_compiled
 @given(requests | batches, st.sampled_from([0, 0, 1, 3000]))
 def test_whatever_is_sent_answers_and_files_are_those_of_the_handlers(
     both: tuple[Side, Side], request_: dict[str, Any], later_ms: int
@@ -212,7 +235,6 @@ def test_whatever_is_sent_answers_and_files_are_those_of_the_handlers(
     agree(both, frame_of(request_))
 
 
-@needs_compiled
 @given(st.lists(requests | batches, min_size=2, max_size=8))
 def test_what_comes_in_one_read_is_answered_and_stored_as_if_it_came_one_by_one(
     both: tuple[Side, Side], requests_: list[dict[str, Any]]
@@ -220,7 +242,6 @@ def test_what_comes_in_one_read_is_answered_and_stored_as_if_it_came_one_by_one(
     agree(both, *map(frame_of, requests_))
 
 
-@needs_compiled
 def test_one_read_may_hold_more_than_one_run(both: tuple[Side, Side]) -> None:
     request = {"code": 310, "flag": 0, "version": 401, "body": b"x", "form": HeaderForm.BINARY}
     sends = [frame_of({**request, "opaque": number, "fields": FIELDS}) for number in range(700)]
@@ -232,19 +253,17 @@ def test_one_read_may_hold_more_than_one_run(both: tuple[Side, Side]) -> None:
     assert agree(both, *sends, *batches, *sends) > 1_000
 
 
-@needs_compiled
 def test_the_end_of_a_read_may_be_the_middle_of_a_frame(both: tuple[Side, Side]) -> None:
     request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x" * 50, "fields": FIELDS, "form": 0}
     frame = encode_frame(frame_of(request))
-    lane = both[0].lane
-    assert lane is not None
+    express = both[0].lane
+    assert express is not None
     before = both[0].taking.store.max_log_offset
     for end in range(len(frame)):
-        assert lane(frame[:end], SENDER) == (None, 0, (0,) * len(lane.codes))
+        assert express(frame[:end], SENDER) == (None, 0, (0,) * len(express.codes))
     assert both[0].taking.store.max_log_offset == before
 
 
-@needs_compiled
 @given(requests | batches, st.data())
 def test_a_mutilated_frame_is_declined_or_answered_as_by_the_handlers(
     both: tuple[Side, Side], request_: dict[str, Any], data: st.DataObject
@@ -256,7 +275,6 @@ def test_a_mutilated_frame_is_declined_or_answered_as_by_the_handlers(
     agree(both, bytes(frame))
 
 
-@needs_compiled
 def test_usual_sends_are_taken_in_both_forms_even_when_files_are_full(both: tuple[Side, Side]) -> None:
     taken = 0
     for number in range(300):
@@ -270,7 +288,6 @@ def test_usual_sends_are_taken_in_both_forms_even_when_files_are_full(both: tupl
     assert taken > 250
 
 
-@needs_compiled
 def test_usual_batches_are_taken_in_both_forms(both: tuple[Side, Side]) -> None:
     taken = 0
     for number in range(100):
@@ -282,11 +299,10 @@ def test_usual_batches_are_taken_in_both_forms(both: tuple[Side, Side]) -> None:
     assert taken > 40
 
 
-@needs_compiled
-def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_hold_at_once(tmp_path: Path) -> None:
-    side = Side(tmp_path)
-    if side.lane is None:
-        pytest.skip("not compiled here")
+def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_hold_at_once(
+    tmp_path: Path, lane: str
+) -> None:
+    side = Side(tmp_path, lane)
     frame = frame_of({"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "fields": FIELDS, "form": 0})
     side.answer(frame)  # makes the index file
     side.answer(frame)  # the hash of the topic is known from now on
@@ -309,12 +325,9 @@ def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_ho
     assert side.express(frame)[1] == 0
 
 
-@needs_compiled
 @pytest.mark.parametrize("region", ["1234567890", "<offset>", "\x01" * 900, "r" * 5_000])
-def test_a_region_may_be_called_anything(tmp_path: Path, region: str) -> None:
-    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
-    if sides[0].lane is None:
-        pytest.skip("not compiled here")
+def test_a_region_may_be_called_anything(tmp_path: Path, lane: str, region: str) -> None:
+    sides = Side(tmp_path / "express", lane), Side(tmp_path / "handlers", lane)
     for side in sides:
         side.taking.change(region_id=region)
     for form in (HeaderForm.JSON, HeaderForm.BINARY) * 2:
@@ -324,9 +337,9 @@ def test_a_region_may_be_called_anything(tmp_path: Path, region: str) -> None:
         side.taking.close()
 
 
-def test_where_senders_wait_for_the_disk_there_is_no_express_lane(tmp_path: Path) -> None:
+def test_where_senders_wait_for_the_disk_there_is_no_express_lane(tmp_path: Path, lane: str) -> None:
     async def main() -> None:
-        side = Side(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
+        side = Side(tmp_path, lane, flush_mode=FlushMode.SYNC_FLUSH)
         assert side.lane is None
         side.taking.close()
 

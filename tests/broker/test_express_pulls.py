@@ -1,12 +1,14 @@
 """The express lane answers pulls as the handlers would, byte for byte, and counts the same, or it does nothing."""
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,8 @@ from tests.broker.reading import COMMIT, GROUP, SUBSCRIPTION, SUSPEND, TOPIC, Re
 
 CONSUMER: Any = SimpleNamespace(peer="10.1.2.3:40000", is_stalled=False)
 MESSAGES = 300
+COMPILED, READABLE = "compiled", "readable"
+MODULES = {COMPILED: "hanabi.broker._pulls", READABLE: "hanabi.broker.plain_pulls"}
 FIELDS = {
     "consumerGroup": GROUP,
     "topic": TOPIC,
@@ -86,19 +90,24 @@ def frame_of(**request: Any) -> bytes:
 
 
 class Side:
-    """A store with messages in it, and what answers pulls from it."""
+    """A store with messages in it, and what answers pulls from it. *kind* is that of the lane."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, kind: str) -> None:
         self.reading = reading = Reading(root, commit_log_segment_bytes=128 * 1024)
         for number in range(MESSAGES):
             reading.put(b"%d" % number * 50, queue_id=0, tags="TagA" if number % 3 else "")
             reading.put(b"%d" % number * 20, queue_id=number % 3 + 1)
         access = PullAccess(reading.settings, reading.topics, reading.groups, reading.pull_filters)
-        self.handlers = pull_handlers(
-            *(reading.store, access, reading.commits, reading.held_pulls, reading.stats),
-            *(reading.settings, reading.clock),
-        )
-        self.lane = express_lane(self.handlers)
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("HANABI_PURE_PYTHON", "" if kind == COMPILED else "1")
+            self.handlers = pull_handlers(
+                *(reading.store, access, reading.commits, reading.held_pulls, reading.stats),
+                *(reading.settings, reading.clock),
+            )
+            lane = express_lane(self.handlers)
+        assert lane is not None
+        self.lane = lane
+        assert type(self.handlers[11].express).__module__ == MODULES[kind]
 
     def answer(self, frame: bytes) -> bytes:
         """By the handlers alone."""
@@ -128,17 +137,22 @@ class Side:
         return tallies, totals, falls, reading.offsets.table(), reading.commits._readers
 
 
+@pytest.fixture(scope="module", params=[COMPILED, READABLE])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Both lanes are judged by the same tests."""
+    if request.param == COMPILED:
+        if os.environ.get("HANABI_PURE_PYTHON"):
+            pytest.skip("HANABI_PURE_PYTHON is set")
+        pytest.importorskip("hanabi.broker._pulls", reason="not compiled here")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("express", "handlers"))
-    if first.lane is None:
-        pytest.skip("not compiled here")
+def both(tmp_path_factory: pytest.TempPathFactory, kind: str) -> Iterator[tuple[Side, Side]]:
+    first, second = (Side(tmp_path_factory.mktemp(name), kind) for name in ("express", "handlers"))
     yield first, second
     for side in (first, second):
         side.reading.store.close()
-
-
-needs_compiled = pytest.mark.skipif(bool(os.environ.get("HANABI_PURE_PYTHON")), reason="HANABI_PURE_PYTHON is set")
 
 
 def agree(both: tuple[Side, Side], frame: bytes, code: int = 11) -> bool:
@@ -146,7 +160,6 @@ def agree(both: tuple[Side, Side], frame: bytes, code: int = 11) -> bool:
 
     async def ask() -> bool:  # a pull may be held, which needs a loop
         first, second = both
-        assert first.lane is not None
         answer, taken, counts = first.lane(encode_frame(frame), CONSUMER)
         assert (answer is None) == (taken == 0)
         if answer is not None:
@@ -159,7 +172,6 @@ def agree(both: tuple[Side, Side], frame: bytes, code: int = 11) -> bool:
     return asyncio.run(ask())
 
 
-@needs_compiled
 @given(requests, st.sampled_from([0, 0, 1, 3000]))
 def test_whatever_is_pulled_is_answered_as_by_the_handlers(
     both: tuple[Side, Side], request_: dict[str, Any], later_ms: int
@@ -169,7 +181,6 @@ def test_whatever_is_pulled_is_answered_as_by_the_handlers(
     agree(both, frame_of(**request_), request_["code"])
 
 
-@needs_compiled
 @given(requests, st.data())
 def test_a_mutilated_pull_is_declined_or_answered_as_by_the_handlers(
     both: tuple[Side, Side], request_: dict[str, Any], data: st.DataObject
@@ -188,7 +199,6 @@ def decoded_code(frame: bytes) -> int:
         return 11
 
 
-@needs_compiled
 @pytest.mark.parametrize("form", HeaderForm)
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
 def test_a_consumer_that_reads_a_queue_to_its_end_is_served_by_express(
@@ -208,11 +218,10 @@ def test_a_consumer_that_reads_a_queue_to_its_end_is_served_by_express(
     assert not agree(both, frame_of(fields=end, form=form, code=code))
 
 
-@needs_compiled
-def test_messages_that_arrive_are_found_and_those_of_a_queue_that_was_deleted_are_not(tmp_path: Path) -> None:
-    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
-    if sides[0].lane is None:
-        pytest.skip("not compiled here")
+def test_messages_that_arrive_are_found_and_those_of_a_queue_that_was_deleted_are_not(
+    tmp_path: Path, kind: str
+) -> None:
+    sides = Side(tmp_path / "express", kind), Side(tmp_path / "handlers", kind)
     for number in range(5):
         frame = frame_of(fields=FIELDS | {"queueOffset": str(MESSAGES - 3 + number)})
         assert agree(sides, frame)
@@ -231,12 +240,116 @@ def test_messages_that_arrive_are_found_and_those_of_a_queue_that_was_deleted_ar
         side.reading.store.close()
 
 
-@needs_compiled
 def test_a_second_pull_of_the_same_read_is_left_for_the_next_call(both: tuple[Side, Side]) -> None:
     lane = both[0].lane
-    assert lane is not None
     frame = encode_frame(frame_of(fields=FIELDS))
     answer, taken, counts = lane(frame * 3, CONSUMER)
     assert answer is not None
     assert (taken, sum(counts)) == (len(frame), 1)
     both[1].answer(frame[4:])  # so that the two go on together
+
+
+STRANGE_JSON = {
+    "twice": ('"topic":', '"queueOffset":"9","topic":'),
+    "twice, the first one in another form": ('"topic":', '"queueOffset":9,"topic":'),
+    "twice, the second one in another form": ('"maxMsgNums":', '"queueOffset":7,"maxMsgNums":'),
+    "the same with the first number that is tried": ('"maxMsgNums":', '"queueOffset":2,"maxMsgNums":'),
+    "and with the second": ('"maxMsgNums":', '"queueOffset":3,"maxMsgNums":'),
+    "two offsets to commit": ('"subVersion":', '"commitOffset":5,"subVersion":'),
+    "two opaque numbers": ('"opaque":1,', '"opaque":1,"opaque": 1,'),
+    "the same with one that is tried": ('"opaque":1,', '"opaque":1,"opaque": 6,'),
+    "and with the other": ('"opaque":1,', '"opaque":1,"opaque": 7,'),
+    "two of everything": ('"opaque":1,', '"extFields":' + json.dumps(FIELDS) + ',"opaque":1,'),
+    "outside of the fields": ('"opaque":', '"queueOffset":"3","opaque":'),
+    "an opaque number among the fields": ('"topic":', '"opaque":4,"topic":'),
+    "and none where it should be": ('"opaque":1,', ""),
+    "too long a number": ('"queueOffset":"7"', '"queueOffset":"7000000000000000000"'),
+    "a fraction": ('"opaque":1,', '"opaque":1.0,'),
+    "a sign": ('"queueOffset":"7"', '"queueOffset":"+7"'),
+    "zeros": ('"commitOffset":"5"', '"commitOffset":"05"'),
+    "a bare number": ('"queueOffset":"7"', '"queueOffset":7'),
+    "blanks": ('"queueOffset":"7"', '"queueOffset": "7"'),
+    "in a text": ('"subscription":"*"', '"subscription":"\\"queueOffset\\":\\"9\\""'),
+    "another offset in a text": ('"queueOffset":"7"', '"x":"\\","queueOffset":"8","y":"\\"","queueOffset":"7"'),
+    "a signature": ('"topic":', '"Signature":"abc","topic":'),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE_JSON)
+def test_numbers_that_stand_elsewhere_or_are_written_otherwise_mean_what_they_mean_to_the_handlers(
+    both: tuple[Side, Side], name: str
+) -> None:
+    usual, strange = STRANGE_JSON[name]
+    header = frame_of(fields=FIELDS)[4:].replace(usual.encode(), strange.encode())
+    assert header != frame_of(fields=FIELDS)[4:]
+    agree(both, len(header).to_bytes(4) + header)
+    for number, other in ((b"7", b"8"), (b"7", b"12"), (b"9", b"6"), (b"4", b"3"), (b"5", b"6"), (b"1", b"2")):
+        changed = header.replace(b'":"%b"' % number, b'":"%b"' % other).replace(b'":%b,' % number, b'":%b,' % other, 1)
+        agree(both, len(changed).to_bytes(4) + changed)
+        changed = header.replace(b'":"%b"' % number, b'":"%b"' % other)
+        agree(both, len(changed).to_bytes(4) + changed)
+
+
+@pytest.mark.parametrize("form", HeaderForm)
+def test_after_many_usual_pulls_one_that_is_not_is_still_left_to_the_handlers(
+    both: tuple[Side, Side], form: HeaderForm
+) -> None:
+    fields = FIELDS | {"suspendTimeoutMillis": "1"}
+    beyond = frame_of(fields=fields)[4:].replace(b'"opaque":1', b'"opaque":2147483648')
+    assert not agree(both, len(beyond).to_bytes(4) + beyond)
+    assert agree(both, frame_of(fields=fields)), "though the first of its kind was not for us"
+    usual = frame_of(fields=FIELDS, form=form)
+    assert agree(both, usual)
+    for flag in (Flag.ONEWAY, Flag.RESPONSE):
+        assert not agree(both, frame_of(fields=FIELDS, form=form, flag=flag))
+    assert not agree(both, frame_of(fields=FIELDS, form=form, body=b"x"))
+    for opaque in (b"2147483648", b"-2147483649", b"12345678901234567890"):
+        frame = usual[4:].replace(b'"opaque":1', b'"opaque":' + opaque)
+        if form is HeaderForm.JSON:
+            assert not agree(both, len(frame).to_bytes(4) + frame)
+    size = b"queueOffset\0\0\0\x01"
+    if form is HeaderForm.BINARY:
+        for other in (b"\0", b"\x02", b"\x0c"):
+            assert not agree(both, usual.replace(size, size[:-1] + other))
+        assert not agree(both, usual[:21] + b"\0\0\0\x07" + usual[25:]), "fewer bytes of fields than there are"
+    assert agree(both, usual)
+
+
+@pytest.mark.parametrize("form", HeaderForm)
+def test_a_value_that_looks_like_a_field_is_a_value(both: tuple[Side, Side], form: HeaderForm) -> None:
+    for number in (b"7", b"8", b"19"):
+        offset = b"\0\x0bqueueOffset\0\0\0" + bytes([len(number)]) + number
+        for fields in (
+            FIELDS | {"bname": offset.decode()},
+            {name: value for name, value in FIELDS.items() if name != "queueOffset"} | {"bname": offset.decode()},
+        ):
+            agree(both, frame_of(fields=fields, form=form))
+
+
+@pytest.mark.parametrize("form", HeaderForm)
+def test_what_is_too_much_for_one_answer_ends_where_it_ends_by_the_handlers(
+    tmp_path: Path, kind: str, form: HeaderForm
+) -> None:
+    sides = Side(tmp_path / "express", kind), Side(tmp_path / "handlers", kind)
+    for side in sides:
+        store = msgspec.structs.replace(side.reading.settings.store, memory_transfer_bytes_max=2_000)
+        side.reading.store.reader.use(store)
+    for offset in range(0, MESSAGES, 29):
+        agree(sides, frame_of(fields=FIELDS | {"queueOffset": str(offset)}, form=form))
+    assert agree(sides, frame_of(fields=FIELDS, form=form)) == (kind == COMPILED)
+    assert agree(sides, frame_of(fields=FIELDS | {"maxMsgNums": "3"}, form=form))
+    for side in sides:
+        side.reading.store.close()
+
+
+def test_damage_in_the_log_or_in_a_queue_is_left_to_the_handlers(tmp_path: Path, kind: str) -> None:
+    sides = Side(tmp_path / "express", kind), Side(tmp_path / "handlers", kind)
+    for side in sides:
+        log_offset = side.reading.store.reader.log_offset(TOPIC, 0, 20)
+        segment = side.reading.store._log.find(log_offset or 0)
+        assert segment is not None
+        segment._map[(log_offset or 0) - segment.base_offset + 27] ^= 1  # another queue offset
+    assert not agree(sides, frame_of(fields=FIELDS))
+    assert agree(sides, frame_of(fields=FIELDS | {"queueOffset": "21"}))
+    for side in sides:
+        side.reading.store.close()

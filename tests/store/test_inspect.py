@@ -317,7 +317,9 @@ def test_what_retention_deleted_is_no_damage(tmp_path: Path) -> None:
 # ---- damage in the queues --------------------------------------------------------------------------------------------
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60, deadline=None
+)
 @given(bit=st.integers(0, 8 * 7 * ENTRY_BYTES - 1))
 def test_any_bit_that_changes_in_a_queue_is_found_at_its_entry(golden: Path, bit: int) -> None:
     path = golden / GOLDEN_2
@@ -469,7 +471,9 @@ SLOTS_AT = HEADER.size
 ENTRIES_AT = SLOTS_AT + 100 * SLOT.size
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=80, deadline=None
+)
 @given(number=st.integers(1, 52), bit=st.integers(0, 8 * INDEX_ENTRY.size - 1))
 def test_any_bit_that_changes_in_an_index_entry_is_found(golden: Path, number: int, bit: int) -> None:
     path = golden / INDEX
@@ -492,7 +496,9 @@ def test_any_bit_that_changes_in_an_index_entry_is_found(golden: Path, number: i
         assert f"entry {number} " in damage.reason or damage.count > 1
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60, deadline=None
+)
 @given(slot=st.integers(0, 99), bit=st.integers(0, 31))
 def test_any_bit_that_changes_in_an_index_slot_is_found(golden: Path, slot: int, bit: int) -> None:
     path = golden / INDEX

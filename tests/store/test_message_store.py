@@ -151,7 +151,7 @@ def test_who_waits_is_told_when_the_message_is_on_the_disk(tmp_path: Path, mode:
             future: Future[PutStatus] = Future()
             store.await_flush(store.put(message()).end_offset, future.set_result)
             futures.append(future)
-        assert [future.result(timeout=10) for future in futures] == [PutStatus.PUT_OK] * 10
+        assert [future.result(timeout=60) for future in futures] == [PutStatus.PUT_OK] * 10
         assert store.flushed_log_offset == store.max_log_offset
 
 
@@ -162,7 +162,7 @@ def test_who_waits_for_a_disk_that_fails_is_told_so(tmp_path: Path) -> None:
     future: Future[PutStatus] = Future()
     store.await_flush(result.end_offset, future.set_result)
     store.start()
-    assert future.result(timeout=10) is PutStatus.FLUSH_DISK_TIMEOUT
+    assert future.result(timeout=60) is PutStatus.FLUSH_DISK_TIMEOUT
     with pytest.raises(StoreDamaged):
         store.close()
 
@@ -173,7 +173,7 @@ def test_an_asynchronous_store_reaches_the_disk_by_itself(tmp_path: Path) -> Non
             store.put(message(b"x" * 1000))
         arrived = threading.Event()
         queue_file = store.config.consume_queue_path / "T" / "0" / f"{0:020d}"
-        for _ in range(1000):
+        for _ in range(6000):
             if store.flushed_log_offset >= 4 * SEGMENT_BYTES and queue_file.exists():
                 break
             arrived.wait(0.01)

@@ -89,6 +89,16 @@ def test_records_side_by_side_are_slices_of_the_log_itself() -> None:
     assert whole == b"".join(log.wanted()) == log.records
 
 
+def test_a_record_counts_only_where_its_entry_says_it_is() -> None:
+    log = Log(5, 5, 5, apart=False)
+    taken = log.run()
+    assert taken is not None
+    first, second, third = (log.entries[at : at + ENTRY.size] for at in range(0, 3 * ENTRY.size, ENTRY.size))
+    for others in (second + first + third, first + third + second, first + first + third, second + third):
+        log.entries = others
+        assert log.run() is None
+
+
 def test_no_more_than_so_many_are_taken() -> None:
     log = Log(5, 5, 5)
     assert _joined(log.run(count_max=2)) == (
@@ -121,11 +131,12 @@ def test_what_is_over_the_limit_or_too_old_is_left_alone() -> None:
     st.integers(0, 2_000),
     st.integers(1, 255),
     st.integers(0, 200),
+    st.booleans(),
 )
 def test_no_damage_makes_it_take_another_record(
-    sizes: list[int], in_entries: bool, at: int, change: int, cut: int
+    sizes: list[int], in_entries: bool, at: int, change: int, cut: int, apart: bool
 ) -> None:
-    log = Log(*sizes)
+    log = Log(*sizes, apart=apart)
     damaged = log.entries if in_entries else log.records
     damaged[at % len(damaged)] ^= change
     del log.records[max(len(log.records) - cut, 0) :]

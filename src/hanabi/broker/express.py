@@ -1,18 +1,24 @@
-"""The express lane for sends and pulls, where it was compiled: see `_speedups`, which says what it is for.
+"""The express lane for sends and pulls: see `lane`, which says what it is for.
 
-Without it and with HANABI_PURE_PYTHON every request takes the readable way, and where senders wait for the disk every
-send.
+Where it was compiled (`_speedups`, `_pulls`) and HANABI_PURE_PYTHON is not set, that one is taken. Where senders
+wait for the disk, sends have none.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from hanabi.broker.filters.message_filter import PASSES_ALL
+from hanabi.broker.lane import Lane
+from hanabi.broker.plain_pulls import PlainPulls
+from hanabi.broker.plain_sends import PlainSends
 from hanabi.broker.pull_outcome import suggested_broker
 from hanabi.remoting.dispatch import Express, Handler, Reply
 from hanabi.store.message_store import MessageStore
 from hanabi.store.plain_puts import plain_puts
+from hanabi.store.run_of_puts import PlainPuts
 from hanabi.wire.codes import Flag, HeaderForm, Language, RequestCode, ResponseCode
 from hanabi.wire.command import encode_head
 from hanabi.wire.headers.pull import PullMessageHeader
@@ -34,36 +40,39 @@ def express_lane(handlers: Mapping[int, Handler]) -> Express | None:
     ]
     if parts == [None, None]:
         return None
-    from hanabi.broker._speedups import Lane
-
-    lane: Express = Lane(*parts)
+    kind: Any = Lane if isinstance(parts[0], PlainSends) else getattr(_compiled(), "Lane", Lane)
+    lane: Express = kind(*parts)
     return lane
 
 
 def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> object | None:
     """The lane's part that does what *sends* does, if that can be: a `PlainSends`."""
-    if os.environ.get("HANABI_PURE_PYTHON") or sends.intake.waits_for_disk:
+    if sends.intake.waits_for_disk:
         return None
-    try:
-        from hanabi.broker._speedups import PlainSends
-    except ImportError:
-        return None
-    puts = plain_puts(sends.intake.store)
-    if puts is None:
-        return None
-    part: object = PlainSends(sends, puts, host_of_peer, parts_of_answer)
+    compiled, puts = _compiled(), plain_puts(sends.intake.store)
+    if compiled is None or puts is None:
+        return PlainSends(sends, PlainPuts(sends.intake.store), host_of_peer, parts_of_answer)
+    part: object = compiled.PlainSends(sends, puts, host_of_peer, parts_of_answer)
     return part
 
 
-def express_pulls(pulls: "Pulls", store: MessageStore) -> object | None:
-    """The lane's part that does what *pulls* does, if that can be: a `PlainPulls`."""
+def _compiled() -> Any:
+    """The module of the compiled lane; None where it is not there, or not wanted."""
     if os.environ.get("HANABI_PURE_PYTHON"):
         return None
     try:
-        from hanabi.broker._pulls import PlainPulls
+        return import_module("hanabi.broker._speedups")
     except ImportError:
         return None
-    part: object = PlainPulls(pulls, store, PullMessageHeader, Reply, PASSES_ALL, suggested_broker, parts_of_found())
+
+
+def express_pulls(pulls: "Pulls", store: MessageStore) -> object:
+    """The lane's part that does what *pulls* does: a `PlainPulls`."""
+    kind: Any = PlainPulls
+    if not os.environ.get("HANABI_PURE_PYTHON"):
+        with contextlib.suppress(ImportError):
+            kind = import_module("hanabi.broker._pulls").PlainPulls
+    part: object = kind(pulls, store, PullMessageHeader, Reply, PASSES_ALL, suggested_broker, parts_of_found())
     return part
 
 

@@ -1,7 +1,7 @@
-"""The puts of messages that need no second look, where they were compiled.
+"""The puts of messages that need no second look: compiled where that was done, else `run_of_puts`.
 
-`MessageStore.put` is what they must agree with: see `PlainPuts` in `_speedups`, which does all of that or nothing. Only
-compiled functions can use it: the broker's express lane.
+`MessageStore.put` is what both must agree with: they do all of that or nothing. The compiled ones can only be used by
+compiled functions: the broker's express lane.
 """
 
 import os
@@ -11,7 +11,7 @@ from hanabi.store.message_store import MessageStore
 
 
 def plain_puts(store: MessageStore) -> object | None:
-    """Puts into *store*, if they were compiled: a `PlainPuts`."""
+    """Puts into *store*, if they were compiled: a `PlainPuts` of `_speedups`."""
     if os.environ.get("HANABI_PURE_PYTHON"):
         return None
     try:

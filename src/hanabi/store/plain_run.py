@@ -9,10 +9,9 @@ some more: long records, those of topics with a long name, and the first ones of
 import contextlib
 import os
 import struct
-from itertools import pairwise
 from typing import Final
 
-from hanabi.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
+from hanabi.store.consume_queue import ENTRY_BYTES
 from hanabi.wire.record import MAGIC
 from hanabi.wire.sysflag import HOSTS_V6
 
@@ -21,6 +20,10 @@ PlainRun = tuple[list[bytes | memoryview], int, int, int, int]
 
 SHORT_SLICE_BYTES: Final = 4096  # so many slices, no longer than this, are copied: see `reads` for what that saves
 MANY_SLICES: Final = 4
+
+# Of an entry: where in the log its record should be, and how many bytes it has.
+Place = tuple[int, int]
+_PLACE = struct.Struct(">qi8x")
 
 # Of a record whose hosts are IPv4, see `wire.record`: size, magic, queue id, queue offset, log offset, system flag and,
 # unsigned, the length of the body: a negative one leads far out of the record.
@@ -47,15 +50,48 @@ def plain_run(
     *view* is a log file that begins at *base*; *topic* is a `topic_field`; the first entry is that of *first_offset*.
     What lies below *log_offset_min* needs one. The first record may be more than *bytes_max*.
     """
-    wanted = list(ENTRY.iter_unpack(entries[: count_max * ENTRY_BYTES]))
-    records = [view[log_offset - base : log_offset - base + size] for log_offset, size, _ in wanted]
-    total = sum(map(len, records))
-    if not 0 < total <= min(bytes_max, len(records) * SHORT_SLICE_BYTES):
+    wanted = places_in(entries[: count_max * ENTRY_BYTES])
+    if not wanted:
         return None
-    data = b"".join(records)  # before all else: bytes are looked into much faster than views of them
-    at, log_offset, offset = 0, 0, first_offset
+    pieces = pieces_of(view, base, wanted)
+    total = sum(map(len, pieces))
+    if not 0 < total <= min(bytes_max, len(wanted) * SHORT_SLICE_BYTES):
+        return None
+    data = b"".join(pieces)  # before all else: bytes are looked into much faster than views of them
+    if not are_records(data, 0, wanted, topic, queue_id, first_offset, log_offset_min):
+        return None
+    log_offset, size = wanted[-1]
+    slices: list[bytes | memoryview] = [data] if len(pieces) >= MANY_SLICES else list(pieces)
+    return slices, len(wanted), total, log_offset, store_time(data, total - size)
+
+
+def places_in(entries: bytes) -> list[Place]:
+    """Where the records of *entries* should be."""
+    places: list[Place] = list(_PLACE.iter_unpack(entries))
+    return places
+
+
+def pieces_of(view: memoryview, base: int, places: list[Place]) -> list[memoryview]:
+    """What lies at *places*; what lies side by side is one piece. Some of it may be missing, or no record at all."""
+    pieces: list[memoryview] = []
+    start = end = places[0][0]
+    for log_offset, size in places:
+        if log_offset != end:
+            pieces.append(view[start - base : end - base])
+            start = log_offset
+        end = log_offset + size
+    pieces.append(view[start - base : end - base])
+    return pieces
+
+
+def are_records(
+    data: bytes, at: int, places: list[Place], topic: bytes, queue_id: int, offset: int, log_offset_min: int
+) -> bool:
+    """Whether *data* has, from *at* to its end, the records that should be at *places*, one behind the other. The first
+    is that of *offset*, and none of them lies below *log_offset_min*."""
+    has_topic = data.startswith
     try:
-        for log_offset, size, _ in wanted:
+        for log_offset, size in places:
             found_size, magic, found_queue_id, found_offset, found_log_offset, flags, body_bytes = _unpack_identity(
                 data, at
             )
@@ -68,42 +104,20 @@ def plain_run(
                 or magic != MAGIC
                 or flags & HOSTS_V6
                 or log_offset < log_offset_min
-                or not data.startswith(topic, at + _IDENTITY_BYTES + body_bytes, end)
+                or not has_topic(topic, at + _IDENTITY_BYTES + body_bytes, end)
             ):
-                return None
+                return False
             at = end
             offset += 1
     except struct.error:  # nothing is there, or half a record
-        return None
-    if at != total:
-        return None
-    (store_ms,) = _STORE_TIME.unpack_from(data, at - size + _STORE_TIME_AT)
-    slices: list[bytes | memoryview] = [data] if _lie_apart(wanted) else _pieces(view, base, wanted)
-    return slices, len(wanted), total, log_offset, store_ms
+        return False
+    return at == len(data)
 
 
-def _lie_apart(entries: list[Entry]) -> bool:
-    """Whether the records are many pieces of the log, which are cheaper to copy than to hand on."""
-    pieces = 1
-    for (log_offset, size, _), (following, _, _) in pairwise(entries):
-        if log_offset + size != following:
-            pieces += 1
-            if pieces == MANY_SLICES:
-                return True
-    return False
-
-
-def _pieces(view: memoryview, base: int, entries: list[Entry]) -> list[bytes | memoryview]:
-    """The records as they lie in the log, those side by side as one."""
-    pieces: list[bytes | memoryview] = []
-    start = end = entries[0][0]
-    for log_offset, size, _ in entries:
-        if log_offset != end:
-            pieces.append(view[start - base : end - base])
-            start = log_offset
-        end = log_offset + size
-    pieces.append(view[start - base : end - base])
-    return pieces
+def store_time(data: bytes, at: int) -> int:
+    """When the record at *at* was stored, whose hosts are IPv4."""
+    store_ms: int = _STORE_TIME.unpack_from(data, at + _STORE_TIME_AT)[0]
+    return store_ms
 
 
 python_plain_run = plain_run
