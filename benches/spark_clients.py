@@ -1,6 +1,6 @@
-"""What Spark is compared with on the same broker: plain programs on our client, and a feed for a live stream.
+"""What Spark is compared with on the same broker: plain programs on our client.
 
-    python -m benches.spark_clients feed NAMESRV TOPIC RATE SECONDS
+    python -m benches.spark_clients pull NAMESRV TOPIC COUNT
 
 They run as processes of their own and print one line: messages and seconds.
 """
@@ -14,14 +14,10 @@ from dataclasses import dataclass
 
 import hanabi
 from benches.spark_data import BODY_BYTES
-from hanabi.client.batching import batch_of, pack_parts
-from hanabi.client.outgoing import Packing
 from hanabi.client.producer import Producer
-from hanabi.client.producer_config import ProducerConfig
 from hanabi.message import Message
 
 BATCH, IN_FLIGHT = 128, 8  # as the sink's defaults
-FEED_BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -85,44 +81,9 @@ async def send(namesrv: str, topic: str, count: int) -> Told:
         return Told(count // BATCH * BATCH, time.perf_counter() - began)
 
 
-async def feed(namesrv: str, topic: str, rate: int, seconds: float) -> Told:
-    """*rate* messages a second. What is sent was packed before: this shares the machine with what is measured."""
-    ids = iter(range(1 << 62))
-    packing = Packing(ProducerConfig(), "", lambda: f"{next(ids):032X}")
-    messages = [Message(topic, os.urandom(BODY_BYTES), tags="live") for _ in range(FEED_BATCH)]
-    outgoing = batch_of(topic, pack_parts(messages, packing, 1 << 22), wait_stored=True)
-    async with Producer("feed", namesrv=namesrv, send_timeout_s=30.0) as producer:
-        room = asyncio.Semaphore(IN_FLIGHT)
-        tasks: set[asyncio.Task[None]] = set()
-
-        async def one() -> None:
-            try:
-                await producer.send_outgoing(outgoing)
-            finally:
-                room.release()
-
-        began, sent = time.perf_counter(), 0
-        while (now := time.perf_counter()) < began + seconds:
-            ahead = sent / rate - (now - began)
-            if ahead > 0:
-                await asyncio.sleep(ahead)
-            await room.acquire()
-            task = asyncio.ensure_future(one())
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-            sent += FEED_BATCH
-        await asyncio.gather(*tasks)
-        return Told(sent, time.perf_counter() - began)
-
-
 def main() -> None:
-    kind, namesrv, topic, *numbers = sys.argv[1:]
-    if kind == "pull":
-        told = pull(namesrv, topic, int(numbers[0]))
-    elif kind == "send":
-        told = asyncio.run(send(namesrv, topic, int(numbers[0])))
-    else:
-        told = asyncio.run(feed(namesrv, topic, int(numbers[0]), float(numbers[1])))
+    kind, namesrv, topic, count = sys.argv[1:]
+    told = pull(namesrv, topic, int(count)) if kind == "pull" else asyncio.run(send(namesrv, topic, int(count)))
     print(told.messages, told.seconds)
 
 

@@ -5,6 +5,7 @@ One file, because the brokers take seconds to start.
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import hanabi
@@ -22,7 +24,7 @@ from hanabi.spark.broker_source import BrokerSource
 from tests.interop.apache import ApacheBroker
 from tests.interop.jars import SERVERS_4, JavaUnavailable, classpath, required
 from tests.spark.apaches import LINES, Apache, apache_brokers
-from tests.spark.broker_world import bodies, read, rows, send, wait_for_topic
+from tests.spark.broker_world import WAIT_S, bodies, read, rows, send, wait_for_messages, wait_for_topic
 from tests.spark.pipelines.running import run_pipeline
 from tests.spark.pipelines.tables import only, rows_of
 
@@ -125,6 +127,18 @@ def test_a_batch_has_what_a_consumer_has_and_filters_are_the_brokers(apache: Apa
     assert set(texts(80, 100)) <= set(bodies(apache, subscribe=topic, startingTimestamp=middle))
 
 
+def test_progress_is_told_by_a_stream_that_starts_again_before_it_pulls(apache: Apache) -> None:
+    """5.x refuses the progress of a group that it does not know, and it knows one from its first pull on."""
+    topic = apache.topic("Unpulled", 2)
+    send(apache, topic, texts(0, 10))
+    options = {"namesrv": apache.namesrv, "subscribe": topic, "groupid": "spark-unpulled"}
+    source = BrokerSource(options)
+    done = {topic: {f"broker-{apache.line}": {"0": 4, "1": 5}}}
+    source.streamReader(source.schema()).latestOffset(done, ReadAllAvailable())
+    with hanabi.PullConsumer("spark-unpulled", namesrv=apache.namesrv) as consumer:
+        assert [consumer.committed(queue) for queue in consumer.queues_of(topic)] == [4, 5]
+
+
 def test_a_stream_into_a_topic_goes_on_at_its_checkpoint(spark: SparkSession, apache: Apache, tmp_path: Path) -> None:
     topic, copies = apache.topic("Stream"), apache.topic("Copies")
     frame = (
@@ -149,6 +163,7 @@ def test_a_stream_into_a_topic_goes_on_at_its_checkpoint(spark: SparkSession, ap
     apache.topic("Stream", 8)
     send(apache, topic, texts(300, 400), tags="x")
     drain()
+    wait_for_messages(apache, copies, 400)
     arrived = read(spark, apache, subscribe=copies)
     found = deduplicated(arrived).select("body", "tags", "keys").collect()
     assert sorted(row.body.decode() for row in found) == texts(0, 400)
@@ -233,6 +248,7 @@ def test_what_is_archived_and_replayed_is_what_was_sent(
     copies = apaches["5"].topic("Replayed")
     again = run_pipeline(spark, "replay", namesrv=cluster.namesrv, archive=str(tmp_path / "archive"), to=copies)
     assert (again.facts["messages_sent"], again.complaint) == (2 * EACH + 20, None)
+    wait_for_messages(cluster, copies, 2 * EACH + 20)
     assert letters_of(cluster, copies) == letters_of(cluster, *topics)
     live = run_pipeline(spark, "replay", namesrv=cluster.namesrv, topics=[topics[1]], to=topics[0], tags=["open"])
     assert live.facts["messages_sent"] == 10
@@ -247,6 +263,7 @@ def kill_letters(apache: Apache, topic: str, group: str) -> None:
             for message in consumer.pull(queue, 0).messages:
                 consumer.send_back(message)
     wait_for_topic(apache, DEAD_LETTER_PREFIX + group, 1)  # it was made by the first of them
+    wait_for_messages(apache, DEAD_LETTER_PREFIX + group, LETTERS)
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -260,6 +277,7 @@ def test_dead_letters_are_counted_and_sent_again(spark: SparkSession, apaches: d
         (group, topic, LETTERS)
     ]
     assert [only(row, "group", "tag", "messages") for row in rows_of(found, "By tag")] == [(group, "a", LETTERS)]
+    wait_for_messages(apache, topic, 2 * LETTERS)
     assert read(spark, apache, "topic string", subscribe=topic).count() == 2 * LETTERS
 
 
@@ -271,6 +289,7 @@ def test_traffic_is_measured_and_told_to_a_topic(spark: SparkSession, apaches: d
         send(cluster, topic, ["small"] * 6, tags="paid")
     with hanabi.PullConsumer("billing", namesrv=cluster.namesrv) as billing:
         for queue in (queue for topic in topics for queue in billing.queues_of(topic)):
+            assert billing.pull(queue, 0, count=1).messages  # 5.3 knows a group from then on, and no offset before
             billing.commit({queue: 1})
     outcome = run_pipeline(spark, "traffic", namesrv=cluster.namesrv, topics=topics, output_topic=reports)
     assert (outcome.facts["messages"], outcome.facts["topics"]) == (12, 2)
@@ -280,4 +299,9 @@ def test_traffic_is_measured_and_told_to_a_topic(spark: SparkSession, apaches: d
     assert [row for row in rows_of(outcome, "what groups") if row["group"] == "billing"] == [
         {"group": "billing", "topic": topic, "queues": 2, "queues_behind": 2, "lag": 4} for topic in topics
     ]
-    assert {row["tags"] for row in rows(cluster, "tags", subscribe=reports)} == {"minutes", "sizes", "queues", "lag"}
+    kinds = {"minutes", "sizes", "queues", "lag"}
+    wait_for_messages(cluster, reports, len(kinds))
+    deadline = time.monotonic() + WAIT_S
+    while (said := {row["tags"] for row in rows(cluster, "tags", subscribe=reports)}) < kinds:
+        assert time.monotonic() < deadline, said
+    assert said == kinds

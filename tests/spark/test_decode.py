@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hanabi.spark.columns import MESSAGE, RAW, arrow_schema, struct_of
 from hanabi.spark.decode import bodies
 from hanabi.spark.decode.layout import lay_out
+from hanabi.spark.decode.slices import slices_of
 from hanabi.spark.decode.walk import walk
 from hanabi.wire import sysflag
 from hanabi.wire.compression import CompressionType, compress
@@ -258,3 +259,15 @@ def test_a_buffer_that_ends_early_has_no_record(length: int) -> None:
 
 def _one(size: int) -> "tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]":
     return np.zeros(1, np.int64), np.array([size], np.int64)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
+@pytest.mark.parametrize("shortest", [0, 12, 13])
+def test_slices_are_the_bytes_that_they_name_short_or_long(shortest: int, kind: pa.DataType) -> None:
+    text = "".join(f"{number:04}" for number in range(500)).encode()
+    starts, lengths = 3 + 100 * np.arange(9), shortest + np.arange(9)
+    found = slices_of(pa.py_buffer(text), starts, lengths, kind)
+    found.validate(full=True)
+    wanted = [text[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+    assert found.type == kind
+    assert found.cast(pa.binary()).to_pylist() == wanted

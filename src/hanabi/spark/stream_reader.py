@@ -46,6 +46,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: ClusterView | None = None
         self._target: Offsets | None = None  # AvailableNow: what was there at the beginning
         self._told: Offsets = {}  # the progress that brokers know
+        self._know_group: set[str] = set()  # brokers that were pulled from in the group's name
         self._small = SmallTriggers(options.offsets_min, options.delay_max_s, time.monotonic)
 
     @property
@@ -139,8 +140,17 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = {queue: offset for queue, offset in done.items() if self._told.get(queue) != offset}
         if not new:
             return
+
+        async def tell(cluster: Cluster) -> None:
+            # Apache's brokers since 5.0 refuse the progress of a group that never pulled anything from them.
+            for broker in sorted({queue.broker_name for queue in new} - self._know_group):
+                queue = min(queue for queue in new if queue.broker_name == broker)
+                await cluster.check_readable({queue: new[queue]})
+                self._know_group.add(broker)
+            await cluster.commit(group, new)
+
         try:
-            self._view.ask(lambda cluster: cluster.commit(group, new))
+            self._view.ask(tell)
         except MQError as error:
             logger.warning("progress of group %s is not told: %s", group, error)
         else:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 Bytes: TypeAlias = NDArray[np.uint8]
 Positions: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
+Stretches: TypeAlias = NDArray[np.void]  # bytes, the same number of them in each element
 
 
 def field_at(data: Bytes, positions: Positions, kind: str) -> NDArray[Any]:
@@ -29,3 +30,18 @@ def field_near(data: Bytes, positions: Positions, kind: str) -> NDArray[Any]:
     *data* must hold at least one number.
     """
     return field_at(data, np.clip(positions, 0, len(data) - np.dtype(kind).itemsize), kind)
+
+
+def stretches_near(data: Bytes, positions: Positions, size: int) -> Stretches:
+    """The *size* bytes at each of *positions*, copied together. As with `field_near`, a position may be wrong, and
+    *data* must hold at least one stretch."""
+    everywhere = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
+    return everywhere[np.clip(positions, 0, len(data) - size)]
+
+
+def field_of(stretches: Stretches, at: int, kind: str) -> NDArray[Any]:
+    """The number of type *kind* that begins *at* bytes into each of *stretches*, as `field_at` gives it."""
+    stored = np.dtype(kind)
+    if not len(stretches):
+        return np.empty(0, stored.newbyteorder("="))
+    return np.ndarray((len(stretches),), stored, stretches, at, stretches.strides).astype(stored.newbyteorder("="))

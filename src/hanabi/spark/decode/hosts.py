@@ -9,22 +9,28 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hanabi.spark.decode.fields import Mask, Positions, field_at
 from hanabi.spark.decode.layout import Layout
 from hanabi.wire.hosts import V4_BYTES, V6_BYTES, decode_host
 
 _BORN_HOST_AT: Final = 48
+_STORE_HOST_AT: Final = 64  # where the born host is of IPv4
 _LOG_OFFSET_AT: Final = 28
 _DIGITS: Final = np.array([int.from_bytes(b"%02X" % byte, "little") for byte in range(256)], "<u2")
 
 
 def born_hosts(layout: Layout) -> pa.Array:
     """`127.0.0.1:4711`, or `[::1]:4711`, of each record."""
+    if layout.is_v4:
+        return _written_out(layout.field(_BORN_HOST_AT, "<u8"))
     return _addresses(layout, layout.starts + _BORN_HOST_AT, layout.family & 1 != 0)
 
 
 def store_hosts(layout: Layout) -> pa.Array:
+    if layout.is_v4:
+        return _written_out(layout.field(_STORE_HOST_AT, "<u8"))
     return _addresses(layout, layout.store_timestamp_at + 8, layout.family & 2 != 0)
 
 
@@ -49,14 +55,19 @@ def _offset_ids(layout: Layout, hosts_at: Positions, rows: Mask, host_bytes: int
 def _addresses(layout: Layout, hosts_at: Positions, is_v6: Mask) -> pa.Array:
     def texts(rows: Mask, host_bytes: int) -> pa.Array:
         if host_bytes == V4_BYTES:
-            coded = pa.array(field_at(layout.data, hosts_at[rows], "<u8")).dictionary_encode()
-            raw = [int(host).to_bytes(V4_BYTES, "little") for host in coded.dictionary.to_pylist()]
-            return pa.array([str(decode_host(each)) for each in raw], pa.string()).take(coded.indices)
+            return _written_out(field_at(layout.data, hosts_at[rows], "<u8"))
         view = memoryview(layout.buffer)
         raw = [bytes(view[at : at + host_bytes]) for at in hosts_at[rows].tolist()]
         return pa.array([str(decode_host(each)) for each in raw], pa.string())
 
     return _by_length(is_v6, texts)
+
+
+def _written_out(hosts: NDArray[np.uint64]) -> pa.Array:
+    """Hosts of IPv4, whose eight bytes were read as one number."""
+    coded = pa.array(hosts).dictionary_encode()
+    raw = [int(host).to_bytes(V4_BYTES, "little") for host in coded.dictionary.to_pylist()]
+    return pa.array([str(decode_host(each)) for each in raw], pa.string()).take(coded.indices)
 
 
 def _by_length(is_v6: Mask, make: Callable[[Mask, int], pa.Array]) -> pa.Array:

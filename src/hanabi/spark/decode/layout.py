@@ -13,11 +13,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hanabi.spark.decode.fields import Bytes, Mask, Positions, field_at, field_near
+from hanabi.spark.decode.fields import (
+    Bytes,
+    Mask,
+    Positions,
+    Stretches,
+    field_at,
+    field_near,
+    field_of,
+    stretches_near,
+)
 from hanabi.spark.decode.slices import repaired_text, slices_of
 from hanabi.wire.record import MAGIC, MAGIC_LONG_TOPIC, TOPIC_BYTES_MAX
 
 RECORD_BYTES_MIN: Final = 88 + 1 + 2  # the head, and the lengths of a topic and of properties that are empty
+_HEAD_BYTES: Final = 88  # up to the body, where both hosts are of IPv4
 _BODY_LENGTH_AT: Final = 84
 _SYS_FLAG_LOW_BYTE: Final = 39
 _LONGER_V6: Final = 12
@@ -27,13 +37,15 @@ _LONGER_V6: Final = 12
 class Layout:
     """Records that are whole. All arrays have one element a record; positions count from the start of `buffer`.
 
-    `rows` says which of the records it was that `lay_out` was asked about.
+    `rows` says which of the records it was that `lay_out` was asked about. `heads` has the first bytes of each: a dozen
+    numbers are read from them, and records lie so far apart that each of these would be a look into far memory.
     """
 
     buffer: pa.Buffer
     rows: Positions
     starts: Positions
     sizes: Positions
+    heads: Stretches
     family: NDArray[np.uint8]  # 1: the born host is IPv6, 2: the store host
     body_at: Positions
     body_bytes: Positions
@@ -56,8 +68,14 @@ class Layout:
         return np.frombuffer(self.buffer, np.uint8)
 
     def field(self, at: int, kind: str) -> NDArray[Any]:
-        """The number *at* bytes into each record (drawn in `wire.record`). It must come before the hosts."""
-        return field_at(self.data, self.starts + at, kind)
+        """The number *at* bytes into each record (drawn in `wire.record`). It must come before the hosts, or all hosts
+        be of IPv4."""
+        return field_of(self.heads, at, kind)
+
+    @cached_property
+    def is_v4(self) -> bool:
+        """Whether all hosts are of IPv4."""
+        return not self.family.any()
 
     @cached_property
     def crcs(self) -> NDArray[Any]:
@@ -85,11 +103,11 @@ class Layout:
 
     @cached_property
     def store_times_ms(self) -> Positions:
-        return field_at(self.data, self.store_timestamp_at, ">i8")
+        return self.field(56, ">i8") if self.is_v4 else field_at(self.data, self.store_timestamp_at, ">i8")
 
     @cached_property
     def reconsume_times(self) -> NDArray[Any]:
-        return field_at(self.data, self.body_at - 16, ">i4")
+        return self.field(72, ">i4") if self.is_v4 else field_at(self.data, self.body_at - 16, ">i4")
 
     @cached_property
     def store_timestamp_at(self) -> Positions:
@@ -113,20 +131,21 @@ def lay_out(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> tuple[Lay
     rows = np.arange(len(starts), dtype=np.int64)
     if len(data) < RECORD_BYTES_MIN:
         empty = np.empty(0, np.int64)
-        return Layout(buffer, empty, empty, empty, empty.astype(np.uint8), empty, empty, empty, empty, empty), rows
+        heads = np.empty(0, f"V{_HEAD_BYTES}")
+        return Layout(buffer, empty, empty, empty, heads, empty.astype(np.uint8), *[empty] * 5), rows
     ends = starts + sizes
-    good = (
-        (starts >= 0) & (sizes >= RECORD_BYTES_MIN) & (ends <= len(data)) & (field_near(data, starts, ">i4") == sizes)
-    )
-    magics = field_near(data, starts + 4, ">u4")
+    heads = stretches_near(data, starts, _HEAD_BYTES)
+    good = (starts >= 0) & (sizes >= RECORD_BYTES_MIN) & (ends <= len(data)) & (field_of(heads, 0, ">i4") == sizes)
+    magics = field_of(heads, 4, ">u4")
     is_long_topic = magics == MAGIC_LONG_TOPIC
     good &= is_long_topic | (magics == MAGIC)
 
-    family: NDArray[np.uint8] = field_near(data, starts + _SYS_FLAG_LOW_BYTE, "u1") >> np.uint8(4) & np.uint8(3)
+    family: NDArray[np.uint8] = field_of(heads, _SYS_FLAG_LOW_BYTE, "u1") >> np.uint8(4) & np.uint8(3)
     body_at = starts + _BODY_LENGTH_AT + 4 + ((family & 1) + (family >> 1)).astype(np.int64) * _LONGER_V6
     topic_length_bytes = 1 + is_long_topic.astype(np.int64)
     good &= body_at + topic_length_bytes + 2 <= ends
-    body_bytes = field_near(data, body_at - 4, ">i4").astype(np.int64)
+    lengths = field_near(data, body_at - 4, ">i4") if family.any() else field_of(heads, _BODY_LENGTH_AT, ">i4")
+    body_bytes = lengths.astype(np.int64)
     body_end = body_at + body_bytes
     topic_at = body_end + topic_length_bytes
     good &= (body_bytes >= 0) & (topic_at + 2 <= ends)
@@ -139,5 +158,8 @@ def lay_out(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> tuple[Lay
     good &= (topic_bytes >= 0) & (topic_end + 2 <= ends)
     good &= topic_end + 2 + field_near(data, topic_end, ">i2") == ends
 
-    layout = Layout(buffer, rows, starts, sizes, family, body_at, body_bytes, topic_at, topic_bytes, topic_end + 2)
+    properties_at = topic_end + 2
+    layout = Layout(
+        buffer, rows, starts, sizes, heads, family, body_at, body_bytes, topic_at, topic_bytes, properties_at
+    )
     return layout.only(good), rows[~good]
