@@ -135,7 +135,7 @@ class Reading:
 
     async def until_held(self, count: int = 1) -> None:
         """Wait until so many pulls are held."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.held_pulls) != count:  # noqa: ASYNC110 - a table has no events
                 await asyncio.sleep(0)
 

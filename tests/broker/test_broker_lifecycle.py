@@ -28,6 +28,7 @@ from hanabi.wire.headers.send import SendMessageV2Header
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_records
 from tests.broker.talk import Clock, Peer, connected
+from tests.interop.processes import free_port
 
 PLAIN = BrokerConfig(broker_name="broker-a")
 SUSPEND_AND_SUBSCRIPTION = 2 | 4
@@ -112,7 +113,7 @@ def test_a_stop_answers_the_pulls_that_wait_and_closes_connections_at_once(tmp_p
             waiting = peer.start(RequestCode.PULL_MESSAGE, pull_header(1))
             while not len(broker.tables.held_pulls):  # noqa: ASYNC110 - a table has no events
                 await asyncio.sleep(0)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(20):  # the pull would have waited longer
                 await broker.stop()
                 assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
             await peer.closed_by_broker()
@@ -155,8 +156,7 @@ def test_clients_are_routed_to_the_broker_while_it_runs_and_no_longer(
 
 def test_it_serves_while_its_name_server_is_down(tmp_path: Path) -> None:
     async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            down = f"127.0.0.1:{taken.getsockname()[1]}"
+        down = f"127.0.0.1:{free_port()}"
         config = msgspec.structs.replace(PLAIN, namesrv_addr=f"{down};no-such-host.invalid:9876")
         async with running_broker(tmp_path, config) as broker, connected(broker.address) as peer:
             await send(peer, b"x")
@@ -180,22 +180,10 @@ def test_a_changed_permission_is_told_to_name_servers_and_is_in_force_after_a_re
     asyncio.run(main())
 
 
-def free_ports() -> int:
-    """A port that is free, as is the one two below it, most probably still when we need them."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as high:
-            port: int = high.getsockname()[1]
-            try:
-                socket.create_server(("127.0.0.1", port - 2)).close()
-            except OSError:
-                continue
-            return port
-
-
 @pytest.mark.parametrize("enabled", [None, True])
 def test_old_clients_find_the_fast_port_two_below(tmp_path: Path, enabled: bool | None) -> None:
     async def main() -> None:
-        port = free_ports()
+        port = free_port(beside=(-2,))
         config = msgspec.structs.replace(PLAIN, fast_port_enabled=enabled, listen_port=port)
         async with Broker(config, small_store(tmp_path)) as broker:
             assert await broker.start("127.0.0.1") == ("127.0.0.1", port)
@@ -207,7 +195,7 @@ def test_old_clients_find_the_fast_port_two_below(tmp_path: Path, enabled: bool 
 
 def test_the_fast_port_can_be_off_and_does_not_matter_if_it_is_taken(tmp_path: Path) -> None:
     async def main() -> None:
-        port = free_ports()
+        port = free_port(beside=(-2,))
         off = msgspec.structs.replace(PLAIN, fast_port_enabled=False)
         with socket.create_server(("127.0.0.1", port - 2)):
             for config in (off, PLAIN):

@@ -64,7 +64,7 @@ async def a_world(home: Path, *, seconds: float = 5.0) -> AsyncIterator[CallWorl
             for queue_id in range(2):
                 store.put(PendingMessage("T", queue_id, b"body", b"", now[0], HOST, HOST))
         world = CallWorld(store, seconds=seconds)
-        async with asyncio.timeout(10), world.served():
+        async with asyncio.timeout(60), world.served():
             yield world
     finally:
         store.close()
@@ -284,7 +284,7 @@ def test_the_offsets_of_all_members_or_of_one_are_asked_for(tmp_path: Path) -> N
 
 def test_members_that_say_nothing_or_nonsense_are_left_out(tmp_path: Path) -> None:
     async def main() -> None:
-        async with a_world(tmp_path, seconds=0.2) as world:
+        async with a_world(tmp_path, seconds=1.0) as world:
             fine, mute, mad, failing = [await world.client(name) for name in ("fine", "mute", "mad", "failing")]
             for client in (fine, mute, mad, failing):
                 await client.heartbeat(a_consumer("G"))

@@ -27,7 +27,7 @@ def play(scene: Scene, **broker: Any) -> ClientWorld:
     world = ClientWorld(**broker)
 
     async def main() -> None:
-        async with asyncio.timeout(10), world.served():
+        async with asyncio.timeout(60), world.served():
             await scene(world)
 
     asyncio.run(main())

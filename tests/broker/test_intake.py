@@ -68,7 +68,7 @@ def test_all_that_a_turn_stored_waits_for_one_flush_and_none_for_another_that_ga
 ) -> None:
     async def main() -> None:
         disk, asked = threading.Event(), 0
-        monkeypatch.setattr("hanabi.store.segment.sync_file", lambda _: disk.wait(10))
+        monkeypatch.setattr("hanabi.store.segment.sync_file", lambda _: disk.wait(60))
         taking = Taking(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
         await_flush = taking.store.await_flush
 

@@ -65,7 +65,7 @@ def test_all_that_is_new_during_a_write_is_written_with_the_next_one() -> None:
         def write() -> None:
             nonlocal writes
             writes += 1
-            assert disk.wait(10)
+            assert disk.wait(60)
 
         later = LaterSaves(lambda: write)
         task = asyncio.create_task(later.run())
@@ -100,7 +100,7 @@ def test_a_write_that_fails_keeps_nobody_waiting_and_is_tried_again() -> None:
         task = asyncio.create_task(later.run())
         later.changed("Orders")
         await later.unsaved["Orders"]
-        await asyncio.wait_for(again.wait(), 10)
+        await asyncio.wait_for(again.wait(), 60)
         task.cancel()
         await asyncio.wait((task,))
 

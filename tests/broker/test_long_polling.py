@@ -189,7 +189,7 @@ def test_the_timer_answers_by_itself_also_one_that_came_later_but_waits_shorter(
         started = time.monotonic()
         answers = [held_pulls.hold(pull(), NOBODY, lambda _: Reply(), wait_ms=wait_ms) for wait_ms in (60_000, 30, 80)]
         first, second, third = [cast(HeldPull, held) for held in answers]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await second
             assert time.monotonic() - started >= 0.029  # its clock counts whole milliseconds
             await third
@@ -335,8 +335,8 @@ def test_what_was_held_and_woken_leaves_nothing_behind() -> None:
     async def main() -> None:
         table = Table()
         for number in range(20_000):
-            held = table.hold(pull("T", number % 3), wait_ms=1_000 + 10 * number)
-            table.held_pulls.arrived(arrival("T", number % 3))
+            held = table.hold(pull("Gone", number % 3), wait_ms=1_000 + 10 * number)
+            table.held_pulls.arrived(arrival("Gone", number % 3))
             if number % 100 == 0:
                 await settled()
         await settled()
@@ -347,7 +347,7 @@ def test_what_was_held_and_woken_leaves_nothing_behind() -> None:
         table.answered.clear()
         del held
         gc.collect()
-        assert not any(isinstance(thing, HeldPull) for thing in gc.get_objects())
+        assert not any(isinstance(thing, HeldPull) and thing.header.topic == "Gone" for thing in gc.get_objects())
 
     run(main)
 
@@ -360,9 +360,9 @@ def test_nobody_is_looked_at_while_ten_thousand_wait() -> None:
             held_pulls.hold(pull("T", queue_id), NOBODY, lambda _: Reply(), wait_ms=60_000)
             for queue_id in range(10_000)
         ]
-        before = time.process_time()
+        before = time.thread_time()  # of the loop alone: what other tests left running is not its work
         await asyncio.sleep(0.3)
-        assert time.process_time() - before < 0.05
+        assert time.thread_time() - before < 0.05
         for held in waiting:
             cast(HeldPull, held).cancel()
 

@@ -821,7 +821,7 @@ def test_a_consumer_at_the_end_of_the_queue_gets_every_message_once_and_in_order
                 reading.put(b"%d" % number)
                 if number % 7 == 0:
                     await asyncio.sleep(0)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await task
             assert got == [b"%d" % number for number in range(500)]
 

@@ -434,7 +434,7 @@ def test_with_sync_flush_the_answer_waits_for_the_disk_unless_the_sender_does_no
             waits = peer.start(RequestCode.SEND_MESSAGE_V2, header(), b"waits")
             reply = await send(peer, b"does not", properties=text({"WAIT": "false"}))
             assert reply.fields()["queueOffset"] == "1"
-            assert await asyncio.to_thread(synced.wait, 10)
+            assert await asyncio.to_thread(synced.wait, 60)
             assert not waits.done()
             disk.set()
             reply = await waits
@@ -449,7 +449,7 @@ def test_a_disk_that_hangs_is_told_as_a_timeout_of_a_message_that_is_stored(
 ) -> None:
     async def main() -> None:
         disk = threading.Event()
-        monkeypatch.setattr("hanabi.store.segment.sync_file", lambda _: disk.wait(10))
+        monkeypatch.setattr("hanabi.store.segment.sync_file", lambda _: disk.wait(60))
         taking = Taking(tmp_path, flush_mode=FlushMode.SYNC_FLUSH, sync_flush_timeout_ms=1)
         async with talking(taking) as peer:
             taking.store.start()

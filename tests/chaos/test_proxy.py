@@ -9,7 +9,7 @@ import pytest
 
 from chaos.proxy import Proxy
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 @asynccontextmanager

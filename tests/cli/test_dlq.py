@@ -2,10 +2,12 @@
 
 import json
 import queue
+import time
 from pathlib import Path
 
 import hanabi
 from tests.cli.admin_commands import answer, answers, refusal, run, said, send
+from tests.cli.commands import DEADLINE_SECONDS
 from tests.serving import Serving
 
 LETTERS = 5
@@ -34,8 +36,12 @@ def kill_letters(cluster: Serving, topic: str, group: str, count: int = LETTERS)
     )
     with consumer:
         for _ in range(count):
-            seen.get(timeout=20)
-    (found,) = [each for each in answer(cluster, "dlq", "list") if each["group"] == group]
+            seen.get(timeout=60)
+    listed: list[dict[str, object]] = []
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not listed and time.monotonic() < deadline:  # the broker made the topic, and tells the name server
+        listed = [each for each in answer(cluster, "dlq", "list") if each["group"] == group]
+    (found,) = listed
     assert (found["messages"], found["waiting"], found["topic"]) == (count, count, f"%DLQ%{group}")
 
 
@@ -51,7 +57,7 @@ def consumed_again(cluster: Serving, topic: str, group: str, count: int) -> list
     consumer.subscribe(topic)
     consumer.listener(take)
     with consumer:
-        return [seen.get(timeout=20) for _ in range(count)]
+        return [seen.get(timeout=60) for _ in range(count)]
 
 
 def test_letters_are_shown_saved_and_sent_again_to_their_group(cluster: Serving, tmp_path: Path) -> None:

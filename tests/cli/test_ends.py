@@ -22,7 +22,7 @@ from tests.cli.commands import hanabi as hanabi_process
 from tests.cli.test_dlq import kill_letters
 from tests.serving import Serving
 
-LETTERS = 40
+LETTERS = 150
 SENT_TWICE_MAX = 16  # hanabi.admin.dead_letters.BOOKMARK_EVERY
 QUEUES = 400
 
@@ -60,7 +60,7 @@ def test_a_resend_that_is_interrupted_goes_on_where_it_was(
     before = resent(cluster, group)
     with started(cluster, "dlq", "resend", group, "--yes", "--rate", "20") as process:
         assert process.stdout is not None
-        for _ in range(SENT_TWICE_MAX + 4):  # far enough for a bookmark, and far from the end
+        for _ in range(SENT_TWICE_MAX + 4):  # far enough for a bookmark, and seconds from the end
             process.stdout.readline()
         process.send_signal(how)
         _, errors = process.communicate(timeout=DEADLINE_SECONDS)
@@ -140,10 +140,10 @@ def test_a_person_who_does_not_want_it_is_obeyed(cluster: Serving, typed: bytes,
                 os.write(ours, typed)
             deadline = time.monotonic() + DEADLINE_SECONDS
             while process.poll() is None and time.monotonic() < deadline:
-                if typed == b"\x03":  # what a terminal makes of it; once more if it came before the question was asked
+                if typed == b"\x03":  # what a terminal makes of it; once more if it came just before the reading began
                     process.send_signal(signal.SIGINT)
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(1.0)
+                    process.wait(DEADLINE_SECONDS / 4)  # a second one while it ends would be its end
             process.kill()
             with suppress(OSError):  # nobody is there any more
                 while part := os.read(ours, 1_000):

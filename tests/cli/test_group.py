@@ -21,7 +21,7 @@ def consumer(cluster: Serving) -> Iterator[hanabi.PushConsumer]:
     with consumer:
         send(cluster, *(hanabi.Message("Consumed", body, tags="a") for body in (b"1", b"2", b"3", b"4")))
         for _ in range(4):
-            seen.get(timeout=20)
+            seen.get(timeout=60)
         yield consumer
 
 

@@ -12,7 +12,7 @@ from hanabi.cli.log_file import LogFile
 from hanabi.cli.log_output import TextFormatter, own_record
 from hanabi.cli.log_queue import LINES_A_WRITE_MAX, QueuedHandler
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def written(folder: Path) -> dict[str, str]:

@@ -77,11 +77,11 @@ def test_members_that_are_online_go_back_and_consume_again(cluster: Serving) -> 
     with consumer:
         said(cluster, "offset", "reset", "live", "Live", "--to", "first", "--yes")
         for _ in range(6):
-            seen.get(timeout=20)
+            seen.get(timeout=60)
         done = answer(cluster, "offset", "reset", "live", "Live", "--to", "first", "--yes")
         assert done["online"] is True
         for _ in range(6):
-            seen.get(timeout=30)
+            seen.get(timeout=60)
         sentence = refusal(cluster, 1, "offset", "reset", "live", "Live", "--to", "0", "--queue", "0", "--yes")
         assert "members online" in sentence
         said(cluster, "group", "create", "live_source")

@@ -22,7 +22,7 @@ from hanabi.wire.command import Command, decode_command, encode_head
 from hanabi.wire.frame import FrameDecoder
 
 HANABI = [sys.executable, "-m", "hanabi"]
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 SMALL = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=20000\nmaxHashSlotNum=100\nmaxIndexNum=400\n"
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from hanabi.cli.main import app
 from tests.cli.commands import HANABI, environment, hanabi, refused
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 PORTS: dict[int, int] = {}  # by process
 
 

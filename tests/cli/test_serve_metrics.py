@@ -13,7 +13,7 @@ import hanabi as client
 from tests.cli.commands import HANABI, environment, hanabi, refused
 from tests.metrics.scraping import Figures
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 SMALL = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=20000\nmaxHashSlotNum=100\nmaxIndexNum=400\n"
 
 

@@ -19,9 +19,10 @@ from hanabi.cli.main import app
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import decode_command, encode_request
 from hanabi.wire.frame import FrameDecoder
+from tests.interop.processes import free_port
 
 HANABI = [sys.executable, "-m", "hanabi"]
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -124,12 +125,6 @@ def test_a_stdout_that_cannot_be_written_is_a_log_line_and_no_reason_not_to_serv
         assert process.returncode == 0
     (line,) = err.splitlines()
     assert f"ready namesrv 127.0.0.1:{port} (stdout cannot be written: " in line
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager

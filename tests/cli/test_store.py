@@ -25,7 +25,7 @@ from tests.golden_records import STORES
 from tests.store.sample_stores import HOST, Snapshot, flip, make_store, snapshot, unpack_golden
 
 HANABI = [sys.executable, "-m", "hanabi"]
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 CLEAN, CRASHED = STORES
 LOG = "commitlog/00000000000000000000"
 

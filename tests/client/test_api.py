@@ -1,7 +1,6 @@
 """Typed requests against a real broker: what comes back, and what an error says."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -46,6 +45,7 @@ from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_records
 from tests.broker.talk import serving
 from tests.client.world import World, eventually, world
+from tests.interop.processes import free_port
 
 
 @asynccontextmanager
@@ -237,9 +237,7 @@ def test_an_error_names_the_request_the_broker_and_its_address(tmp_path: Path) -
 
 def test_a_broker_that_is_down_is_named_too() -> None:
     async def main() -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{taken.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         connector = Connector()
         api = Api(connector)
         api.broker_names[address] = "broker-x"

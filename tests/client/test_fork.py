@@ -49,7 +49,7 @@ class Run:
         # Not "-X dev": a child that carries its parent's open loop has warnings to give, and nobody who asked for them.
         command = [sys.executable, "-c", HEAD + script, self.cluster.namesrv]
         environment = {**os.environ, "HANABI_LOOP": self._loop}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout.splitlines()
@@ -172,7 +172,7 @@ def consume(results):
         got.set()
 
     with consumer:
-        got.wait(20)
+        got.wait(60)
 
 with hanabi.Producer("p", namesrv=namesrv) as producer:
     send(producer, b"hello")
@@ -180,7 +180,7 @@ with hanabi.Producer("p", namesrv=namesrv) as producer:
     results = context.Queue()
     worker = context.Process(target=consume, args=(results,))
     worker.start()
-    say(results.get(timeout=20))
+    say(results.get(timeout=60))
     worker.join()
     say(worker.exitcode, send(producer))
 """)

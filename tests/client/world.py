@@ -25,7 +25,8 @@ from hanabi.wire.bodies.topics import TopicConfig
 
 T = TypeVar("T")
 
-SECONDS = 10.0  # nothing here takes so long, unless it is broken
+# On a slow machine, too, unless something is broken; less than the 20 s after which members share anew by themselves.
+SECONDS = 18.0
 
 
 class World:

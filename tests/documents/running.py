@@ -147,10 +147,10 @@ class Reader:
         assert session.stdin is not None
         session.stdin.close()
         try:
-            session.wait(30)
+            session.wait(120)
         except subprocess.TimeoutExpired:
             session.kill()
-            session.wait(30)
+            session.wait(120)
         finally:
             if session.stdout is not None:
                 session.stdout.close()

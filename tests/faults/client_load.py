@@ -11,7 +11,7 @@ from hanabi.message import Message
 
 SENDERS = 4
 SEND_EVERY_S = 0.002
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 
 class Consumption(NamedTuple):

@@ -23,9 +23,9 @@ from tests.interop.processes import ServerProcess
 
 # Consumers tell the broker every half second how far they are, it writes that down every half second, and a machine
 # that is busy is late with both.
-UNSAVED_S = 4.0
+UNSAVED_S = 8.0
 # One that joins, some time after its start, takes queues over, with what their owner has consumed and not saved.
-JOINING_S = 15.0
+JOINING_S = 30.0
 
 
 class Consumers:

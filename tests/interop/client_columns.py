@@ -66,8 +66,8 @@ SETTINGS = {
     "mappedFileSizeCommitLog": 1 << 26,
 }
 
-ENDED_SECONDS = 120
-_JVM = (
+ENDED_SECONDS = 240
+PATIENT_JVM = (
     *QUICK_START,
     "-Dcom.rocketmq.remoting.client.connect.timeout=20000",
     # Else a consumer whose first try failed, as a thread of its own was sending a heartbeat, waits for 20 s.
@@ -109,7 +109,7 @@ class Driver:
         self.home = home
         scenarios = [name for name in SCENARIOS if name not in IMPOSSIBLE.get(column, {})]
         jars = driver_classpath(CLIENTS[column.client])
-        command = java(home, jars, "ClientDriver", namesrv, broker, *scenarios, jvm=_JVM)
+        command = java(home, jars, "ClientDriver", namesrv, broker, *scenarios, jvm=PATIENT_JVM)
         self._output, self._errors = (home / "stdout").open("wb"), (home / "stderr").open("wb")
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors, env=java_environment()
@@ -133,7 +133,7 @@ class Driver:
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=90)
         self._output.close()
         self._errors.close()
 

@@ -10,11 +10,12 @@ from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.push import PushConsumer
 from hanabi.message import StoredMessage
 from tests.interop.apache import java, java_environment
+from tests.interop.client_columns import PATIENT_JVM
 from tests.interop.jars import driver_classpath
 
 GROUP = "MixedGroup"
 TOPIC = "MixedTopic"
-LEAVE_SECONDS = 30
+LEAVE_SECONDS = 90
 
 
 class Member(Protocol):
@@ -63,9 +64,11 @@ class JavaMember:
 
     def __init__(self, name: str, namesrv: str, home: Path, jar_set: str) -> None:
         self.name = name
-        self._printed = home / f"{name}.out"
-        command = java(home / name, driver_classpath(jar_set), "GroupMember", namesrv, GROUP, TOPIC, name)
-        with self._printed.open("wb") as output, (home / f"{name}.err").open("wb") as errors:
+        self._printed, self._complaints = home / f"{name}.out", home / f"{name}.err"
+        self._leaves = False
+        jars = driver_classpath(jar_set)
+        command = java(home / name, jars, "GroupMember", namesrv, GROUP, TOPIC, name, jvm=PATIENT_JVM)
+        with self._printed.open("wb") as output, self._complaints.open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=output, stderr=errors, env=java_environment()
             )
@@ -83,12 +86,14 @@ class JavaMember:
 
     @property
     def queues(self) -> set[int]:
-        if self._process.poll() is not None:
+        if (code := self._process.poll()) is not None:
+            assert self._leaves, f"{self.name} ended with {code}: {self._complaints.read_text()[-4_000:]}"
             return set()
         told = self._lines("QUEUES ")
         return {int(number) for number in told[-1].split(",") if number} if told else set()
 
     async def leave(self) -> None:
+        self._leaves = True
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
         await asyncio.to_thread(self._process.wait, LEAVE_SECONDS)

@@ -36,7 +36,7 @@ class MqAdmin:
     def close(self) -> None:
         """End the JVM; it says goodbye to nobody."""
         self._process.kill()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=90)
         self._input.close()
         self._output.close()
         self._log.close()

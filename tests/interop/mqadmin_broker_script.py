@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.interop.broker_sites import BROKER, CLUSTER, GUEST_TOPIC, ONLINE_GROUP, PRODUCER_GROUP, BrokerSite
 from tests.interop.mqadmin import MqAdmin
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 LOGBACK = re.compile(r"^\d\d:\d\d:\d\d,\d{3} \|-.*\n", re.MULTILINE)  # 5.x tells how it set up its own logging
 EXPORTED = re.compile(r"^export (\S+) success", re.MULTILINE)  # the file is what the command is about
 FAILED = re.compile(r"\b[\w.]*(Exception|Error)\b")  # how mqadmin says that a command did not work

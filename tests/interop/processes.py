@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 POLL_INTERVAL_S = 0.01
-START_TIMEOUT_S = 90
-STOP_TIMEOUT_S = 90
+START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 120
 _PORTS = range(12_000, 31_000)  # below what the kernel gives to outgoing connections, so that none takes ours
 
 
@@ -64,7 +64,7 @@ class ServerProcess:
     def kill(self) -> None:
         """End it at once; one that has ended already stays as it is."""
         self._process.kill()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=90)
 
 
 def free_port(*, beside: tuple[int, ...] = ()) -> int:

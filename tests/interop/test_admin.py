@@ -21,6 +21,7 @@ from tests.serving import Serving
 CLUSTER = "AdminCluster"
 BROKERS = ("broker-4", "broker-5")
 BOTH = list(BROKERS)
+WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,10 @@ def test_groups_offsets_and_messages(cluster: Serving) -> None:
     sent = send(cluster, *(hanabi.Message("Letters", str(n).encode(), keys=[f"k{n}"], tags="a") for n in range(8)))
     assert "knows group nobody" in refusal(cluster, 1, "group", "progress", "nobody")
 
-    ends = [each["maxOffset"] for each in answer(cluster, "offset", "show", "readers", "Letters")]
+    ends: list[int] = []
+    deadline = time.monotonic() + WAIT_S
+    while sum(ends) < 8 and time.monotonic() < deadline:  # a message is in its queue a moment after its sender knows
+        ends = [each["maxOffset"] for each in answer(cluster, "offset", "show", "readers", "Letters")]
     assert sum(ends) == 8
     said(cluster, "offset", "skip", "readers", "Letters", "--yes")
     assert [each["groupOffset"] for each in answer(cluster, "offset", "show", "readers", "Letters")] == ends
@@ -110,7 +114,7 @@ def test_groups_offsets_and_messages(cluster: Serving) -> None:
     consumer.listener(seen.put)
     with consumer:
         for _ in range(8):
-            seen.get(timeout=30)
+            seen.get(timeout=WAIT_S)
         (member,) = answer(cluster, "group", "members", "readers")["members"]
         assert (member["clientId"], member["brokers"]) == (consumer.client_id, BOTH)
         wanted = answer(cluster, "group", "subscriptions", "readers")
@@ -119,10 +123,10 @@ def test_groups_offsets_and_messages(cluster: Serving) -> None:
         assert answer(cluster, "group", "members", "readers", "--client", member["clientId"])["queues"]
         direct = answer(cluster, "message", "consume-directly", first.message_id, "readers", "--topic", "Letters")
         assert direct["result"] == "CR_SUCCESS"
-        seen.get(timeout=10)
+        seen.get(timeout=WAIT_S)
         assert answer(cluster, "offset", "reset", "readers", "Letters", "--to", "first", "--yes")["online"] is True
         for _ in range(8):
-            seen.get(timeout=60)
+            seen.get(timeout=WAIT_S)
     (flow,) = [each for each in answer(cluster, "broker", "stats", "-t", "Letters") if each["group"] == "readers"]
     assert flow["lag"] >= 0
     stats = answer(cluster, "stats")
@@ -143,7 +147,7 @@ def test_traces_and_sends(cluster: Serving) -> None:
         traced = producer.send(hanabi.Message("Traced", b"seen")).message_id
         (member,) = answer(cluster, "group", "members", "tracing", "--producers")["members"]
         assert (member["clientId"], member["brokers"]) == (producer.client_id, ["broker-5"])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_S
     while run("message", "trace", traced, "--topic", "Traces", "-n", cluster.namesrv).returncode:  # the index is late
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -173,6 +177,9 @@ def test_measuring(cluster: Serving) -> None:
 def test_dead_letters(cluster: Serving, tmp_path: Path) -> None:
     said(cluster, "topic", "create", "Mortal", "--queues", "1")
     said(cluster, "group", "create", "mortal", "--retry-max", "0")
+    # 5.3 makes it too, but tells of all that it makes at one time with one version, of which the name server takes the
+    # first: one that is made with the group's retry topic may stay unknown.
+    said(cluster, "topic", "create", "%DLQ%mortal", "--queues", "1")
     said(cluster, "offset", "reset", "mortal", "Mortal", "--to", "first", "--yes")
     send(cluster, *(hanabi.Message("Mortal", str(number).encode()) for number in range(4)))
     died: queue.Queue[object] = queue.Queue()
@@ -187,9 +194,13 @@ def test_dead_letters(cluster: Serving, tmp_path: Path) -> None:
     consumer.listener(fail)
     with consumer:
         for _ in range(4):
-            died.get(timeout=30)
-    (found,) = [each for each in answer(cluster, "dlq", "list") if each["group"] == "mortal"]
-    assert (found["messages"], found["waiting"]) == (4, 4)
+            died.get(timeout=WAIT_S)
+    found: list[tuple[int, int]] = []
+    deadline = time.monotonic() + WAIT_S
+    while found != [(4, 4)] and time.monotonic() < deadline:  # a letter can be read a moment later
+        listed = answer(cluster, "dlq", "list")
+        found = [(each["messages"], each["waiting"]) for each in listed if each["group"] == "mortal"]
+    assert found == [(4, 4)]
     shown = answers(cluster, "dlq", "show", "mortal")
     assert sorted(each["body"] for each in shown) == ["0", "1", "2", "3"]
     assert answer(cluster, "dlq", "export", "mortal", str(tmp_path / "letters"))["messages"] == 4
@@ -203,7 +214,7 @@ def test_dead_letters(cluster: Serving, tmp_path: Path) -> None:
     again.listener(seen.put)
     with again:
         for _ in range(4):
-            seen.get(timeout=30)
+            seen.get(timeout=WAIT_S)
 
 
 def test_the_name_server(cluster: Serving) -> None:

@@ -14,7 +14,7 @@ from tests.interop.sites import CLUSTER, Site
 
 # Far below the 120 s after which a silent broker is forgotten: its end itself must have been noticed. A broker that
 # is asked to stop closes its store before it says goodbye.
-NOTICED_S = 30
+NOTICED_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -100,7 +100,7 @@ def test_the_right_secret_sends_consumes_and_queries(guarded: Guarded) -> None:
                 end_timestamp=2**62,
                 by_unique_key=True,
             )
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not (found := await core.api.query_message(address, header)):  # noqa: ASYNC110 - indexed later
                     await asyncio.sleep(0.05)
             return [record.body for record in decode_records(found)]
@@ -119,7 +119,7 @@ def test_the_right_secret_sends_consumes_and_queries(guarded: Guarded) -> None:
             got.put(message.body)
 
     with consumer:
-        assert got.get(timeout=30) == "größe".encode()
+        assert got.get(timeout=60) == "größe".encode()
 
 
 def test_a_wrong_secret_is_an_error_that_names_the_access_key_and_the_broker(guarded: Guarded) -> None:

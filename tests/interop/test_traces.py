@@ -52,6 +52,6 @@ async def _send_and_read(cluster: WorldThread) -> str:
     consumer.subscribe("Orders")
     async with Producer("shop", config=cluster.config(), trace=True) as producer, consumer:
         sent = await producer.send(Message("Orders", b"12345", tags="paid", keys=["k1"]))
-        got: list[StoredMessage] = await consumer.poll(10)
+        got: list[StoredMessage] = await consumer.poll(60)
         assert [message.message_id for message in got] == [sent.message_id]
     return sent.message_id

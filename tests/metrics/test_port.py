@@ -21,7 +21,7 @@ from hanabi.testing.cluster import small_store
 from tests.metrics.scraping import Figures, get, scrape
 
 HOST = "127.0.0.1"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Running:
 
     async def until_gone(self, topic: str) -> None:
         """Wait until the server has noticed that the only broker of *topic* is gone."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.server.routes.route(topic) is not None:  # noqa: ASYNC110 - a table has no events
                 await asyncio.sleep(0)
 

@@ -8,6 +8,7 @@ import pytest
 from hanabi.errors import ConnectError, ConnectionLostError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
+from tests.interop.processes import free_port
 from tests.remoting.peers import ECHO, WAIT, Gate, Run, connecting, ends_with, eventually, serving
 
 
@@ -44,8 +45,7 @@ def test_a_host_name_is_an_address_too(run: Run) -> None:
 
 def test_no_connection_is_an_error_that_names_address_and_reason(run: Run) -> None:
     async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as closed_soon:
-            address = format_address(closed_soon.getsockname())
+        address = f"127.0.0.1:{free_port()}"
         async with connecting() as connector:
             message = await ends_with(ConnectError, connector.request(address, ECHO))
             assert message == f"{address}: Connection refused"

@@ -41,4 +41,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if gateway is not None:
         gateway.shutdown()
         gateway.proc.stdin.close()  # which is what the JVM waits for
-        gateway.proc.wait(30)
+        gateway.proc.wait(120)

@@ -79,7 +79,7 @@ class Submitted:
         """kill -9 of the driver's JVM and of its Python, at once."""
         if not self.is_over():
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(30)
+            self._process.wait(120)
 
 
 class Standalone:

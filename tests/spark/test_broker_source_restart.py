@@ -1,12 +1,11 @@
 """A broker that is killed in the middle of a task and comes back: the task waits, and loses nothing."""
 
-import socket
 import sys
 from pathlib import Path
 
 import hanabi
 from hanabi.spark.broker_source import BrokerSource
-from tests.interop.processes import ServerProcess
+from tests.interop.processes import ServerProcess, free_port
 from tests.serving import Serving
 from tests.spark.broker_world import make_topic
 from tests.spark.decoded import rows_of
@@ -14,17 +13,8 @@ from tests.spark.decoded import rows_of
 COUNT = 3_000
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 def test_a_task_goes_on_when_its_broker_is_back(tmp_path: Path) -> None:
-    namesrv, port = free_ports(2)
+    namesrv, port = free_port(), free_port(beside=(-2, 1))
     (tmp_path / "broker.conf").write_text("brokerName=broker-a\nflushDiskType=SYNC_FLUSH\n")
     command = [sys.executable, "-m", "hanabi", "serve", "-c", str(tmp_path / "broker.conf")]
     command += ["--home", str(tmp_path / "data"), "--namesrv-port", str(namesrv), "--broker-port", str(port)]

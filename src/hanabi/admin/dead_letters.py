@@ -147,7 +147,14 @@ class DeadLetterOffice:
                         return
                     if not dry_run:
                         await pace.wait()
-                    yield await self._resend(group, letter, to_origin=to_origin, dry_run=dry_run)
+                    resending = asyncio.ensure_future(self._resend(group, letter, to_origin=to_origin, dry_run=dry_run))
+                    try:
+                        resent = await asyncio.shield(resending)
+                    except asyncio.CancelledError:
+                        await resending  # the broker may have it: it counts, or it would be sent twice
+                        await sent_up_to(letter.queue_offset + 1)
+                        raise
+                    yield resent
                     left = None if left is None else left - 1
                     await sent_up_to(letter.queue_offset + 1)
 

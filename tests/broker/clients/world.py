@@ -114,6 +114,6 @@ class ClientWorld:
 
     async def until_members(self, group: str, *client_ids: str) -> None:
         """Wait until the broker has noticed who is gone."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.consumers.client_ids(group) != client_ids:  # noqa: ASYNC110 - a table has no events
                 await asyncio.sleep(0)

@@ -42,7 +42,7 @@ def message_with(
 
 async def until(holds: Callable[[], object]) -> None:
     """Wait for what a task, or its thread, will do."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0.001)
 

@@ -6,7 +6,7 @@ import time
 
 from hanabi.client.consumer.listener_threads import ListenerThreads
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Ends:

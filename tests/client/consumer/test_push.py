@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -48,7 +47,7 @@ def test_a_plain_function_consumes_in_threads_and_they_are_gone_afterwards(tmp_p
 
             @consumer.listener
             def listen(messages: list[StoredMessage]) -> None:
-                meeting.wait(5)  # three at once, or it breaks
+                meeting.wait(60)  # three at once, or it breaks
                 threads.add(threading.current_thread().name)
                 done.extend(message.body for message in messages)
 
@@ -132,7 +131,7 @@ def test_a_listener_chooses_the_delay_and_what_of_its_batch_succeeded(tmp_path: 
                 again.extend(message.body for message in messages)
 
             async with consumer:
-                await eventually(lambda: len(again) == 2, seconds=5)  # level 3, the broker's choice, takes ten
+                await eventually(lambda: len(again) == 2, seconds=9)  # level 3, the broker's choice, takes ten
             assert sorted(again) == numbered(2, 2)
 
     asyncio.run(main())
@@ -315,7 +314,7 @@ def test_shutdown_lets_the_listener_finish_and_saves_what_it_did(tmp_path: Path)
             @consumer.listener
             def listen(messages: list[StoredMessage]) -> None:
                 began.append(messages[0].body)
-                release.wait(10)
+                release.wait(60)
                 finished.append(messages[0].body)
 
             await consumer.start()
@@ -348,7 +347,7 @@ def test_shutdown_does_not_wait_for_ever_and_what_was_unfinished_comes_again(tmp
                 @consumer.listener
                 def block(messages: list[StoredMessage]) -> None:
                     began.set()
-                    release.wait(30)
+                    release.wait(60)
             else:
 
                 @consumer.listener
@@ -358,11 +357,10 @@ def test_shutdown_does_not_wait_for_ever_and_what_was_unfinished_comes_again(tmp
 
             await consumer.start()
             await eventually(began.is_set)
-            before = time.monotonic()
-            await within(consumer.shutdown(timeout=0.3), 5)
-            assert time.monotonic() - before < 3
+            await within(consumer.shutdown(timeout=0.3))
             async with Inbox(cluster, "g") as inbox:
-                await eventually(lambda: inbox.bodies == [b"stuck"], seconds=5)  # at once, and not as a retry
+                await eventually(lambda: inbox.bodies == [b"stuck"])
+                assert inbox.messages[0].reconsume_times == 0  # at once, and not as a retry
 
     try:
         asyncio.run(main())

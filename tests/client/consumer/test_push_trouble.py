@@ -20,19 +20,18 @@ from hanabi.remoting.address import format_address, parse_address
 from hanabi.testing.cluster import HOST, small_store
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
 from tests.client.world import World, eventually, within, world
+from tests.interop.processes import free_port
 
 
 def test_a_consumer_that_starts_before_its_cluster_consumes_when_that_is_there(tmp_path: Path) -> None:
     async def main() -> None:
         async with AsyncExitStack() as stack:
-            probe = await stack.enter_async_context(NameServer(NamesrvConfig(), tmp_path / "probe"))
-            namesrv = format_address(await probe.start(HOST, 0))
-            await stack.aclose()  # the port is free again, and nobody listens
+            namesrv = f"{HOST}:{free_port()}"  # where nobody listens yet
             seen: list[bytes] = []
             consumer = PushConsumer("g", namesrv=namesrv, consume_from="first", request_timeout_s=0.5)
             consumer.subscribe("T")
             consumer.listener(lambda messages: seen.extend(message.body for message in messages))
-            await within(consumer.start(), 5)
+            await within(consumer.start())
             try:
                 name_server = await stack.enter_async_context(NameServer(NamesrvConfig(), tmp_path / "namesrv"))
                 await name_server.start(*parse_address(namesrv))
@@ -43,9 +42,9 @@ def test_a_consumer_that_starts_before_its_cluster_consumes_when_that_is_there(t
                 cluster = World(name_server, namesrv, [broker])
                 await cluster.make_topic("T")
                 await send(cluster, numbered(5))
-                await eventually(lambda: sorted(seen) == numbered(5), seconds=15)
+                await eventually(lambda: sorted(seen) == numbered(5))
             finally:
-                await within(consumer.shutdown(), 10)
+                await within(consumer.shutdown())
 
     asyncio.run(main())
 
@@ -71,8 +70,8 @@ def test_a_broker_that_restarts_is_consumed_from_again_and_nothing_is_lost(tmp_p
                 await second.registration.until_registered()
                 cluster = World(name_server, namesrv, [second])
                 await send(cluster, numbered(10, 10))
-                await eventually(lambda: len(set(inbox.bodies)) == 20, seconds=10)
-                await within(inbox.consumer.shutdown(), 10)
+                await eventually(lambda: len(set(inbox.bodies)) == 20)
+                await within(inbox.consumer.shutdown())
                 assert sorted(set(inbox.bodies)) == numbered(20)
                 assert len(inbox.bodies) <= 30  # what was not told before the stop comes again
                 assert committed(cluster, "g") == {0: 10, 1: 10}
@@ -102,7 +101,7 @@ def test_shutdown_with_all_brokers_down_ends_in_time(tmp_path: Path, ordered: bo
             await inbox.consumer.start()
             await eventually(lambda: len(inbox.consumer.queues) >= 2)
             await cluster.broker.stop()
-            await within(inbox.consumer.shutdown(), 8)
+            await within(inbox.consumer.shutdown())
 
     asyncio.run(main())
 

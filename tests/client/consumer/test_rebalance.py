@@ -25,13 +25,11 @@ def test_two_members_share_the_queues_at_once_and_the_one_left_has_them_all(tmp_
         async with world(tmp_path) as cluster:
             await cluster.make_topic("T", queues=8)
             async with Inbox(cluster, "g") as first:
-                await eventually(lambda: len(_queues(first.consumer)) == 8, seconds=3)
+                await eventually(lambda: len(_queues(first.consumer)) == 8)
                 async with Inbox(cluster, "g") as second:
-                    await eventually(
-                        lambda: len(_queues(first.consumer)) == len(_queues(second.consumer)) == 4, seconds=3
-                    )
+                    await eventually(lambda: len(_queues(first.consumer)) == len(_queues(second.consumer)) == 4)
                     assert not set(_queues(first.consumer)) & set(_queues(second.consumer))
-                await eventually(lambda: len(_queues(first.consumer)) == 8, seconds=3)
+                await eventually(lambda: len(_queues(first.consumer)) == 8)
 
     asyncio.run(main())
 

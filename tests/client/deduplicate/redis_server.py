@@ -9,7 +9,7 @@ from pathlib import Path
 
 import redis
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class RedisMissing(Exception):

@@ -97,7 +97,7 @@ async def until_it_has(address: str, queue: MessageQueue, count: int) -> None:
     """Wait until *queue* has so many messages."""
     connector = Connector()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await Api(connector).get_max_offset(address, queue) < count:  # noqa: ASYNC110 - of a broker
                 await asyncio.sleep(0.005)
     finally:

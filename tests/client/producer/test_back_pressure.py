@@ -13,7 +13,7 @@ from hanabi.errors import TooManyRequestsError
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await main
 
     asyncio.run(limited())

@@ -73,7 +73,7 @@ def test_the_new_route_is_followed_when_every_broker_had_its_chance(tmp_path: Pa
                 publishing = running.publishings.known("New")
                 return publishing is not None and not publishing.route.is_default and publishing.first is None
 
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not await is_followed():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
 

@@ -151,11 +151,11 @@ def test_many_messages_for_a_slow_broker_are_sent_fewer_at_a_time_until_all_are_
     """It stores some 300 a second, and 512 at once wait longer than it lets them."""
 
     async def main() -> None:
-        slow = SlowBroker(work_s=0.003, wait_s=0.1)
+        slow = SlowBroker(work_s=0.003, wait_s=0.5)
         async with world(tmp_path) as cluster, scripted_broker(slow.answer) as broker:
             await cluster.make_topic("T")
             config = cluster.config(address_map={cluster.broker.address: broker.address})
-            async with Producer("g", config=config, send_timeout_s=20.0) as producer:
+            async with Producer("g", config=config, send_timeout_s=60.0) as producer:
                 bodies = [b"%d" % number for number in range(700)]
                 results = await within(producer.send_many([Message("T", body) for body in bodies]), 60.0)
                 gate = producer._must_run().gate

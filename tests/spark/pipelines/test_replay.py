@@ -18,6 +18,7 @@ from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, read
 from tests.spark.pipelines.running import Steps, run_pipeline
 from tests.spark.pipelines.tables import rows_of
+from tests.spark.pipelines.written import wait_for_queues
 
 MANY = int(os.environ.get("HANABI_REPLAY_MESSAGES", "20000"))
 
@@ -84,7 +85,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 message = hanabi.Message(topic, f"{number:02}".encode(), tags=f"t{number % 4}", keys=[f"k{number}"])
                 message.properties = {"half": "first"} if number < 20 else {}
                 producer.send(message, queue=queues[number % 2])
-        yield broker, topic, next(path.parent for path in folder.rglob("commitlog"))
+        store = next(path.parent for path in folder.rglob("commitlog"))
+        wait_for_queues(store, topic, 40)
+        yield broker, topic, store
 
 
 def bodies(spark: SparkSession, broker: Serving, topic: str) -> list[int]:
