@@ -34,7 +34,8 @@ from tests.remoting.peers import (
 
 
 def memory_connection(handlers: dict[int, Handler]) -> tuple[Connection, MemoryTransport]:
-    connection, transport = Connection(Endpoint(handlers, RemotingConfig()), "memory:1"), MemoryTransport()
+    patient = RemotingConfig(turn_seconds_max=60)  # all frames are one turn's, however busy the machine is
+    connection, transport = Connection(Endpoint(handlers, patient), "memory:1"), MemoryTransport()
     connection.connection_made(transport)
     return connection, transport
 

@@ -9,6 +9,7 @@ from hanabi.client.consumer.pulling import SUBSCRIPTION
 from hanabi.client.consumer.queue_broker import master_address
 from hanabi.client.consumer.queue_offsets import LOWER
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
+from hanabi.client.consumer.telling_order import in_two_rounds
 from hanabi.client.core import Core
 from hanabi.client.loop_thread import LoopThread
 from hanabi.errors import ConfigError, ConnectError, MQError, TopicNotExist
@@ -90,7 +91,8 @@ class Cluster:
                 address, group, queue, offsets[queue], self._seconds, oneway=False
             )
 
-        await self._each(offsets, tell)
+        for queues in in_two_rounds(offsets):
+            await self._each(queues, tell)
 
     async def _each(self, things: Iterable[A], ask: Callable[[A], Awaitable[T]]) -> dict[A, T]:
         async def one(thing: A) -> T:

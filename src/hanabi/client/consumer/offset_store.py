@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 from hanabi.client.consumer.offset_file import decode_offsets, encode_offsets
 from hanabi.client.consumer.queue_broker import reading_address
+from hanabi.client.consumer.telling_order import in_two_rounds
 from hanabi.client.core import Core
 from hanabi.durable_table import DurableTable
 from hanabi.errors import MQError
@@ -156,10 +157,12 @@ class RemoteOffsets(_Memory):
         return self._learn(queue, offset)
 
     async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
-        known = [(queue, offset) for queue in queues if (offset := self._offsets.get(queue)) is not None]
-        answers = await asyncio.gather(
-            *(self._tell(queue, offset, confirmed) for queue, offset in known), return_exceptions=True
-        )
+        known = {queue: offset for queue in queues if (offset := self._offsets.get(queue)) is not None}
+        answers: list[BaseException | None] = []
+        for together in in_two_rounds(known) if confirmed else (known,):
+            answers += await asyncio.gather(
+                *(self._tell(queue, known[queue], confirmed) for queue in together), return_exceptions=True
+            )
         for answer in answers:  # one broker that is down does not keep the others from knowing
             if answer is not None:
                 raise answer
