@@ -8,6 +8,7 @@ INSTALLED := $(VENV)/.installed
 WITH_SPARK := $(VENV)/.with-spark
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
+LANE := $(BIN)/python -m tests.lane
 
 # What the compiled functions touch runs a second time without them.
 PURE_TESTS := tests/test_speedups.py tests/wire/test_record.py tests/wire/test_properties.py \
@@ -56,11 +57,11 @@ test: $(READY) ## run every test that this machine can run (SLOW=1: those that t
 
 .PHONY: test-ours test-beside
 test-ours:
-	$(PYTEST) -q tests --ignore=tests/interop --ignore=tests/spark
+	$(LANE) ours tests --ignore=tests/interop --ignore=tests/spark
 	HANABI_PURE_PYTHON=1 $(PYTEST) -q $(PURE_TESTS)
 
 test-beside:
-	$(PYTEST) -q tests/interop tests/spark
+	$(LANE) beside tests/interop tests/spark
 
 coverage: $(READY) ## the same, and which lines no test has run
 	$(PYTEST) --cov=hanabi --cov-report=term
