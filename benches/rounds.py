@@ -56,6 +56,10 @@ def run_load(server: RunningBroker, load: Load) -> Measured:
     if done.returncode:
         raise AssertionError(f"{server.name}, {load.title}: {done.stdout}{done.stderr}")
     told = json.loads(done.stdout)
+    if not told["messages"]:
+        raise AssertionError(f"{server.name}, {load.title}: {done.stdout}{done.stderr}")
+    if told.get("errors"):
+        print(f"  {server.name}, {load.title}: {told['errors']} errors, the first: {done.stderr.strip()}", flush=True)
     percentiles = (told.get(name, 0.0) for name in ("p50_us", "p99_us", "p999_us"))
     return Measured(told["per_second"], cpu_seconds * 1e6 / max(told["messages"], 1), *percentiles)
 
