@@ -75,7 +75,7 @@ format: $(READY) ## format the code and mend what the linter can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure us and Apache RocketMQ side by side (half an hour; QUICK=1: five minutes, for a look)
+bench: $(READY) ## measure us and Apache RocketMQ side by side (45 minutes; QUICK=1: five minutes, for a look)
 	$(BIN)/python -m benches $(if $(QUICK),--quick) $(ARGS)
 
 MINUTES ?= 5
