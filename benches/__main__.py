@@ -17,12 +17,15 @@ def main() -> None:
     route_scale.main(quick=quick)
     store.main(quick=quick)
     messages.main(quick=quick)
-    held_pulls.main(quick=quick)
     clients.main(quick=quick)
+    if quick:  # a look is five minutes; these two take as long again
+        print("left out: python -m benches.spark --quick, python -m benches.held_pulls")
+        return
+    held_pulls.main()
     if find_spec("pyspark") is not None:  # the extra `spark`
         from benches import spark
 
-        spark.main(quick=quick)
+        spark.main()
 
 
 main()

@@ -52,7 +52,7 @@ class Effort:
         return alternate(load, servers, rounds=self.rounds, seconds=self.seconds, warm_up_seconds=self.warm_up_seconds)
 
 
-QUICK = Effort(2, 1.0, 0.5, (1_000,), 100_000, 3.0)
+QUICK = Effort(1, 1.0, 0.5, (1_000,), 50_000, 2.0)
 LONG = Effort(3, 2.5, 2.0, (1_000, 10_000), 1_000_000, 20.0)
 
 SENDS = (
