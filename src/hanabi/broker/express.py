@@ -4,7 +4,6 @@ Where it was compiled (`_speedups`, `_pulls`) and HANABI_PURE_PYTHON is not set,
 wait for the disk, sends have none.
 """
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -40,7 +39,7 @@ def express_lane(handlers: Mapping[int, Handler]) -> Express | None:
     ]
     if parts == [None, None]:
         return None
-    kind: Any = Lane if isinstance(parts[0], PlainSends) else getattr(_compiled(), "Lane", Lane)
+    kind: Any = Lane if isinstance(parts[0], PlainSends) else getattr(_compiled("_speedups"), "Lane", Lane)
     lane: Express = kind(*parts)
     return lane
 
@@ -49,29 +48,26 @@ def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> objec
     """The lane's part that does what *sends* does, if that can be: a `PlainSends`."""
     if sends.intake.waits_for_disk:
         return None
-    compiled, puts = _compiled(), plain_puts(sends.intake.store)
+    compiled, puts = _compiled("_speedups"), plain_puts(sends.intake.store)
     if compiled is None or puts is None:
         return PlainSends(sends, PlainPuts(sends.intake.store), host_of_peer, parts_of_answer)
     part: object = compiled.PlainSends(sends, puts, host_of_peer, parts_of_answer)
     return part
 
 
-def _compiled() -> Any:
-    """The module of the compiled lane; None where it is not there, or not wanted."""
+def _compiled(name: str) -> Any:
+    """A module of the compiled lane; None where it is not there, or not wanted."""
     if os.environ.get("HANABI_PURE_PYTHON"):
         return None
     try:
-        return import_module("hanabi.broker._speedups")
+        return import_module(f"hanabi.broker.{name}")
     except ImportError:
         return None
 
 
 def express_pulls(pulls: "Pulls", store: MessageStore) -> object:
     """The lane's part that does what *pulls* does: a `PlainPulls`."""
-    kind: Any = PlainPulls
-    if not os.environ.get("HANABI_PURE_PYTHON"):
-        with contextlib.suppress(ImportError):
-            kind = import_module("hanabi.broker._pulls").PlainPulls
+    kind: Any = getattr(_compiled("_pulls"), "PlainPulls", PlainPulls)
     part: object = kind(pulls, store, PullMessageHeader, Reply, PASSES_ALL, suggested_broker, parts_of_found())
     return part
 

@@ -94,6 +94,15 @@ class Cluster:
         for queues in in_two_rounds(offsets):
             await self._each(queues, tell)
 
+    async def tell_progress(self, group: str, offsets: Offsets, pulled: set[str]) -> None:
+        """As `commit`. Apache's brokers since 5.0 refuse the progress of a group that never pulled anything from them:
+        those that are not in *pulled* yet are pulled from first, and remembered there."""
+        for broker in sorted({queue.broker_name for queue in offsets} - pulled):
+            queue = min(queue for queue in offsets if queue.broker_name == broker)
+            await self.check_readable({queue: offsets[queue]})
+            pulled.add(broker)
+        await self.commit(group, offsets)
+
     async def _each(self, things: Iterable[A], ask: Callable[[A], Awaitable[T]]) -> dict[A, T]:
         async def one(thing: A) -> T:
             async with self._limit:

@@ -140,17 +140,8 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = {queue: offset for queue, offset in done.items() if self._told.get(queue) != offset}
         if not new:
             return
-
-        async def tell(cluster: Cluster) -> None:
-            # Apache's brokers since 5.0 refuse the progress of a group that never pulled anything from them.
-            for broker in sorted({queue.broker_name for queue in new} - self._know_group):
-                queue = min(queue for queue in new if queue.broker_name == broker)
-                await cluster.check_readable({queue: new[queue]})
-                self._know_group.add(broker)
-            await cluster.commit(group, new)
-
         try:
-            self._view.ask(tell)
+            self._view.ask(lambda cluster: cluster.tell_progress(group, new, self._know_group))
         except MQError as error:
             logger.warning("progress of group %s is not told: %s", group, error)
         else:

@@ -93,15 +93,11 @@ class ClusterSource:
         )
 
     def tell_progress(self, group: str, offsets: Offsets) -> None:
-        async def tell(cluster: Cluster) -> None:
-            # Apache's brokers since 5.0 refuse the progress of a group that never pulled anything from them.
-            for broker in sorted({queue.broker_name for queue in offsets} - self._know_group):
-                queue = min(queue for queue in offsets if queue.broker_name == broker)
-                await cluster.check_readable({queue: offsets[queue]})
-                self._know_group.add(broker)
-            await cluster.commit(group, offsets)
-
-        ask_cluster(replace(self._options, group=group), tell, PATIENCE_S)
+        ask_cluster(
+            replace(self._options, group=group),
+            lambda cluster: cluster.tell_progress(group, offsets, self._know_group),
+            PATIENCE_S,
+        )
 
 
 class StoreSource:
