@@ -253,6 +253,38 @@ def test_one_read_may_hold_more_than_one_run(both: tuple[Side, Side]) -> None:
     assert agree(both, *sends, *batches, *sends) > 1_000
 
 
+LARGE_FILES = {
+    "commit_log_segment_bytes": 16 << 20,
+    "consume_queue_segment_bytes": 2_000_000,
+    "index_slots": 1_000,
+    "index_entries": 100_000,
+    "message_bytes_max": 1 << 20,
+}
+
+
+@pytest.mark.parametrize("batched", [0, 100, 128, 200, 256])
+def test_a_run_that_is_full_is_followed_by_others(tmp_path: Path, lane: str, batched: int) -> None:
+    """Where no file is full, that is: nothing but its length ends a run, and all of them are taken."""
+    both = Side(tmp_path / "express", lane, **LARGE_FILES), Side(tmp_path / "handlers", lane, **LARGE_FILES)
+    request = {"flag": 0, "version": 401, "form": HeaderForm.BINARY}
+    if batched:
+        body = encode_batch([BatchMessage(part, b"x" * 100, b"UNIQ_KEY\x01A%d" % part) for part in range(batched)])
+        request |= {"code": 320, "fields": FIELDS | {"m": "true", "i": "WAIT\x01true"}, "body": body}
+    else:
+        request |= {"code": 310, "fields": FIELDS, "body": b"x" * 100}
+    frames = [frame_of({**request, "opaque": number}) for number in range(8 if batched else 700)]
+    agree(both, *frames[:2])  # the first ones are for the handlers: they make the queue and the index file
+    first, second = both
+    for _ in range(2):
+        answers, left = b"", frames
+        while left:
+            by_express, count = first.express(*left)
+            assert by_express is not None
+            answers, left = answers + by_express, left[count:]
+        assert answers == b"".join(map(second.answer, frames))
+    assert first.files() == second.files()
+
+
 def test_the_end_of_a_read_may_be_the_middle_of_a_frame(both: tuple[Side, Side]) -> None:
     request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x" * 50, "fields": FIELDS, "form": 0}
     frame = encode_frame(frame_of(request))

@@ -90,16 +90,61 @@ def test_a_frame_may_come_in_pieces(run: Run) -> None:
     run(main())
 
 
-def test_what_a_turn_leaves_is_answered_by_the_handlers(run: Run) -> None:
+def test_what_a_turn_leaves_is_answered_by_the_short_cut_in_the_next(run: Run) -> None:
+    """Not by the handlers, which take much longer: whoever is behind once would stay behind."""
+
     async def main() -> None:
         async with serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address), raw_peer(address) as peer:
-            server.use_express(ShortCut())
-            peer.send(asked(*[SHORT] * 10))
-            found = await answers(peer.reader, 10)
-            assert [found[opaque].code for opaque in range(3)] == [0, 0, 0]
-            assert {command.code for command in found.values()} <= {0, 3}
-            assert server.statistics().requests == 10
+            shortcut = ShortCut()
+            server.use_express(shortcut)
+            peer.send(asked(*[SHORT] * 10, ECHO, *[SHORT] * 4))
+            found = await answers(peer.reader, 15)
+            assert {opaque: bytes(command.body) for opaque, command in found.items()} == {
+                opaque: b"%d" % opaque for opaque in range(15)
+            }
+            assert {command.code for command in found.values()} == {0}
+            assert server.statistics().requests == 15
+            assert len(shortcut.calls) > 15 // 3
 
+    run(main())
+
+
+def test_while_the_short_cut_is_behind_others_have_their_turn(run: Run) -> None:
+    async def main() -> None:
+        async with (
+            serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address),
+            raw_peer(address) as greedy,
+            raw_peer(address) as modest,
+        ):
+            shortcut = ShortCut(1)
+            server.use_express(shortcut)
+            greedy.send(asked(*[SHORT] * 2_000))
+            await eventually(lambda: bool(shortcut.calls))
+            modest.send(asked(SHORT))
+            await answers(modest.reader, 1)
+            assert len(shortcut.calls) < 1_000
+            await answers(greedy.reader, 2_000)
+
+    run(main())
+
+
+def test_a_short_cut_that_fails_ends_the_connection_in_every_turn(run: Run) -> None:
+    class Failing(ShortCut):
+        def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | None, int, tuple[int, ...]]:
+            if len(self.calls) == 2:
+                raise MemoryError("none is left")
+            return super().__call__(data, connection)
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        async with serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address), raw_peer(address) as peer:
+            server.use_express(Failing())
+            peer.send(asked(*[SHORT] * 20))
+            await peer.until_closed()
+            await eventually(lambda: not server.connections)
+            assert [type(error) for error in told] == [MemoryError]
+
+    told: list[BaseException] = []
     run(main())
 
 

@@ -433,8 +433,8 @@ cdef class PlainSends:
         return at
 
     cdef bint is_full(self) noexcept:
-        """Whether the run must end before the next frame."""
-        return self.out_bytes > ANSWERS_MAX or self.puts.count > RUN_MAX - BATCH_MAX
+        """Whether the run, if there is one, must end before the next frame."""
+        return self.puts.is_running and (self.out_bytes > ANSWERS_MAX or self.puts.count > RUN_MAX - BATCH_MAX)
 
     cdef bytes finish(self):
         """The answers to all that was taken, which is stored now; None: nothing was."""

@@ -24,7 +24,7 @@ from hanabi.remoting.loop import joins_writes
 from hanabi.remoting.pending import AnswerTo, PendingRequests
 from hanabi.wire.codes import Flag, ResponseCode, request_name
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
-from hanabi.wire.frame import FrameDecoder
+from hanabi.wire.frame import FrameDecoder, encode_frame
 from hanabi.wire.headers.base import Header, header_fields
 
 logger = logging.getLogger(__name__)
@@ -135,12 +135,10 @@ class Connection(asyncio.Protocol):
         if now != self._turn:  # uvloop may read many times in a turn, in which its clock stands still
             self._turn = now
             self._turn_ends = monotonic() + self._turn_seconds
-        express, answered = self._endpoint.express, False
+        express, answered = self._endpoint.express, 0
         try:
             if express is not None and not (self._paused or self._finishing or self._endpoint.writes_too_much):
-                whole = self._decoder.joined(data)
-                data = self._by_express(express, whole)
-                answered = len(data) < len(whole)
+                data, answered = self._by_express(express, self._decoder.joined(data))
             frames = self._decoder.feed(data) if data else []
         except RemoteProtocolError as error:
             self._refuse_after_backlog(_said_plainly(error, data))
@@ -149,13 +147,13 @@ class Connection(asyncio.Protocol):
             self._take_responses(frames)
         elif self._paused:  # TLS may still deliver what it had when we paused
             self._backlog += frames
-        elif self._endpoint.writes_too_much:
+        elif self._endpoint.writes_too_much or (answered and frames and monotonic() > self._turn_ends):
             self._backlog = frames
             self._give_way()
         elif frames:
             self._handle(frames)
         if self.held_bytes or self._decoder.buffered_bytes:
-            self._account(answered or bool(frames))
+            self._account(bool(answered or frames))
 
     def pause_writing(self) -> None:
         self._stalled_since = self._now()
@@ -181,19 +179,38 @@ class Connection(asyncio.Protocol):
 
     # Requests and answers that arrive
 
-    def _by_express(self, express: Express, data: bytes) -> bytes:
-        """Let the short cut answer what it can of *data*; return what is left."""
+    def _by_express(self, express: Express, data: bytes) -> tuple[bytes, int]:
+        """Let the short cut answer what it can of *data*; return what is left, and how many frames were answered."""
+        answered = 0
         while data:
             answers, taken, counts = express(data, self)
             if not taken:
                 break
-            self._endpoint.requests += sum(counts)
+            answered += sum(counts)
             data = data[taken:]
             if answers:
                 self._write([answers], len(answers))
             if self.closed or self._paused or monotonic() > self._turn_ends:
                 break
-        return data
+        self._endpoint.requests += answered
+        return data, answered
+
+    def _by_express_again(self, express: Express, frames: list[bytes]) -> list[bytes]:
+        """Let the short cut go on with what waited for its turn; return what is for the handlers now.
+
+        It takes a tenth of their time: whoever came to be behind would stay behind, were the rest theirs.
+        """
+        try:
+            _, answered = self._by_express(express, b"".join(map(encode_frame, frames)))
+        except BaseException:
+            self.drop("its requests cannot be answered")  # as the loop does if that fails in `data_received`
+            raise
+        frames = [] if self.closed else frames[answered:]
+        if frames and answered and not self._paused and monotonic() > self._turn_ends:
+            self._give_way()
+        if self._paused:
+            self._backlog, frames = frames, []
+        return frames
 
     def _handle(self, frames: list[bytes]) -> None:
         """Answer *frames* with one write, or as many of them as the peer, and our turn, let us."""
@@ -303,6 +320,8 @@ class Connection(asyncio.Protocol):
         self._last_active = self._now()
         self._turn_ends = monotonic() + self._turn_seconds
         frames, self._backlog = self._backlog, []
+        if frames and self._endpoint.express is not None:
+            frames = self._by_express_again(self._endpoint.express, frames)
         self._handle(frames)
         if self._garbage:
             self._refuse_after_backlog(self._garbage)
