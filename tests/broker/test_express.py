@@ -266,7 +266,7 @@ LARGE_FILES = {
 def test_a_run_that_is_full_is_followed_by_others(tmp_path: Path, lane: str, batched: int) -> None:
     """Where no file is full, that is: nothing but its length ends a run, and all of them are taken."""
     both = Side(tmp_path / "express", lane, **LARGE_FILES), Side(tmp_path / "handlers", lane, **LARGE_FILES)
-    request = {"flag": 0, "version": 401, "form": HeaderForm.BINARY}
+    request: dict[str, Any] = {"flag": 0, "version": 401, "form": HeaderForm.BINARY}
     if batched:
         body = encode_batch([BatchMessage(part, b"x" * 100, b"UNIQ_KEY\x01A%d" % part) for part in range(batched)])
         request |= {"code": 320, "fields": FIELDS | {"m": "true", "i": "WAIT\x01true"}, "body": body}
