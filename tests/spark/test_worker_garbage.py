@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pytest
 from pyspark import TaskContext
 
+from hanabi.spark import worker_garbage
 from hanabi.spark.worker_garbage import leave_modules_alone
 
 
 @pytest.fixture
-def a_task() -> Iterator[None]:
-    """As if this process were a worker in the middle of a task."""
+def a_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if this process were a worker in the middle of its first task."""
+    monkeypatch.setattr(worker_garbage, "_frozen", False)
     TaskContext._getOrCreate()
     try:
         yield

@@ -8,8 +8,12 @@ import gc
 
 from pyspark import TaskContext
 
+_frozen = False
+
 
 def leave_modules_alone() -> None:
     """Let the collector pass over what is there now, if this is a worker: once, and nothing anywhere else."""
-    if TaskContext.get() is not None and not gc.get_freeze_count():
+    global _frozen  # the collector could be asked, but counts all that is frozen
+    if not _frozen and TaskContext.get() is not None:
         gc.freeze()
+        _frozen = True
