@@ -35,7 +35,14 @@ def apache_brokers(home: Path) -> Iterator[dict[str, Apache]]:
         brokers = {}
         for line, jar_set in LINES.items():
             name = f"broker-{line}"
-            brokers[line] = ApacheBroker(home / name, jar_set, name=name, cluster="spark", namesrv=server.address)
+            brokers[line] = ApacheBroker(
+                home / name,
+                jar_set,
+                name=name,
+                cluster="spark",
+                namesrv=server.address,
+                settings={"traceTopicEnable": "true"},
+            )
             stack.callback(brokers[line].process.kill)
         for broker in brokers.values():
             broker.wait_ready()

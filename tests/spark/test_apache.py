@@ -306,3 +306,60 @@ def test_traffic_is_measured_and_told_to_a_topic(spark: SparkSession, apaches: d
     while (said := {row["tags"] for row in rows(cluster, "tags", subscribe=reports)}) < kinds:
         assert time.monotonic() < deadline, said
     assert said == kinds
+
+
+def test_traces_in_its_trace_topic_are_measured(spark: SparkSession, apaches: dict[str, Apache]) -> None:
+    cluster = apaches["4"]
+    topics = [apache.topic("Traced", 1) for apache in apaches.values()]
+    with hanabi.Producer("traced-shop", namesrv=cluster.namesrv, trace=True) as producer:
+        for topic in topics:
+            for number in range(10):
+                producer.send(hanabi.Message(topic, b"%d" % number))
+    consumer = hanabi.LitePullConsumer("traced-billing", namesrv=cluster.namesrv, consume_from="first", trace=True)
+    for topic in topics:
+        consumer.subscribe(topic)
+    with consumer:
+        seen, deadline = 0, time.monotonic() + WAIT_S
+        while seen < 20:
+            seen += len(consumer.poll(5))
+            assert time.monotonic() < deadline, f"{seen} of 20 messages came"
+    outcome = run_pipeline(spark, "trace", namesrv=cluster.namesrv)
+    assert [
+        only(row, "topic", "sends", "failed", "success_rate")
+        for row in sorted(rows_of(outcome, "sends"), key=lambda row: str(row["topic"]))
+        if row["group"] == "traced-shop"
+    ] == [(topic, 10, 0, 1.0) for topic in topics]
+    (billing,) = (row for row in rows_of(outcome, "consumers") if row["group"] == "traced-billing")
+    assert only(billing, "consumed", "failed", "never_ended") == (20, 0, 0)
+    assert outcome.facts["unreadable_lines"] == 0
+
+
+def test_orders_are_taken_once_added_up_and_sent(spark: SparkSession, apache: Apache, tmp_path: Path) -> None:
+    orders, totals = apache.topic("Orders", 2), apache.topic("Totals", 1)
+    paid = [
+        ("O-1", "tea", 2, "10:05"),
+        ("O-2", "bread", 3, "10:20"),
+        ("O-1", "tea", 2, "10:06"),
+        ("O-3", "tea", 1, "12:30"),
+    ]
+    with hanabi.Producer("shop", namesrv=apache.namesrv) as producer:
+        for order, product, quantity, at in paid:  # the last one closes the first hour
+            fields = {"order": order, "customer": "C-1", "product": product, "quantity": quantity, "price": 1.25}
+            body = json.dumps(fields | {"at": f"2024-05-01T{at}:00Z"}).encode()
+            producer.send(hanabi.Message(orders, body))
+    told: dict[str, Any] = {"namesrv": apache.namesrv, "topic": orders, "output_topic": totals}
+    told |= {"output": str(tmp_path / "out"), "group": f"orders-{apache.line}"}
+    outcome = run_pipeline(spark, "orders", **told)
+    assert [only(row, "from", "product", "orders", "amount", "state") for row in rows_of(outcome, "totals")] == [
+        ("2024-05-01T12:00:00Z", "tea", 1, "1.25", "open"),
+        ("2024-05-01T10:00:00Z", "bread", 1, "3.75", "sent"),
+        ("2024-05-01T10:00:00Z", "tea", 1, "2.50", "sent"),
+    ]
+    assert only(outcome.facts, "messages_read", "duplicates_left_out", "totals_sent") == (4, 1, 2)
+    wait_for_messages(apache, totals, 2)
+    assert sorted(row["keys"][0] for row in rows(apache, "keys", subscribe=totals)) == [
+        "bread@2024-05-01T10:00:00",
+        "tea@2024-05-01T10:00:00",
+    ]
+    again = run_pipeline(spark, "orders", **told)
+    assert only(again.facts, "messages_read", "totals_sent") == (0, 0)
