@@ -35,12 +35,13 @@ class FileSystem:
         except Py4JJavaError as error:
             raise ConfigError(f"{url} cannot be used: {reason(error)}") from error
         self.url = str(whole.toString())
+        self._below = f"{self.url.rstrip('/')}/"  # only the root of a file system ends with a slash already
         is_local = str(whole.toUri().getScheme()) == "file"
         self.local_path: str | None = str(whole.toUri().getPath()) if is_local else None  # as this machine knows it
 
     def at(self, name: str) -> str:
         """The URL of *name*."""
-        return f"{self.url}/{name}" if name else self.url
+        return f"{self._below}{name}" if name else self.url
 
     def exists(self, name: str) -> bool:
         return bool(self._ask(name, "looked for", lambda path: self._system.exists(path)))
@@ -102,7 +103,7 @@ class FileSystem:
             while each.hasNext():
                 file = each.next()
                 url = str(file.getPath().toString())
-                found.append(FoundFile(url[len(self.url) + 1 :], int(file.getLen()), int(file.getModificationTime())))
+                found.append(FoundFile(url[len(self._below) :], int(file.getLen()), int(file.getModificationTime())))
             return found
 
         return sorted(self._ask(name, "listed", walk))

@@ -30,6 +30,7 @@ _ON_THIS_MACHINE: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
 }
+_HADOOP_SITES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")  # one is enough
 _JVM_ENDS_SECONDS: Final = 30
 
 
@@ -42,10 +43,12 @@ def settings_for(name: str, master: str, *, pipeline: Mapping[str, str], user: M
 
 @contextmanager
 def session(settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
-    """A session with *settings*; it and its JVM are gone afterwards. Raises SparkFailed if Spark does not start."""
+    """A session with *settings*; it and its JVM are gone afterwards. Raises ConfigError if something it needs is
+    missing, SparkFailed if Spark does not start."""
     check_version(pyspark.__version__)
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise ConfigError("Spark needs Java 17 or newer, and there is none: install it, or set JAVA_HOME")
+    _check_hadoop(settings["spark.master"], os.environ)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this package, too
     gateway: Any = None
     with log.open("ab") as written:
@@ -64,6 +67,14 @@ def session(settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
     finally:
         spark.stop()
         _end(gateway)
+
+
+def _check_hadoop(master: str, environment: Mapping[str, str]) -> None:
+    """Spark says this in its log only, and here just that its JVM has ended."""
+    if master == "yarn" and not any(environment.get(name) for name in _HADOOP_SITES):
+        raise ConfigError(
+            "on YARN, HADOOP_CONF_DIR must name the directory with Hadoop's core-site.xml and yarn-site.xml"
+        )
 
 
 def _reason(error: Exception) -> str:
