@@ -1,9 +1,7 @@
 """YARN and HDFS: the pipelines and the source, where Hadoop runs the executors and has the files."""
 
 import json
-import subprocess
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,11 @@ from hanabi.spark.pipelines.archive_home import ArchiveHome, writing_archive
 from hanabi.spark.pipelines.archive_state import ArchiveState
 from hanabi.spark.pipelines.file_system import FileSystem
 from hanabi.spark.pipelines.session import session
-from tests.cli.commands import HANABI
 from tests.interop.jars import JavaUnavailable, classpath
 from tests.serving import Serving, serving
-from tests.spark.broker_world import make_topic, rows, send
+from tests.spark.broker_world import make_topic, send
 from tests.spark.hadoop import JARS, Hadoop, hadoop
+from tests.spark.pipelines.commands import arrived, confs, facts_in, output_of, pipeline_command
 from tests.spark.standalone import BIN, CONF, environment
 
 MESSAGES = 400
@@ -31,7 +29,6 @@ SETTINGS = {
     # The node has them: without this, 460 MB are packed and uploaded for each application.
     "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent / 'jars'}/*",
 }
-CONFS = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
 
 
 @pytest.fixture(scope="module")
@@ -45,25 +42,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
 
 
 def call(cluster: Hadoop, home: Path, *command: str) -> str:
-    """What a command prints that knows of Hadoop by its environment only, and must come to a good end."""
-    env = environment(home) | {"HADOOP_CONF_DIR": str(cluster.conf)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=env, cwd=home)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    """What a command prints that knows of Hadoop by its environment only."""
+    return output_of([*command], environment(home) | {"HADOOP_CONF_DIR": str(cluster.conf)}, home, timeout_s=900)
 
 
-def run(cluster: Hadoop, home: Path, broker: Serving, *arguments: str) -> Mapping[str, Any]:
+def run(cluster: Hadoop, home: Path, broker: Serving, *arguments: str) -> Any:
     """The facts of a pipeline that ran on YARN."""
-    words = ["pipeline", "run", *arguments, "-n", broker.namesrv, "--master", "yarn", *CONFS, "--json"]
-    answer = json.loads(call(cluster, home, *HANABI, *words))
-    assert answer["complaint"] is None
-    facts: Mapping[str, Any] = answer["facts"]
-    return facts
-
-
-def messages(broker: Serving, topic: str) -> Counter[tuple[object, ...]]:
-    found = rows(broker, "keys body tags", subscribe=topic)
-    return Counter((*row["keys"], row["body"], row["tags"]) for row in found)
+    return facts_in(call(cluster, home, *pipeline_command(broker, "yarn", SETTINGS, *arguments)))
 
 
 @pytest.mark.slow
@@ -81,14 +66,14 @@ def test_archives_on_hdfs_are_written_and_replayed_by_executors_of_yarn(cluster:
         assert (again["messages_archived"], again["messages_in_archive"]) == (0, MESSAGES)
         replayed = run(cluster, tmp_path, broker, "replay", "--archive", on_hdfs, "--to", copies)
         assert replayed["messages_sent"] == MESSAGES
-        assert messages(broker, copies) == messages(broker, topic)
+        assert arrived(broker, copies) == arrived(broker, topic)
 
         local = (tmp_path / "archive").as_uri()
         there = run(cluster, tmp_path, broker, "archive", "--topics", topic, "--to", local)
         assert there["messages_archived"] == MESSAGES
         assert list((tmp_path / "archive").glob("topic=Orders/hour=*/*.parquet"))
         assert run(cluster, tmp_path, broker, "replay", "--archive", local, "--to", others)["messages_sent"] == MESSAGES
-        assert messages(broker, others) == messages(broker, topic)
+        assert arrived(broker, others) == arrived(broker, topic)
     assert len(cluster.applications() - before) == 5, "each run was an application of YARN"
 
 
@@ -99,7 +84,7 @@ def test_a_program_submitted_to_yarn_reads_a_topic_into_files_on_hdfs(cluster: H
     with serving(tmp_path / "broker") as broker:
         topic = make_topic(broker, "Orders")
         send(broker, topic, [f"{number}" for number in range(MESSAGES)])
-        words = [str(BIN / "spark-submit"), "--master", "yarn", *CONFS, str(PROGRAM)]
+        words = [str(BIN / "spark-submit"), "--master", "yarn", *confs(SETTINGS), str(PROGRAM)]
         printed = call(cluster, tmp_path, *words, broker.namesrv, topic, f"{cluster.files}/table")
     (told,) = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     assert told["rows"] == MESSAGES
