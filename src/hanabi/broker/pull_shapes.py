@@ -70,7 +70,7 @@ class PullShapes:
         """The pull whose header follows the four bytes at *at*; None if it is none, or in a form that is rare."""
         start = at + 4
         header = data[start : start + header_bytes]
-        if header_bytes > _HEADER_BYTES_MAX or _SIGNED in header:
+        if header_bytes > _HEADER_BYTES_MAX:
             return None
         form = data[at]
         if form == 0 and header.startswith(_JSON_STARTS):
@@ -114,6 +114,8 @@ class PullShapes:
 
     def _learn(self, shape: Shape, *, is_json: bool) -> KnownPull | None:
         if shape in self._known:  # as one that is not for us
+            return None
+        if any(_SIGNED in part for part in shape):  # it will not come again, and is not worth remembering
             return None
         if len(self._known) >= _SHAPES_MAX:
             self._known.clear()

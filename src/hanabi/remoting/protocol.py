@@ -145,13 +145,12 @@ class Connection(asyncio.Protocol):
             return
         if self._finishing:
             self._take_responses(frames)
-        elif self._paused:  # TLS may still deliver what it had when we paused
-            self._backlog += frames
-        elif self._endpoint.writes_too_much or (answered and frames and monotonic() > self._turn_ends):
-            self._backlog = frames
-            self._give_way()
-        elif frames:
-            self._handle(frames)
+        else:
+            if self._endpoint.writes_too_much and not self._paused:
+                self._give_way()
+            frames_now = self._for_this_turn(frames, answered)
+            if frames_now:
+                self._handle(frames_now)
         if self.held_bytes or self._decoder.buffered_bytes:
             self._account(bool(answered or frames))
 
@@ -205,11 +204,16 @@ class Connection(asyncio.Protocol):
         except BaseException:
             self.drop("its requests cannot be answered")  # as the loop does if that fails in `data_received`
             raise
-        frames = [] if self.closed else frames[answered:]
+        return [] if self.closed else self._for_this_turn(frames[answered:], answered)
+
+    def _for_this_turn(self, frames: list[bytes], answered: int) -> list[bytes]:
+        """What of *frames* is for the handlers now: nothing while we pause, nor if the short cut, which *answered* what
+        came before, has used up the turn. The rest goes to the backlog."""
         if frames and answered and not self._paused and monotonic() > self._turn_ends:
             self._give_way()
-        if self._paused:
-            self._backlog, frames = frames, []
+        if self._paused:  # TLS may still deliver what it had when we paused
+            self._backlog += frames
+            return []
         return frames
 
     def _handle(self, frames: list[bytes]) -> None:
