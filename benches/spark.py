@@ -26,7 +26,17 @@ from benches.spark_data import BODY_BYTES, QUEUES, TOPIC, fill
 from benches.spark_live import HEAD as LIVE_HEAD
 from benches.spark_live import OFFERED, Live, measure_live
 from benches.spark_proof import digest, digest_of_records, same_digest, written
-from benches.spark_ways import HEAD, QUICK_CHECKPOINTS, Way, alternate, cells, demand, session, speed_ratio
+from benches.spark_ways import (
+    HEAD,
+    QUICK_CHECKPOINTS,
+    QUICK_SESSION,
+    Way,
+    alternate,
+    cells,
+    demand,
+    session,
+    speed_ratio,
+)
 from hanabi.client.config import ClientConfig
 from hanabi.client.core import Core
 from hanabi.wire.headers.topic import CreateTopicHeader
@@ -287,7 +297,9 @@ def report(
         f" cache; reads are written to `noop`. Medians of {rounds} rounds in turn after a warm-up (row by row: one, the"
         " plain loop: two, over a tenth). CPU is that of the JVM and its Python workers, or of the plain program,"
         " without the broker's. The base is Parquet; for the broker source and the plain loop it is the raw pull, for"
-        " copies Parquet to Parquet, for the sink the plain client.",
+        " copies Parquet to Parquet, for the sink the plain client. The session has "
+        + " and ".join(f"{name}={value}" for name, value in QUICK_SESSION.items())
+        + ".",
         table(HEAD, rows),
         f"Full triggers of {min(300_000, messages // 3):,} rows, median of Spark's processedRowsPerSecond: "
         + ", ".join(f"{name} {median(found):,.0f}" for name, found in batches.items() if found)
