@@ -17,7 +17,6 @@ from hanabi.broker.express import express_lane
 from hanabi.broker.handlers.send import send_handlers
 from hanabi.errors import MQError
 from hanabi.remoting.dispatch import Handler, Reply, dispatch
-from hanabi.store.config import FlushMode
 from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import Flag, HeaderForm, RequestCode
@@ -148,6 +147,7 @@ class Side:
         assert self.lane is not None
         data = b"".join(map(encode_frame, frames))
         answers, taken, counts = self.lane(data, SENDER)
+        assert not isinstance(answers, asyncio.Future)
         assert data[:taken] == b"".join(map(encode_frame, frames[: sum(counts)]))
         assert (answers is None) == (taken == 0)
         return answers, sum(counts)
@@ -367,12 +367,3 @@ def test_a_region_may_be_called_anything(tmp_path: Path, lane: str, region: str)
         agree(sides, frame_of({**request, "fields": FIELDS, "form": form}))
     for side in sides:
         side.taking.close()
-
-
-def test_where_senders_wait_for_the_disk_there_is_no_express_lane(tmp_path: Path, lane: str) -> None:
-    async def main() -> None:
-        side = Side(tmp_path, lane, flush_mode=FlushMode.SYNC_FLUSH)
-        assert side.lane is None
-        side.taking.close()
-
-    asyncio.run(main())

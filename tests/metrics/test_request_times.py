@@ -8,7 +8,7 @@ import pytest
 
 from hanabi.errors import TopicNotExist
 from hanabi.metrics.request_times import RequestTimes
-from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.dispatch import Handler, LateAnswers, Reply
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.headers.base import NoHeader
 
@@ -162,3 +162,34 @@ def test_what_a_short_cut_answers_is_counted_by_its_code(answered: tuple[int, in
     counted = {labels["request"]: sum(counts) for labels, counts, _ in times.series("broker")}
     names = ("SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE")
     assert counted == {name: count for name, count in zip(names, answered, strict=True) if count}
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST])
+def test_answers_of_a_short_cut_that_come_later_are_timed_until_then_and_all_of_them_counted(code: int) -> None:
+    times = RequestTimes()
+    timed(times, lambda *_: Reply())
+
+    class Later:
+        codes = (int(CODE),)
+
+        def __init__(self) -> None:
+            self.answers: list[LateAnswers] = []
+
+        def __call__(self, _: bytes, __: Any, /) -> tuple[LateAnswers, int, tuple[int, ...]]:
+            self.answers.append(asyncio.get_running_loop().create_future())
+            return self.answers[-1], 100, (3,)
+
+    async def main() -> None:
+        later = Later()
+        express = times.around_express(later)
+        express(b"", NOTHING)
+        express(b"", NOTHING)
+        assert count(times) == 0
+        given_up, answered = later.answers
+        given_up.cancel()
+        answered.set_result((code, b"..."))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert count(times) == 3
+    assert failures(times) == ({FAILED: 3} if code else {})

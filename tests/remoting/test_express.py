@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.dispatch import LateAnswers
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
 from hanabi.wire.frame import FrameDecoder
 from tests.remoting.peers import ECHO, FAIL, Run, eventually, raw_peer, serving
@@ -174,5 +175,88 @@ def test_a_frame_over_the_limit_is_refused_all_the_same(run: Run) -> None:
             assert sorted(await answers(peer.reader, 1)) == [0]
             await peer.until_closed()
             assert server.statistics().protocol_errors == 1
+
+    run(main())
+
+
+class Later(ShortCut):
+    """Answers as `ShortCut`, but only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[LateAnswers, bytes]] = []
+
+    def __call__(self, data: bytes, connection: Any, /) -> tuple[Any, int, tuple[int, ...]]:
+        answers, taken, counts = super().__call__(data, connection)
+        if answers is None:
+            return None, 0, (0,)
+        later: LateAnswers = asyncio.get_running_loop().create_future()
+        self.waiting.append((later, answers))
+        return later, taken, counts
+
+    def tell(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for later, answers in waiting:
+            later.set_result((0, answers))
+
+
+def test_answers_may_come_later_and_what_follows_does_not_wait_for_them(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (server, address), raw_peer(address) as peer:
+            server.use_express(shortcut := Later())
+            peer.send(asked(*[SHORT] * 7, ECHO))
+            assert sorted(await answers(peer.reader, 1)) == [7]
+            assert len(shortcut.waiting) == 3
+            shortcut.tell()
+            assert sorted(await answers(peer.reader, 7)) == list(range(7))
+            assert server.statistics().requests == 8
+
+    run(main())
+
+
+def test_who_stops_sends_the_answers_that_are_still_to_come(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (server, address), raw_peer(address) as peer:
+            server.use_express(shortcut := Later())
+            peer.send(asked(SHORT, SHORT))
+            await eventually(lambda: bool(shortcut.waiting))
+            stopping = asyncio.ensure_future(server.stop(60.0))
+            await asyncio.sleep(0.05)
+            assert not stopping.done()
+            shortcut.tell()
+            assert sorted(await answers(peer.reader, 2)) == [0, 1]
+            await peer.until_closed()
+            await stopping
+
+    run(main())
+
+
+def test_nobody_waits_for_the_answers_of_who_is_gone(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (server, address), raw_peer(address) as peer:
+            server.use_express(shortcut := Later())
+            peer.send(asked(SHORT))
+            await eventually(lambda: bool(shortcut.waiting))
+            peer.writer.close()
+            await eventually(lambda: not server.connections)
+            await eventually(lambda: shortcut.waiting[0][0].cancelled())
+
+    run(main())
+
+
+def test_while_too_many_answers_are_to_come_nothing_more_is_read(run: Run) -> None:
+    async def main() -> None:
+        config = RemotingConfig(pending_requests_max=2)
+        async with serving(config=config) as (server, address), raw_peer(address) as peer:
+            server.use_express(shortcut := Later())
+            peer.send(asked(*[SHORT] * 9))
+            await eventually(lambda: len(shortcut.waiting) == 2)
+            await asyncio.sleep(0.05)
+            assert len(shortcut.waiting) == 2
+            shortcut.tell()
+            assert sorted(await answers(peer.reader, 6)) == list(range(6))
+            await eventually(lambda: len(shortcut.waiting) == 1)
+            shortcut.tell()
+            assert sorted(await answers(peer.reader, 3)) == [6, 7, 8]
 
     run(main())

@@ -1,15 +1,16 @@
 """The express lane for sends and pulls: see `lane`, which says what it is for.
 
-Where it was compiled (`_speedups`, `_pulls`) and HANABI_PURE_PYTHON is not set, that one is taken. Where senders
-wait for the disk, sends have none.
+Where it was compiled (`_speedups`, `_pulls`) and HANABI_PURE_PYTHON is not set, that one is taken. Where senders wait
+for the disk, `flushed_lane` is put around it.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanabi.broker.filters.message_filter import PASSES_ALL
+from hanabi.broker.flushed_lane import FlushedLane
 from hanabi.broker.lane import Lane
 from hanabi.broker.plain_pulls import PlainPulls
 from hanabi.broker.plain_sends import PlainSends
@@ -25,6 +26,7 @@ from hanabi.wire.headers.pull import PullMessageHeader
 if TYPE_CHECKING:
     from hanabi.broker.handlers.pull import Pulls
     from hanabi.broker.handlers.send import Sends
+    from hanabi.broker.intake import Intake
 
 _HEAD_BYTES_MAX: Final = 1_500  # there is room for it, and for the numbers, in `_speedups`
 _OPAQUE: Final = 1_234_567_890  # stands for a number that is put in later
@@ -33,26 +35,40 @@ _MARKS: Final = ("<id>", "<queue>", "<offset>")
 
 def express_lane(handlers: Mapping[int, Handler]) -> Express | None:
     """What answers in the stead of *handlers*, if that can be."""
-    parts = [
+    sends, pulls = (
         handlers[code].express if code in handlers else None
         for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE)
-    ]
-    if parts == [None, None]:
-        return None
-    kind: Any = Lane if isinstance(parts[0], PlainSends) else getattr(_compiled("_speedups"), "Lane", Lane)
-    lane: Express = kind(*parts)
+    )
+    if not isinstance(sends, ExpressSends):
+        return _lane(None, pulls) if pulls is not None else None
+    if sends.intake.waits_for_disk:
+        return FlushedLane(_lane(sends.plain, None), _lane(None, pulls), sends.intake)
+    return _lane(sends.plain, pulls)
+
+
+def _lane(sends: object | None, pulls: object | None) -> Lane:
+    """A lane of the kind that its parts are."""
+    kind: Any = Lane if isinstance(sends, PlainSends) else getattr(_compiled("_speedups"), "Lane", Lane)
+    lane: Lane = kind(sends, pulls)
     return lane
 
 
-def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> object | None:
-    """The lane's part that does what *sends* does, if that can be: a `PlainSends`."""
-    if sends.intake.waits_for_disk:
-        return None
+class ExpressSends(NamedTuple):
+    """The lane's part for sends."""
+
+    plain: object  # a `PlainSends`
+    intake: "Intake"  # where it puts messages
+
+
+def express_sends(sends: "Sends", host_of_peer: Callable[[str], bytes]) -> ExpressSends:
+    """The lane's part that does what *sends* does."""
     compiled, puts = _compiled("_speedups"), plain_puts(sends.intake.store)
+    plain: object
     if compiled is None or puts is None:
-        return PlainSends(sends, PlainPuts(sends.intake.store), host_of_peer, parts_of_answer)
-    part: object = compiled.PlainSends(sends, puts, host_of_peer, parts_of_answer)
-    return part
+        plain = PlainSends(sends, PlainPuts(sends.intake.store), host_of_peer, parts_of_answer)
+    else:
+        plain = compiled.PlainSends(sends, puts, host_of_peer, parts_of_answer)
+    return ExpressSends(plain, sends.intake)
 
 
 def _compiled(name: str) -> Any:

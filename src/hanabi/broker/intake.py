@@ -71,18 +71,23 @@ class Intake:
         return result
 
     def durable(self, result: PutResult) -> Awaitable[PutStatus] | None:
-        """What to wait for until the messages of *result* count as stored; None if they do already.
+        """What to wait for until the messages of *result* count as stored; None if they do already."""
+        if not self.waits_for_disk:
+            return None
+        # Others wait for it, too, when this one is cancelled.
+        return asyncio.shield(self.flush_of_turn(result.end_offset))
+
+    def flush_of_turn(self, log_offset: int) -> asyncio.Future[PutStatus]:
+        """How it ended that the log was brought to the disk up to *log_offset*; not to be cancelled.
 
         All that one turn of the loop stored waits for one flush, and costs one word from its thread.
         """
-        if not self.waits_for_disk:
-            return None
         if self._turn is None:
             loop = asyncio.get_running_loop()
             self._turn = loop.create_future()
             loop.call_soon(self._await_flush, self._turn)
-        self._turn_end = result.end_offset  # offsets only grow
-        return asyncio.shield(self._turn)  # others wait for it too when this one is cancelled
+        self._turn_end = log_offset  # offsets only grow
+        return self._turn
 
     def _await_flush(self, turn: asyncio.Future[PutStatus]) -> None:
         self._turn = None

@@ -10,13 +10,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
 from hanabi.errors import MQError
 from hanabi.metrics.exposition import Sample, labels
 from hanabi.metrics.histogram import Histogram
-from hanabi.remoting.dispatch import Express, Handler, Reply
+from hanabi.remoting.dispatch import Express, Handler, LateAnswers, Reply
 from hanabi.wire.codes import ResponseCode, request_name
 
 BOUNDS: Final = (
@@ -64,7 +65,7 @@ class RequestTimes:
 
     def around_express(self, express: Express) -> Express:
         """*express*, timed."""
-        return TimedExpress(express, [self._times[code] for code in express.codes])
+        return TimedExpress(express, [self._times[code] for code in express.codes], self._failed)
 
     def _later(self, code: int, times: Histogram, began: float, answer: Awaitable[Reply]) -> Awaitable[Reply]:
         if self._is_held(answer):
@@ -114,21 +115,36 @@ class RequestTimes:
 
 
 class TimedExpress:
-    """A short cut that is timed: *times* are those of its codes. Requests that it answers together share the time."""
+    """A short cut that is timed: *times* are those of its codes. Requests that it answers together share the time that
+    this took; those whose answers come later wait all for as long."""
 
-    def __init__(self, express: Express, times: list[Histogram]) -> None:
-        self.codes, self._express, self._times = express.codes, express, times
+    def __init__(self, express: Express, times: list[Histogram], failed: Counter[tuple[int, int]]) -> None:
+        self.codes, self._express, self._times, self._failed = express.codes, express, times, failed
 
-    def __call__(self, data: bytes, connection: Any) -> tuple[bytes | None, int, tuple[int, ...]]:
+    def __call__(self, data: bytes, connection: Any) -> tuple[bytes | LateAnswers | None, int, tuple[int, ...]]:
         began = perf_counter()
         answers, taken, counts = self._express(data, connection)
-        if taken:
-            each = (perf_counter() - began) / sum(counts)
-            bucket = bisect_left(BOUNDS, each)
-            for times, count in zip(self._times, counts, strict=True):
-                times.counts[bucket] += count
-                times.seconds += each * count
+        if isinstance(answers, asyncio.Future):
+            answers.add_done_callback(partial(self._settled, began, counts))
+        elif taken:
+            self._add((perf_counter() - began) / sum(counts), counts)
         return answers, taken, counts
+
+    def _settled(self, began: float, counts: tuple[int, ...], answers: LateAnswers) -> None:
+        if answers.cancelled():  # nobody waits for them any more
+            return
+        self._add(perf_counter() - began, counts)
+        response, _ = answers.result()
+        if response:
+            for code, count in zip(self.codes, counts, strict=True):
+                if count:
+                    self._failed[code, response] += count
+
+    def _add(self, each: float, counts: tuple[int, ...]) -> None:
+        bucket = bisect_left(BOUNDS, each)
+        for times, count in zip(self._times, counts, strict=True):
+            times.counts[bucket] += count
+            times.seconds += each * count
 
 
 def _response_name(code: int) -> str:

@@ -37,6 +37,9 @@ class Reply(msgspec.Struct):
     fields: dict[str, str] | None = None  # in place of `header`
 
 
+LateAnswers = asyncio.Future[tuple[int, bytes]]  # their code, the same for all of them, and their bytes
+
+
 class Express(Protocol):
     """A short cut for the usual form of some requests: from the bytes that were read to the bytes of the answers.
 
@@ -47,10 +50,11 @@ class Express(Protocol):
     def codes(self) -> tuple[int, ...]:
         """The requests it knows."""
 
-    def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | None, int, tuple[int, ...]]:
+    def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | LateAnswers | None, int, tuple[int, ...]]:
         """The answers to the first frames of *data*, which begins with one; how many bytes of *data* these frames were;
         and how many there were of each of `codes`. It may stop at any frame, but was it not the first, then it is worth
-        while to call it again."""
+        while to call it again. The answers may come later; nobody waits for them any more if that future is cancelled.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any, cast
 
 from hanabi.errors import ConnectionLostError, RemoteProtocolError, TooManyRequestsError, TransportError
-from hanabi.remoting.dispatch import Express, Reply, dispatch, error_reply, settled
+from hanabi.remoting.dispatch import Express, LateAnswers, Reply, dispatch, error_reply, settled
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.loop import joins_writes
 from hanabi.remoting.pending import AnswerTo, PendingRequests
@@ -187,7 +187,9 @@ class Connection(asyncio.Protocol):
                 break
             answered += sum(counts)
             data = data[taken:]
-            if answers:
+            if isinstance(answers, asyncio.Future):
+                self._answer_together_later(answers)
+            elif answers:
                 self._write([answers], len(answers))
             if self.closed or self._paused or monotonic() > self._turn_ends:
                 break
@@ -261,6 +263,18 @@ class Connection(asyncio.Protocol):
             self._answer_in_task(request, answer)
         if len(self._answering) >= self._pending_max:
             self._pause()
+
+    def _answer_together_later(self, answers: LateAnswers) -> None:
+        self._answering.add(answers)
+        answers.add_done_callback(self._answer_together)
+        if len(self._answering) >= self._pending_max:
+            self._pause()
+
+    def _answer_together(self, answers: LateAnswers) -> None:
+        if not answers.cancelled():
+            _, data = answers.result()
+            self._write_soon([data], len(data))
+        self._forget_answer(answers)
 
     def _answer_in_task(self, request: Command, answer: Awaitable[Reply]) -> None:
         task = self._loop.create_task(self._answer(request, answer))
