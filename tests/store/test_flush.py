@@ -202,6 +202,23 @@ def test_who_waits_for_what_is_on_the_disk_already_costs_no_flush(sync: World) -
     assert (sync.told, flushes) == ([("late", True)], [])
 
 
+def test_who_begins_to_wait_while_the_disk_works_is_served_by_that_flush_if_it_brings_the_message(sync: World) -> None:
+    end, flush = sync.append().end_offset, sync.log.flush
+
+    def flush_slowly() -> int:
+        flushed = flush()
+        sync.flusher.await_flush(end, lambda stored: sync.told.append(("of this flush", stored)))
+        sync.wait("of the next one")
+        return flushed
+
+    sync.log.flush = flush_slowly  # type: ignore[method-assign]
+    sync.flusher.step()
+    assert sync.told == [("of this flush", True)]
+    sync.log.flush = flush  # type: ignore[method-assign]
+    sync.flusher.step()
+    assert sync.told == [("of this flush", True), ("of the next one", True)]
+
+
 def test_one_flush_serves_waiters_in_two_files(sync: World) -> None:
     sync.append(63)
     sync.wait("in the next file")

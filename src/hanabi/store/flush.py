@@ -112,9 +112,8 @@ class LogFlusher:
         except StoreError:
             self._tell(lambda waiter: waiter.offset <= needed, stored=False)
             raise
-        if needed:
-            flushed = log.flushed_offset
-            self._tell(lambda waiter: waiter.offset <= flushed, stored=True)
+        flushed = log.flushed_offset
+        self._tell(lambda waiter: waiter.offset <= flushed, stored=True)  # also who came while the disk worked
         return self._interval_seconds
 
     def expire(self) -> float:
