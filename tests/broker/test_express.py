@@ -18,7 +18,7 @@ from hanabi.broker.handlers.send import send_handlers
 from hanabi.errors import MQError
 from hanabi.remoting.dispatch import Handler, Reply, dispatch
 from hanabi.wire.batch import BatchMessage, encode_batch
-from hanabi.wire.bodies.topics import TopicConfig
+from hanabi.wire.bodies.topics import TopicConfig, TopicFilterType
 from hanabi.wire.codes import Flag, HeaderForm, RequestCode
 from hanabi.wire.command import decode_command, encode_head, encode_reply_head
 from hanabi.wire.frame import encode_frame
@@ -320,6 +320,76 @@ def test_usual_sends_are_taken_in_both_forms_even_when_files_are_full(both: tupl
     assert taken > 250
 
 
+@given(st.permutations(list(FIELDS.items())), st.sampled_from(HeaderForm), st.sampled_from(["1", "2", "11", "é"]))
+def test_fields_may_stand_in_any_order(
+    both: tuple[Side, Side], fields: list[tuple[str, str]], form: HeaderForm, group: str
+) -> None:
+    request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x" * 50, "form": form}
+    frame = frame_of({**request, "fields": dict(fields) | {"a": group}})
+    agree(both, frame, frame)
+
+
+def test_producers_whose_headers_are_of_one_length_are_told_apart(both: tuple[Side, Side]) -> None:
+    """Their groups are of one length, too, and only then come sizes that differ."""
+    request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x" * 50, "form": HeaderForm.BINARY}
+    group = {"a": "a group with a name that is longer than most of them are"}
+    frames = [
+        frame_of({**request, "fields": FIELDS | group | {"c": "TBW" + "1" * size, "i": "x\x01" + "y" * (9 - size)}})
+        for size in (1, 2, 3, 4, 5) * 3
+    ]
+    assert len(set(map(len, frames))) == 1
+    assert agree(both, *frames) > 10
+
+
+def test_more_layouts_of_headers_than_are_remembered_change_nothing(tmp_path: Path, lane: str) -> None:
+    both = Side(tmp_path / "express", lane, **LARGE_FILES), Side(tmp_path / "handlers", lane, **LARGE_FILES)
+    request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "form": HeaderForm.BINARY}
+    frames = [
+        frame_of({**request, "fields": FIELDS | {"a": f"group-{number}", "i": "x\x01" + "y" * (number % 7)}})
+        for number in range(1_200)
+    ]
+    agree(both, *frames[:2])
+    assert agree(both, *frames, *frames[:50]) > 1_200
+    assert both[0].files() == both[1].files()
+
+
+@pytest.mark.parametrize("form", HeaderForm)
+@pytest.mark.parametrize(("name", "value"), [("e", "2"), ("b", "Unknown"), ("m", "true"), ("i", "TAGS\x01TagB")])
+def test_of_a_field_that_comes_twice_the_last_one_counts(
+    both: tuple[Side, Side], form: HeaderForm, name: str, value: str
+) -> None:
+    request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x" * 50, "form": form}
+    frame = frame_of({**request, "fields": FIELDS | {"z": value}})
+    old, new = ((f'"{one}":'.encode() if form is HeaderForm.JSON else b"\0\1" + one.encode()) for one in ("z", name))
+    assert frame.count(old) == 1
+    agree(both, frame.replace(old, new))
+
+
+@pytest.mark.parametrize("code", [10, 320, 11])
+def test_of_a_code_that_comes_twice_the_last_one_counts(both: tuple[Side, Side], code: int) -> None:
+    request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x" * 50, "form": HeaderForm.JSON}
+    frame = frame_of({**request, "fields": FIELDS})
+    header_bytes = int.from_bytes(frame[:4])
+    header = frame[4 : 3 + header_bytes] + b',"code":%d}' % code
+    agree(both, len(header).to_bytes(4) + header + b"x" * 50)
+
+
+def test_messages_of_a_topic_with_several_tags_are_marked_as_such(tmp_path: Path, lane: str) -> None:
+    both = Side(tmp_path / "express", lane), Side(tmp_path / "handlers", lane)
+    for side in both:
+        side.taking.topics.update(TopicConfig(topic_name="Many", topic_filter_type=TopicFilterType.MULTI_TAG))
+    request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "form": HeaderForm.JSON}
+    frames = [
+        frame_of({**request, "fields": FIELDS | {"b": topic, "e": "0", "f": flag}})
+        for topic in ("Many", TOPIC)
+        for flag in ("0", "1", "2")
+    ]
+    assert agree(both, *frames, *frames) > 6
+    flags = {record.sys_flag for record in both[0].taking.records("Many")}
+    assert flags == {2, 3}
+    assert both[0].files() == both[1].files()
+
+
 def test_usual_batches_are_taken_in_both_forms(both: tuple[Side, Side]) -> None:
     taken = 0
     for number in range(100):
@@ -357,7 +427,7 @@ def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_ho
     assert side.express(frame)[1] == 0
 
 
-@pytest.mark.parametrize("region", ["1234567890", "<offset>", "\x01" * 900, "r" * 5_000])
+@pytest.mark.parametrize("region", ["1234567890", "50%d", "<offset>", "\x01" * 900, "r" * 5_000])
 def test_a_region_may_be_called_anything(tmp_path: Path, lane: str, region: str) -> None:
     sides = Side(tmp_path / "express", lane), Side(tmp_path / "handlers", lane)
     for side in sides:

@@ -13,11 +13,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from hanabi.broker.plain_headers import PlainSend, read_plain_send
+from hanabi.broker.plain_properties import PlainProperties
 from hanabi.broker.send_replies import SendReplies
 from hanabi.broker.stored_properties import batch_properties
 from hanabi.errors import RemoteProtocolError
+from hanabi.store.cut_properties import CutProperties
 from hanabi.store.run_of_puts import Place, PlainPuts
-from hanabi.wire import property_names as names
 from hanabi.wire.batch import decode_batch
 from hanabi.wire.headers.send import SendMessageV2Header
 
@@ -25,19 +26,13 @@ if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
     from hanabi.broker.handlers.send import Sends
 
+ReadProperties = Callable[[str], CutProperties | None]
 PartsOfAnswer = Callable[[str, str, bytes], tuple[bytes, list[bytes], bytes, bytes] | None]
 
 _V5_0_0: Final = 413  # see handlers.send
 _FRAMES_MAX: Final = 256  # after so many a run ends, and others may have their turn
 _BATCH_MAX: Final = 256  # messages
 _WORTH_TELLING_SECONDS: Final = 0.001
-
-# As in `stored_properties`.
-_WAIT: Final = f"\x02{names.WAIT_STORED}\x01"
-_WAIT_TRUE: Final = f"{_WAIT}true\x02"
-_CLUSTER: Final = f"\x02{names.CLUSTER}\x01"
-_HALF: Final = f"\x02{names.TRANSACTION_PREPARED}\x01"
-_IN_ALL_DELAYS: Final = "DEL"
 
 
 class PlainSends:
@@ -53,10 +48,9 @@ class PlainSends:
         self._unsaved_topics, self._stats = sends._unsaved_topics, sends.intake._stats
         self._config: BrokerConfig | None = None
         self._store_host = b""
-        self._added_old = self._added_new = ""
-        self._id = b""  # of a message, by its place in the log; none: answers are too long for us
-        self._encode: Callable[[bool, int, bytes, int, int], bytes]
-        self._places: dict[tuple[str, int], tuple[Place, int]] = {}  # of this run, and the flags of their topics
+        self._properties_old = self._properties_new = PlainProperties("")
+        self._replies: SendReplies | None = None  # none: answers are too long for us
+        self._places: dict[tuple[str, int], Place] = {}  # of this run
 
     def answer(self, data: bytes, connection: Any) -> tuple[bytes | None, int, int, int]:
         """The answers to the sends that *data* begins with, how many bytes of it these were, and how many of them were
@@ -74,7 +68,8 @@ class PlainSends:
                 if answer is None:
                     break
                 answers.append(answer)
-                batches += request.fields.batch
+                if request.fields.batch:
+                    batches += 1
                 at = end
                 found = read_plain_send(data, at)
         finally:
@@ -88,7 +83,7 @@ class PlainSends:
         config = self._settings.broker
         if config is not self._config:
             self._read(config)
-        if self._flow.busy is not None or config.start_accept_sends_at_ms or not self._id:
+        if self._flow.busy is not None or config.start_accept_sends_at_ms or self._replies is None:
             return False
         self._places = {}
         return self._puts.begin(self._host_of_peer(connection.peer), self._store_host)
@@ -98,27 +93,23 @@ class PlainSends:
         sends._read(config)
         self._config = config
         self._store_host = sends._store_host.raw
-        self._added_old, self._added_new = f"{sends._cluster}\x02", f"{sends._cluster_and_region}\x02"
+        self._properties_old = PlainProperties(sends._cluster)
+        self._properties_new = PlainProperties(sends._cluster_and_region)
         parts = self._parts_of_answer(sends._region, sends._trace_on, self._store_host)
-        self._id = b""
-        if parts is not None:
-            id_prefix, json_pieces, binary_head, binary_tail = parts
-            self._id = id_prefix + b"%016X"
-            self._encode = SendReplies(json_pieces, binary_head, binary_tail).encode
+        self._replies = SendReplies(*parts) if parts is not None else None
 
-    def _place(self, topic: str, queue_id: int) -> tuple[Place, int] | None:
-        """The queue that a message is for, if messages may go there without a second look, and the topic's flags."""
+    def _place(self, topic: str, queue_id: int) -> Place | None:
+        """The queue that a message is for, if messages may go there without a second look."""
         target = self._targets.get(topic)
         if target is None or target.is_retry or topic in self._unsaved_topics:
             return None
         config = target.config
         if config is not self._find_config(topic) or config.order or not 0 <= queue_id < target.queues:
             return None
-        place = self._puts.add(topic, queue_id)
-        if place is None:
-            return None
-        self._places[topic, queue_id] = found = place, target.sys_flag
-        return found
+        place = self._puts.add(topic, queue_id, target.sys_flag)
+        if place is not None:
+            self._places[topic, queue_id] = place
+        return place
 
     def _finish(self, began: float, frames: int, batches: int) -> None:
         """Store all that was put, and count it."""
@@ -139,34 +130,35 @@ class PlainSends:
     def _take(self, request: PlainSend, is_json: bool, body: bytes) -> bytes | None:
         """Put one message, or all of a batch, and answer. None where the handlers have more to do; then nothing was
         put."""
-        fields = request.fields
-        queue_id = fields.queue_id
-        known = self._places.get((fields.topic, queue_id)) or self._place(fields.topic, queue_id)
-        if known is None:
+        fields, replies = request.fields, self._replies
+        topic, queue_id = fields.topic, fields.queue_id
+        place = self._places.get((topic, queue_id)) or self._place(topic, queue_id)
+        if place is None or replies is None:
             return None
-        place, sys_flag = known
         queue_offset = place.next_offset
-        added = self._added_old if request.version < _V5_0_0 else self._added_new
+        read = (self._properties_old if request.version < _V5_0_0 else self._properties_new).read
         if fields.batch:
-            ids = self._put_batch(place, fields, sys_flag, added, body)
-            if ids is None:
+            log_offsets = self._put_batch(place, fields, read, body)
+            if log_offsets is None:
                 return None
-        else:
-            properties = _stored(fields.properties or "", added)
-            if properties is None:
-                return None
-            numbers = fields.flag, fields.sys_flag | sys_flag, fields.born_timestamp, fields.reconsume_times or 0
-            log_offset = self._puts.put(place, body, properties, *numbers)
-            if log_offset is None:
-                return None
-            ids = self._id % log_offset
+            place.puts += 1
+            return replies.to_batch(is_json, request.opaque, log_offsets, queue_id, queue_offset)
+        properties = read(fields.properties or "")
+        if properties is None:
+            return None
+        reconsumed = fields.reconsume_times or 0
+        log_offset = self._puts.put(
+            place, body, properties, fields.flag, fields.sys_flag, fields.born_timestamp, reconsumed
+        )
+        if log_offset is None:
+            return None
         place.puts += 1
-        return self._encode(is_json, request.opaque, ids, queue_id, queue_offset)
+        return replies.to_one(is_json, request.opaque, log_offset, queue_id, queue_offset)
 
     def _put_batch(
-        self, place: Place, fields: SendMessageV2Header, sys_flag: int, added: str, body: bytes
-    ) -> bytes | None:
-        """All messages of a batch, or none; their ids."""
+        self, place: Place, fields: SendMessageV2Header, read: ReadProperties, body: bytes
+    ) -> list[int] | None:
+        """All messages of a batch, or none; where they will be."""
         if len(body) > self._settings.store.message_bytes_max:
             return None
         try:
@@ -177,26 +169,17 @@ class PlainSends:
             return None
         if not 0 < len(parts) <= _BATCH_MAX:
             return None
-        before, ids = len(place.entries), list[bytes]()
+        before, log_offsets = len(place.entries), list[int]()
+        numbers = fields.sys_flag, fields.born_timestamp, fields.reconsume_times or 0
         for part, text in zip(parts, texts, strict=True):
-            properties = _stored(f"{shared}\x02{text}" if shared else text, added)
+            properties = read(f"{shared}\x02{text}" if shared else text)
             if properties is None or not part.body:
                 break
-            numbers = part.flag, fields.sys_flag | sys_flag, fields.born_timestamp, fields.reconsume_times or 0
-            log_offset = self._puts.put(place, part.body, properties, *numbers)
+            log_offset = self._puts.put(place, part.body, properties, part.flag, *numbers)
             if log_offset is None:
                 break
-            ids.append(self._id % log_offset)
-        if len(ids) == len(parts):
-            return b",".join(ids)
+            log_offsets.append(log_offset)
+        if len(log_offsets) == len(parts):
+            return log_offsets
         self._puts.back_to(place, before)
         return None
-
-
-def _stored(text: str, added: str) -> str | None:
-    """As `stored_properties.sent_properties`, with a separator at both ends; None where that has more to do."""
-    bounded = f"\x02{text}\x02".replace(_WAIT_TRUE, "\x02")
-    if _IN_ALL_DELAYS in text or _WAIT in bounded or _CLUSTER in bounded or _HALF in bounded:
-        return None
-    # clients of 5.x end their properties with a separator already
-    return (bounded if bounded[-2:] != "\x02\x02" else bounded[:-1]) + added

@@ -21,23 +21,22 @@ _pack_header, _pack_slot, _pack_entry, _unpack_slot = (
 )
 
 
-def link_messages(file: IndexFile, keyed: Sequence[tuple[int, Sequence[int]]], store_ms: int) -> None:
-    """Add *keyed* messages, each with its log offset and the hashes of its keys, to a *file* that is not empty and has
-    room for all of them."""
+def link_messages(file: IndexFile, keyed: Sequence[tuple[int, int]], store_ms: int) -> None:
+    """Add an entry for each of *keyed*, the hash of a key and the log offset of its message, to a *file* that is not
+    empty and has room for all of them."""
     mapped, slots, number, used, begin_ms = file._map, file.slots, file.next_entry, file.slots_used, file.begin_ms
     entries_at = _SLOTS_AT + slots * _SLOT_BYTES
     seconds = min((store_ms - begin_ms) // 1000, _INT_MAX) if 0 < begin_ms < store_ms else 0
     log_offset = 0
-    for log_offset, hashes in keyed:
-        for hashed_key in hashes:
-            slot_at = _SLOTS_AT + hashed_key % slots * _SLOT_BYTES
-            (previous,) = _unpack_slot(mapped, slot_at)
-            if not 0 < previous < number:
-                previous = 0
-                used += 1
-            _pack_entry(mapped, entries_at + number * _ENTRY_BYTES, hashed_key, log_offset, seconds, previous)
-            _pack_slot(mapped, slot_at, number)
-            number += 1
+    for hashed_key, log_offset in keyed:
+        slot_at = _SLOTS_AT + hashed_key % slots * _SLOT_BYTES
+        (previous,) = _unpack_slot(mapped, slot_at)
+        if not 0 < previous < number:
+            previous = 0
+            used += 1
+        _pack_entry(mapped, entries_at + number * _ENTRY_BYTES, hashed_key, log_offset, seconds, previous)
+        _pack_slot(mapped, slot_at, number)
+        number += 1
     _pack_header(mapped, 0, begin_ms, store_ms, file.begin_log_offset, log_offset, used, number)
     file.slots_used = used
     file.is_synced = False

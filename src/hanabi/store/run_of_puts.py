@@ -12,9 +12,11 @@ both need to know what `MessageStore` keeps to itself.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from hanabi.store.consume_queue import ENTRY, ConsumeQueue
+from hanabi.store.cut_properties import CutProperties
 from hanabi.store.index_file import IndexFile
 from hanabi.store.indexer import SCHEDULE_TOPIC, Dispatched
 from hanabi.store.key_hash import key_hash_after
@@ -26,9 +28,8 @@ from hanabi.wire import sysflag
 from hanabi.wire.crc import crc32
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX
 from hanabi.wire.record import BLANK_BYTES_MIN, MAGIC, TOPIC_BYTES_MAX, record_properties
-from hanabi.wire.tags import tags_code
 
-_PIECES: Final = 5  # of a record: head, body, topic, length of properties, properties
+_PIECES: Final = 7  # of a record: head, body, topic, length of properties, and these, cut at the unique key
 _HEAD: Final = struct.Struct(">iIiiiqqiq24siqi")  # of a record with two IPv4 hosts: see `wire.record`
 _HOSTS_AND_TIME: Final = struct.Struct(">8sq8s")  # the 24 bytes of it that are the same in a whole run
 _HOST_BYTES: Final = 8
@@ -37,28 +38,39 @@ _PROPERTIES_LENGTH: Final = struct.Struct(">h")
 _FIXED_BYTES: Final = _HEAD.size + _PROPERTIES_LENGTH.size
 _PLAIN_FLAGS: Final = sysflag.COMPRESSED | sysflag.MULTI_TAGS | 7 << 8  # and how it is compressed
 
-# With the separators around them. Where one of them is empty, another one of that name would count: not for us.
-_TAGS: Final = "\x02TAGS\x01"
-_KEYS: Final = "\x02KEYS\x01"
-_UNIQUE_KEY: Final = "\x02UNIQ_KEY\x01"
-
 _pack_head, _pack_properties_length, _pack_entry = _HEAD.pack, _PROPERTIES_LENGTH.pack, ENTRY.pack
 
 
 class Place:
     """A queue that is put into. What was put is that of the last run that had this place."""
 
-    __slots__ = ("end", "entries", "key", "next_offset", "prefix", "put_bytes", "puts", "queue", "topic_field")
+    __slots__ = (
+        "end",
+        "entries",
+        "fixed_bytes",
+        "key",
+        "next_offset",
+        "prefix",
+        "put_bytes",
+        "puts",
+        "queue",
+        "queue_id",
+        "sys_flag",
+        "topic_field",
+    )
 
     def __init__(self, queue: ConsumeQueue) -> None:
         name = queue.topic.encode()
         self.queue, self.key = queue, (queue.topic, queue.queue_id)
+        self.queue_id = queue.queue_id
         self.topic_field = len(name).to_bytes(2)[1:] + name  # as a record has it
-        self.begin(0, None)
+        self.fixed_bytes = _FIXED_BYTES + len(self.topic_field)  # of every record
+        self.begin(0, 0, None)
 
-    def begin(self, next_offset: int, prefix: int | None) -> None:
+    def begin(self, next_offset: int, sys_flag: int, prefix: int | None) -> None:
         """A run begins."""
         self.next_offset = next_offset
+        self.sys_flag = sys_flag  # of all that is put there
         self.prefix = prefix  # of the hashes of its keys; None: not known yet
         self.entries: list[bytes] = []  # of what was put, for the queue
         self.end = 0  # in the log, of the last one
@@ -79,8 +91,8 @@ class PlainPuts:
         self._records: list[bytes] = []  # in _PIECES each
         self._end = self._end_max = self._body_bytes_max = 0
         self._index_file: IndexFile | None = None
-        self._keyed: list[tuple[int, list[int]]] = []  # log offsets of messages with keys, and the hashes of these
-        self._hashes_left = 0
+        self._keyed: list[tuple[int, int]] = []  # hashes of keys, and log offsets of the messages that have them
+        self._keyed_max = 0
         self.places: list[Place] = []  # of this run
         self._known: dict[tuple[str, int], Place] = {}
 
@@ -101,7 +113,7 @@ class PlainPuts:
         self._now_ms = max(self._commit_log._now_ms(), self._commit_log.store_timestamp_ms)
         self._hosts_and_time = _HOSTS_AND_TIME.pack(born_host, self._now_ms, store_host)
         self._index_file = file = self._growing_file()
-        self._hashes_left = file.entries_max - file.next_entry if file is not None else 0
+        self._keyed_max = file.entries_max - file.next_entry if file is not None else 0
         self._records, self._keyed, self.places = [], [], []
         return True
 
@@ -110,8 +122,9 @@ class PlainPuts:
         file = self._index._growing if self._index is not None else None
         return file if file is not None and file.next_entry > 1 and self._end > file.end_log_offset else None
 
-    def add(self, topic: str, queue_id: int) -> Place | None:
-        """The place for messages to this queue; None if the queue is not as it usually is."""
+    def add(self, topic: str, queue_id: int, sys_flag: int) -> Place | None:
+        """The place for messages to this queue, all of which get *sys_flag*, too; None if the queue is not as it
+        usually is."""
         key = topic, queue_id
         queues = self._queues._topics.get(topic)
         queue = queues.get(queue_id) if queues is not None else None
@@ -123,7 +136,7 @@ class PlainPuts:
         next_offset = self._commit_log._queue_offsets.get(key, 0)
         if next_offset != place.queue.max_offset or self._end < place.queue.max_log_offset:
             return None
-        place.begin(next_offset, self._index._prefixes.get(topic) if self._index is not None else None)
+        place.begin(next_offset, sys_flag, self._index._prefixes.get(topic) if self._index is not None else None)
         self.places.append(place)
         return place
 
@@ -141,28 +154,24 @@ class PlainPuts:
         self,
         place: Place,
         body: bytes,
-        properties: str,
+        properties: CutProperties,
         flag: int,
         sys_flag: int,
         born_ms: int,
         reconsumed: int,
     ) -> int | None:
-        """One more record of the run, and where it will be; None: not for us, and what was put before it stays.
-
-        The *properties* have a separator at both ends.
-        """
-        if sys_flag & ~_PLAIN_FLAGS or not properties.isascii() or properties[-2] == "\0":
-            return None
-        stored_properties = properties[1:-1].encode()
-        topic_field, body_bytes, properties_bytes = place.topic_field, len(body), len(stored_properties)
+        """One more record of the run, and where it will be; None: not for us, and what was put before it stays."""
+        start, unique_key, end, tags_code, keys = properties
+        sys_flag |= place.sys_flag
+        body_bytes, properties_bytes = len(body), len(start) + len(unique_key) + len(end)
         log_offset = self._end
-        size = _FIXED_BYTES + body_bytes + len(topic_field) + properties_bytes
-        end = log_offset + size
-        if end > self._end_max or body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
+        size = place.fixed_bytes + body_bytes + properties_bytes
+        log_end = log_offset + size
+        if log_end > self._end_max or body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
             return None
-        _, has_tags, tags = properties.rpartition(_TAGS)
-        tags = tags.partition("\x02")[0] if has_tags else ""
-        if (has_tags and not tags) or not self._hash_keys(place, properties, log_offset):
+        if sys_flag & ~_PLAIN_FLAGS:
+            return None
+        if (unique_key or keys) and self._index is not None and not self._hash(place, unique_key, keys, log_offset):
             return None
         queue_offset = place.next_offset
         self._records += (
@@ -170,7 +179,7 @@ class PlainPuts:
                 size,
                 MAGIC,
                 crc32(body) & 0x7FFF_FFFF,
-                place.queue.queue_id,
+                place.queue_id,
                 flag,
                 queue_offset,
                 log_offset,
@@ -182,14 +191,16 @@ class PlainPuts:
                 body_bytes,
             ),
             body,
-            topic_field,
+            place.topic_field,
             _pack_properties_length(properties_bytes),
-            stored_properties,
+            start,
+            unique_key,
+            end,
         )
-        place.entries.append(_pack_entry(log_offset, size, tags_code(tags)))
+        place.entries.append(_pack_entry(log_offset, size, tags_code))
         place.next_offset = queue_offset + 1
         place.put_bytes += size
-        place.end = self._end = end
+        place.end = self._end = log_end
         return log_offset
 
     def back_to(self, place: Place, count: int) -> None:
@@ -197,33 +208,21 @@ class PlainPuts:
         while len(place.entries) > count:
             log_offset, size, _ = ENTRY.unpack(place.entries.pop())
             del self._records[-_PIECES:]
-            if self._keyed and self._keyed[-1][0] == log_offset:
-                self._hashes_left += len(self._keyed.pop()[1])
+            while self._keyed and self._keyed[-1][1] == log_offset:
+                self._keyed.pop()
             place.next_offset -= 1
             place.put_bytes -= size
             place.end = self._end = log_offset
 
-    def _hash_keys(self, place: Place, properties: str, log_offset: int) -> bool:
+    def _hash(self, place: Place, unique_key: bytes, keys: Sequence[str], log_offset: int) -> bool:
         """Note the hashes of a message's keys for the index; False if that is not for us."""
-        _, has_unique, unique_key = properties.rpartition(_UNIQUE_KEY)
-        _, has_keys, keys = properties.rpartition(_KEYS)
-        if self._index is None or not (has_unique or has_keys):
-            return True
-        prefix = place.prefix
-        if self._index_file is None or prefix is None:
+        prefix, keyed = place.prefix, self._keyed
+        if prefix is None or len(keyed) + len(keys) >= self._keyed_max:  # one more is for the unique key
             return False
-        hashes: list[int] = []
-        if has_unique:
-            unique_key = unique_key.partition("\x02")[0]
-            hashes.append(unique_key_hash(prefix, unique_key))
-        if has_keys:
-            keys = keys.partition("\x02")[0]
-            hashes += [key_hash_after(prefix, key) for key in keys.split(" ") if key]
-        if (has_unique and not unique_key) or (has_keys and not keys) or len(hashes) > self._hashes_left:
-            return False
-        if hashes:
-            self._hashes_left -= len(hashes)
-            self._keyed.append((log_offset, hashes))
+        if unique_key:
+            keyed.append((unique_key_hash(prefix, unique_key), log_offset))
+        for key in keys:
+            keyed.append((key_hash_after(prefix, key), log_offset))
         return True
 
     def finish(self) -> None:
