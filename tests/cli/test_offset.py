@@ -105,3 +105,18 @@ def test_what_is_wrong_is_told_in_one_sentence(cluster: Serving, arguments: list
     if "Wrong" not in said(cluster, "topic", "list"):
         place(cluster, "Wrong", "wrong")
     assert words in refusal(cluster, code, "offset", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["reset", "unread", "Unread", "--to", "first"], "topic Unread has no queue that can be read"),
+        (["skip", "unread", "Unread"], "topic Unread has no queue that can be read"),
+        (["reset", "unread", "Unread", "--to", "0", "--queue", "1"], "topic Unread has no queue 1 that can be read"),
+    ],
+)
+def test_a_topic_that_nobody_may_read_has_no_offsets_to_set(cluster: Serving, arguments: list[str], words: str) -> None:
+    if "Unread" not in said(cluster, "topic", "list"):
+        said(cluster, "topic", "create", "Unread", "--queues", "2", "--perm", "W")
+        said(cluster, "group", "create", "unread")
+    assert words in refusal(cluster, 1, "offset", *arguments, "--yes")

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -371,17 +372,39 @@ def test_a_program_that_fails_shows_its_own_traceback_alone(cluster_thread: Worl
     assert done.stderr.endswith("ValueError: mine\n")
 
 
-def test_a_thread_that_outlives_the_main_thread_can_still_send(cluster_thread: WorldThread) -> None:
+@pytest.mark.parametrize("size", [1, 1 << 17])  # the larger one is compressed in a thread, as long as there are threads
+def test_a_thread_that_outlives_the_main_thread_can_still_send(cluster_thread: WorldThread, size: int) -> None:
     cluster_thread.make_topic("T")
-    later = """
+    later = f"""
 import threading
 def later():
     threading.main_thread().join()
-    print(producer.send(hanabi.Message("T", b"y")).status.name)
+    print(producer.send(hanabi.Message("T", bytes({size}))).status.name)
 threading.Thread(target=later).start()
 """
     done = run_python(FORGOTTEN + later, cluster_thread.namesrv)
     assert (done.returncode, done.stdout, done.stderr) == (0, "SEND_OK\nSEND_OK\n", "")
+
+
+def test_a_broadcasting_consumer_that_is_forgotten_keeps_its_place(
+    cluster_thread: WorldThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster_thread.make_topic("T", queues=1)
+    monkeypatch.setenv("ROCKETMQ_OFFSETS_DIR", str(tmp_path / "offsets"))
+    program = """
+import queue, sys, hanabi
+seen = queue.Queue()
+consumer = hanabi.PushConsumer("b", namesrv=sys.argv[1], client_id="me", broadcasting=True, consume_from="first")
+consumer.subscribe("T")
+consumer.listener(lambda messages: [seen.put(message.body.decode()) for message in messages])
+with hanabi.Producer("p", namesrv=sys.argv[1]) as producer:
+    producer.send(hanabi.Message("T", sys.argv[2].encode()))
+consumer.start()
+print(seen.get(timeout=30))
+"""
+    for body in ("first", "second"):
+        done = run_python(program, cluster_thread.namesrv, body)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{body}\n", "")
 
 
 CONSUMING = """
@@ -432,6 +455,38 @@ got.wait(60)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert time.monotonic() - began < 60.0
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_async_listener_that_exits_ends_nothing_but_its_own_call(
+    cluster_thread: WorldThread, error: BaseException
+) -> None:
+    cluster_thread.make_topic("Exits", queues=1)
+    again = threading.Event()
+    consumer = hanabi.PushConsumer("g", config=cluster_thread.config(), consume_from="first")
+    consumer.subscribe("Exits")
+
+    @consumer.listener
+    async def exit_once(messages: list[hanabi.StoredMessage]) -> None:
+        if messages[0].body == b"first" and not messages[0].reconsume_times:
+            raise error
+        again.set()
+
+    with hanabi.Producer("p", config=cluster_thread.config()) as producer, consumer:
+        producer.send(hanabi.Message("Exits", b"first"))
+        producer.send(hanabi.Message("Exits", b"second"))
+        assert again.wait(60)
+        producer.send(hanabi.Message("Exits", b"third"))
+
+
+def test_a_listener_that_is_given_as_an_argument_is_ordered_too() -> None:
+    consumer = hanabi.PushConsumer("g", namesrv="127.0.0.1:9")
+
+    def take(messages: list[hanabi.StoredMessage]) -> None:
+        del messages
+
+    assert consumer.listener(take, ordered=True) is take
+    assert consumer._aio._ordered
 
 
 def test_another_thread_ends_a_consumer_that_runs(cluster_thread: WorldThread) -> None:

@@ -635,6 +635,7 @@ def test_a_client_id_is_made_as_apache_makes_it() -> None:
         ({"namesrv": "a:99999"}, "no port"),
         ({"namesrv": " ; "}, "no name server"),
         ({"namesrv": "a:1", "heartbeat_s": 0}, "heartbeat_s must be more than 0"),
+        ({"namesrv": "a:1", "heartbeat_s": float("nan")}, "heartbeat_s must be more than 0"),
         ({"namesrv": "a:1", "client_id": " "}, "client_id"),
         ({"namesrv": "a:1", "address_map": {"a:1": "b"}}, "address_map"),
     ],

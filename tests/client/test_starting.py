@@ -229,3 +229,14 @@ def test_a_slow_shutdown_is_not_cut_short_by_a_second_thread(cluster_thread: Wor
     for each in (sending, *endings):
         each.join(SECONDS)
     assert raised == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shutdown_in_another_event_loop_is_an_error_and_not_a_hang(cluster_thread: WorldThread, kind: str) -> None:
+    client: Participant = make(aio, kind, cluster_thread.config())
+    with asyncio.Runner() as own:
+        own.run(client.start())
+        with pytest.raises(MQError, match="started in another event loop"):
+            asyncio.run(client.shutdown())
+        own.run(client.shutdown())
+    asyncio.run(client.shutdown())

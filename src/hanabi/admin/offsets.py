@@ -112,7 +112,8 @@ class Offsets:
             )
         queues = [place for place in await self._queues(topic) if queue_id in (None, place[1].queue_id)]
         if not queues:
-            raise InvalidParameter(f"topic {topic} has no queue {queue_id}")
+            which = "queue" if queue_id is None else f"queue {queue_id}"
+            raise InvalidParameter(f"topic {topic} has no {which} that can be read on a master that is there now")
 
         async def move(place: tuple[BrokerAt, MessageQueue]) -> OffsetMove:
             broker, queue = place

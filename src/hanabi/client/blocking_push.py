@@ -58,7 +58,7 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
         self._life.call(lambda: self._aio.unsubscribe(topic))
 
     @overload
-    def listener(self, listener: AnyListener, /) -> AnyListener: ...
+    def listener(self, listener: AnyListener, /, *, ordered: bool = False) -> AnyListener: ...
 
     @overload
     def listener(self, listener: None = None, /, *, ordered: bool = False) -> Callable[[AnyListener], AnyListener]: ...
@@ -70,7 +70,8 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
 
         `@consumer.listener(ordered=True)` gets the messages of each queue one after the other, in order.
         """
-        return self._aio.listener(ordered=ordered) if listener is None else self._aio.listener(listener)
+        register: Callable[[AnyListener], AnyListener] = self._aio.listener(ordered=ordered)
+        return register if listener is None else register(listener)
 
     def start(self) -> None:
         """Join the group; messages come as soon as there are queues for this member.

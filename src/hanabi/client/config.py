@@ -71,7 +71,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
                 _check_address("address_map", known)
                 _check_address("address_map", used)
         for name in ("request_timeout_s", "route_refresh_s", "heartbeat_s", "persist_offsets_s", "rebalance_s"):
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)!r}")
         if self.client_id is not None and not self.client_id.strip():
             raise ConfigError("client_id must not be empty; leave it out and one is made")

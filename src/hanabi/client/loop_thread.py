@@ -152,6 +152,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._process_id = os.getpid()
         self._loop = loop_factory()()
+        self._stopping = False
         self._open: dict[int, Shutdown] = {}
         self._calls: set[_Call[Any]] = set()  # whose threads wait
         self._thread = threading.Thread(target=self._run, name="hanabi", daemon=True)
@@ -283,13 +284,27 @@ class LoopThread:
         if left_open:
             with contextlib.suppress(BlockingCallError):
                 self.run(_shut_down(left_open, seconds))
-        self._loop_soon(self._loop.stop)
+        self._loop_soon(self._stop_loop)
         self._thread.join(seconds)
+
+    def _stop_loop(self) -> None:
+        self._stopping = True
+        self._loop.stop()
+
+    def _run_until_stopped(self) -> None:
+        """A loop ends when a task of its ends with one of these. Here they come from the program's own functions, an
+        `async def` listener that calls sys.exit() say, as signals go to the main thread: whoever waits for the task
+        hears of it, and all other clients go on."""
+        while not self._stopping:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                logger.warning("%r in the event loop of the blocking clients does not end the program", error)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            self._run_until_stopped()
             _cancel_all(self._loop)
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             with contextlib.suppress(TimeoutError):  # a name server's name that is still being looked up, say

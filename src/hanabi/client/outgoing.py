@@ -5,13 +5,14 @@ Where it goes is decided later, and may be decided again; this does not change w
 DefaultMQProducerImpl.sendKernelImpl makes of a message.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from hanabi.client.namespace import wrap
+from hanabi.client.off_the_loop import off_the_loop
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.validation import check_message, check_properties, check_texts, check_topic
 from hanabi.errors import InvalidMessage, MQError
@@ -86,7 +87,7 @@ class Packing:
 
     async def compressed(self, outgoing: Outgoing) -> Outgoing:
         """*outgoing* with its body compressed, if that is worth it; in a thread, as it takes its time."""
-        body, sys_flag = await asyncio.to_thread(self._compress, outgoing.body, outgoing.sys_flag)
+        body, sys_flag = await off_the_loop(partial(self._compress, outgoing.body, outgoing.sys_flag))
         return msgspec.structs.replace(outgoing, body=body, sys_flag=sys_flag, to_compress=False)
 
     def topic_on_wire(self, topic: str) -> str:

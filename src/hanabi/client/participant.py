@@ -23,6 +23,7 @@ class Participant:
         self.group, self.config = group, config
         self._wire_group = wrap(config.namespace, group)
         self.what = f"{kind} of group {group}"
+        self._loop: asyncio.AbstractEventLoop | None = None  # where it was last started
         self._starting: asyncio.Task[None] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._undo: AsyncExitStack | None = None  # while it runs: what is left to do after `_leave`
@@ -44,6 +45,7 @@ class Participant:
         """Take part. Raises what keeps it from that; `shutdown` meanwhile does."""
         if self._starting is not None or self._ending is not None or self._undo is not None:
             raise MQError(f"{self.what} is started already")
+        self._loop = asyncio.get_running_loop()
         self._starting = task = asyncio.create_task(self._begin(), name=f"{self.what} starts")
         try:
             await asyncio.wait((task,))
@@ -72,6 +74,8 @@ class Participant:
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Take part no more, whether it runs, starts, or is ended by somebody else at the same time."""
+        if self._undo is not None and self._loop is not asyncio.get_running_loop():  # we would wait there forever
+            raise MQError(f"{self.what} was started in another event loop: shut it down there, before that one ends")
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
             await asyncio.wait((self._starting,))

@@ -144,12 +144,17 @@ class Producer(Participant):
         running, self._running = self._must_run(), None
         clock = asyncio.get_running_loop().time
         ends = clock() + (self.settings.send_timeout_s if seconds is None else seconds)
-        await self._finish(ends - clock())
-        await running.gate.until_empty(ends - clock())
-        self._requests.fail_all(ConnectionLostError(f"{self.what} is shut down"))
-        await running.publishings.close()
-        if running.trace is not None:
-            await running.trace.close(max(ends - clock(), TRACE_END_SECONDS))
+        try:
+            await self._finish(ends - clock())
+            await running.gate.until_empty(ends - clock())
+        except asyncio.CancelledError:
+            ends = clock()
+            raise
+        finally:
+            self._requests.fail_all(ConnectionLostError(f"{self.what} is shut down"))
+            await running.publishings.close()
+            if running.trace is not None:
+                await running.trace.close(max(ends - clock(), TRACE_END_SECONDS))
 
     async def _finish(self, seconds: float) -> None:
         """For what a kind of producer has beside this: end it, within so many *seconds*."""

@@ -21,6 +21,7 @@ _AT_LEAST_ONE: Final = (
     "in_flight_bytes_max",
     "pipeline_depth",
 )
+_LEVELS: Final = {CompressionType.ZLIB: (0, 9), CompressionType.ZSTD: (1, 22)}  # LZ4 has none
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +54,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("send_timeout_s", "attempt_timeout_s"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:
                 raise ConfigError(f"{name} must be more than 0, not {value!r}")
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
@@ -62,6 +63,12 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"retries must be 0 or more, not {self.retries!r}")
         if self.compression.upper() not in CompressionType.__members__:
             raise ConfigError(f'compression must be "zlib", "lz4" or "zstd", not {self.compression!r}')
+        smallest, largest = _LEVELS.get(self.compression_type, (self.compression_level, self.compression_level))
+        if not smallest <= self.compression_level <= largest:
+            raise ConfigError(
+                f"compression_level of {self.compression} must be between {smallest} and {largest},"
+                f" not {self.compression_level!r}"
+            )
         try:
             check_topic(self.default_topic)
         except InvalidMessage as error:

@@ -44,9 +44,34 @@ _ONLY_THIS_BROKER: Final = frozenset({int(ResponseCode.NO_PERMISSION)})
 _BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.FLOW_CONTROL)})
 _BUSY_PAUSE_SECONDS_MAX: Final = 0.8
 
+_DOUBT: Final = "Nobody knows whether it is stored: sending it again may store it twice"
 _TOLD_MAX: Final = 4  # tries that an error tells of
 
 _PAUSE_SECONDS: Final = 0.1  # before a broker is asked again that just failed; four times as long each time
+
+
+class NoTimeLeftError(TransportError):
+    """The time was over before this try began, so nothing was sent with it."""
+
+
+_SLOWER: Final = "The broker has too much to do: send slower, or give the topic more brokers"
+_ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (
+        ConnectError,
+        "Is the broker up, and can its address be reached from here? Brokers register the address in brokerIP1; "
+        "`address_map` says where one really is",
+    ),
+    (NoTimeLeftError, "Give it more time: `timeout` of the call, or `send_timeout_s`"),
+    (RequestTimeoutError, "Is the broker overloaded?"),
+    (ConnectionLostError, "Is the broker overloaded?"),
+    (TooManyRequestsError, "This client sends faster than the broker answers: send slower, or in batches"),
+    (SystemBusy, _SLOWER),
+    (
+        NoPermission,
+        "Give the topic and the broker the right to be written, and this client's access key too if there is one",
+    ),
+    (TopicNotExist, "Create the topic on this broker, or let brokers create topics (autoCreateTopicEnable)"),
+)
 
 
 def code_of(error: Exception) -> int | None:
@@ -96,10 +121,12 @@ def failure(topic: str, attempts: Sequence[SendAttempt], seconds: float, timeout
         numbered[_TOLD_MAX - 1 : -1] = ["..."]
     tried = "; ".join(numbered)
     times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
-    last = attempts[-1].error
+    # Also when the last try tells something else: the broker died, say, and may have had it before.
+    unknown = any(isinstance(attempt.error, RequestTimeoutError | ConnectionLostError) for attempt in attempts)
+    doubt = f"{_DOUBT}. " if unknown else ""
     return SendFailed(
         f"a message of topic {topic} could not be sent: tried {times} in {seconds:.3f} s (timeout {timeout:.3g} s): "
-        f"{tried}. {_advice(last)}",
+        f"{tried}. {doubt}{_advice(attempts[-1].error)}",
         topic=topic,
         attempts=tuple(attempts),
     )
@@ -114,21 +141,11 @@ def _tried(attempt: SendAttempt) -> str:
 
 def _advice(error: Exception) -> str:
     code = code_of(error)
-    if isinstance(error, ConnectError):
-        return (
-            "Is the broker up, and can its address be reached from here? Brokers register the address in brokerIP1; "
-            "`address_map` says where one really is"
-        )
-    if isinstance(error, RequestTimeoutError | ConnectionLostError):
-        return "Nobody knows whether it is stored: sending it again may store it twice. Is the broker overloaded?"
-    if isinstance(error, TooManyRequestsError):
-        return "This client sends faster than the broker answers: send slower, or in batches"
-    if isinstance(error, SystemBusy) or code == ResponseCode.FLOW_CONTROL:
-        return "The broker has too much to do: send slower, or give the topic more brokers"
-    if isinstance(error, NoPermission):
-        return "Give the topic and the broker the right to be written, and this client's access key too if there is one"
-    if isinstance(error, TopicNotExist):
-        return "Create the topic on this broker, or let brokers create topics (autoCreateTopicEnable)"
+    for kind, advice in _ADVICE:
+        if isinstance(error, kind):
+            return advice
+    if code == ResponseCode.FLOW_CONTROL:
+        return _SLOWER
     if code == ResponseCode.MESSAGE_ILLEGAL:
         if "length limit" not in str(error) and "bytes, limit" not in str(error):  # Apache's words, and ours
             return "The broker will never take this message, for the reason that it gives"

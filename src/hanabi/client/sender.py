@@ -22,6 +22,7 @@ from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.publishing import Publishing, Publishings
 from hanabi.client.selectors import Choose
 from hanabi.client.send_attempts import (
+    NoTimeLeftError,
     doubts_route,
     failure,
     is_busy,
@@ -32,7 +33,6 @@ from hanabi.client.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from hanabi.errors import (
     ConnectError,
     MQError,
-    RequestTimeoutError,
     SendAttempt,
     SendFailed,
     TooManyRequestsError,
@@ -264,7 +264,7 @@ class Sender:
         try:
             address = _master(publishing, target.broker_name)
             if timeout <= 0:
-                raise RequestTimeoutError(f"no time is left to ask {target.broker_name} ({address})")
+                raise NoTimeLeftError(f"no time is left to ask {target.broker_name} ({address})")
             header = self._header(outgoing, target)
             answer = await self._api.send_message(address, header, outgoing.body, timeout, code=outgoing.code)
             result = _result(outgoing, target, answer)

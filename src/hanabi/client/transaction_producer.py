@@ -89,9 +89,14 @@ class TransactionProducer(Producer):
         """Let transactions end that have begun; what never returns is left behind, and the broker will ask others."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=seconds)
-        threads, self._threads = self._threads, None
+        threads = self._threads
+        try:
+            if self._under_way:
+                await asyncio.wait(self._under_way, timeout=seconds)
+        finally:
+            self._threads = None
+            if threads is not None:
+                threads.dismiss()
         if threads is not None and not await threads.close(max(ends - loop.time(), THREADS_END_SECONDS)):
             logger.warning("group %s: a function of a transaction has not returned and is left behind", self.group)
 

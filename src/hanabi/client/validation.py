@@ -29,7 +29,6 @@ _CLOSED_TOPICS: Final = frozenset(
         "OFFSET_MOVED_EVENT",
     }
 )
-_UTF8_BYTES_MAX: Final = 3  # of one UTF-16 unit
 
 
 def check_topic(topic: str) -> None:
@@ -105,10 +104,16 @@ def check_texts(message: Message) -> None:
 
 
 def check_properties(topic: str, properties: str) -> None:
-    """Raise if *properties*, as they travel, are too long for a record."""
-    if len(properties) * _UTF8_BYTES_MAX <= PROPERTIES_BYTES_MAX:
+    """Raise if *properties*, as they travel, are too long for a record, or cannot be written in UTF-8."""
+    if properties.isascii() and len(properties) <= PROPERTIES_BYTES_MAX:
         return  # without encoding them
-    size = len(properties.encode("utf-8", "replace"))
+    try:
+        size = len(properties.encode())
+    except UnicodeEncodeError as error:
+        bad = properties[error.start : error.end]
+        raise InvalidMessage(
+            f"topic {topic}: {bad!r} in the properties, tags and keys among them, is half a character: it cannot travel"
+        ) from error
     if size > PROPERTIES_BYTES_MAX:
         raise InvalidMessage(
             f"topic {topic}: the properties, tags and keys among them, have {size} bytes, limit {PROPERTIES_BYTES_MAX}"

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import logging
+import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -153,6 +154,33 @@ def test_no_task_of_a_consumer_is_left_after_shutdown(tmp_path: Path) -> None:
             await asyncio.sleep(0)
             left = [task.get_name() for task in asyncio.all_tasks() - before if "Connection" not in repr(task)]
             assert [name for name in left if "g-" in name] == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_shutdown_that_is_cancelled_leaves_no_task_and_no_thread_behind(tmp_path: Path, ordered: bool) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as cluster:
+            await cluster.make_topic("T", queues=2)
+            await send(cluster, numbered(8))
+            began, go_on = threading.Event(), threading.Event()
+            consumer = PushConsumer("cancelled", config=cluster.config(), consume_from="first")
+            consumer.subscribe("T")
+
+            @consumer.listener(ordered=ordered)
+            def wait(messages: list[StoredMessage]) -> None:
+                began.set()
+                go_on.wait()
+
+            await consumer.start()
+            await eventually(began.is_set)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consumer.shutdown(), 0.05)
+            go_on.set()
+            names = "listener of cancelled"
+            await eventually(lambda: not any(names in thread.name for thread in threading.enumerate()))
+            await eventually(lambda: not [task for task in asyncio.all_tasks() if "cancelled" in task.get_name()])
 
     asyncio.run(main())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hanabi.client.send_attempts import doubts_route, failure, is_busy, is_worth_a_try, pause_before
+from hanabi.client.send_attempts import NoTimeLeftError, doubts_route, failure, is_busy, is_worth_a_try, pause_before
 from hanabi.client.send_result import SendResult, SendStatus
 from hanabi.errors import (
     BrokerError,
@@ -120,6 +120,7 @@ def test_the_error_names_each_broker_once_and_its_answer() -> None:
     ("error", "advice"),
     [
         (RequestTimeoutError("x"), "may store it twice"),
+        (NoTimeLeftError("x"), "Give it more time"),
         (ConnectionLostError("x"), "may store it twice"),
         (TooManyRequestsError("x"), "send slower"),
         (said(2), "too much to do"),
@@ -137,3 +138,12 @@ def test_the_error_says_what_to_do(error: Exception, advice: str) -> None:
     failed = failure("T", [SendAttempt("a", "1.2.3.4:1", error)], 1.0, 3.0)
     assert advice in str(failed)
     assert failed.maybe_stored is isinstance(error, RequestTimeoutError | ConnectionLostError)
+    assert ("may store it twice" in str(failed)) is failed.maybe_stored
+
+
+def test_a_broker_that_died_may_have_had_the_message_before() -> None:
+    attempts = [SendAttempt("a", "1.2.3.4:1", error) for error in (ConnectionLostError("x"), ConnectError("y"))]
+    failed = failure("T", attempts, 1.0, 3.0)
+    assert failed.maybe_stored
+    assert "may store it twice" in str(failed)
+    assert "Is the broker up" in str(failed)

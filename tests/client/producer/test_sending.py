@@ -339,6 +339,9 @@ def test_a_producer_says_when_it_does_not_run(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"send_timeout_s": 0}, "send_timeout_s must be more than 0"),
+        ({"send_timeout_s": float("nan")}, "send_timeout_s must be more than 0"),
+        ({"compression_level": 10}, "compression_level of zlib must be between 0 and 9, not 10"),
+        ({"compression": "zstd", "compression_level": 23}, "compression_level of zstd must be between 1 and 22"),
         ({"retries": -1}, "retries must be 0 or more"),
         ({"compression": "gzip"}, 'must be "zlib", "lz4" or "zstd"'),
         ({"in_flight_max": 0}, "in_flight_max must be at least 1"),

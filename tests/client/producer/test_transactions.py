@@ -253,6 +253,33 @@ def test_shutdown_leaves_behind_what_never_returns(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_shutdown_that_is_cancelled_leaves_no_thread_and_no_trace_behind(tmp_path: Path) -> None:
+    async def main() -> None:
+        began, go_on = threading.Event(), threading.Event()
+
+        def execute(message: Message, sent: SendResult) -> TransactionState:
+            began.set()
+            go_on.wait()
+            return COMMIT
+
+        async with world(tmp_path) as cluster:
+            await cluster.make_topic("T", queues=1)
+            before = asyncio.all_tasks()
+            producer = TransactionProducer("cancelled", namesrv=cluster.namesrv, check=never, trace=True)
+            await producer.start()
+            sending = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), execute))
+            await eventually(began.is_set)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.shutdown(timeout=60), 0.05)
+            go_on.set()
+            await within(sending)
+            names = "transactions of cancelled"
+            await eventually(lambda: not any(names in thread.name for thread in threading.enumerate()))
+            await eventually(lambda: not [task for task in asyncio.all_tasks() - before if "hanabi" in task.get_name()])
+
+    asyncio.run(main())
+
+
 def test_namespaces_are_taken_off_for_the_check(tmp_path: Path) -> None:
     async def main() -> None:
         asked: list[str] = []

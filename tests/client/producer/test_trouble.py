@@ -381,3 +381,17 @@ def test_shutdown_does_not_wait_longer_than_it_may(tmp_path: Path) -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
+
+
+def test_who_gives_no_time_hears_that_nothing_was_sent(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as cluster, Producer("p", config=cluster.config()) as producer:
+            await cluster.make_topic("T", queues=1)
+            first = await producer.send(Message("T", b"first"))
+            for timeout in (0, -1):
+                with pytest.raises(SendFailed, match="Give it more time") as raised:
+                    await producer.send(Message("T", b"none"), timeout=timeout)
+                assert not raised.value.maybe_stored
+            assert (await producer.send(Message("T", b"next"))).queue_offset == first.queue_offset + 1
+
+    asyncio.run(main())

@@ -64,3 +64,9 @@ def test_properties_are_measured_in_bytes() -> None:
     check_properties("T", "ü" * 16_383)
     with pytest.raises(InvalidMessage, match="32768 bytes, limit 32767"):
         check_properties("T", "ü" * 16_384)
+
+
+def test_half_a_character_cannot_travel() -> None:
+    check_properties("T", "TAGS\x01\U0001f386\x02")
+    with pytest.raises(InvalidMessage, match=r"topic T: '\\ud83c' in the properties.*half a character"):
+        check_properties("T", "TAGS\x01\ud83c\x02")

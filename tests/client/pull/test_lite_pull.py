@@ -157,6 +157,8 @@ def test_seeking_goes_to_an_offset_the_begin_the_end_and_a_moment(tmp_path: Path
                 await consumer.seek(queue, 11)
             with pytest.raises(MQError, match="not a queue of this member"):
                 await consumer.seek(queue_of(3), 0)
+            with pytest.raises(TypeError, match="float"):
+                await consumer.seek(queue, 1.5)  # type: ignore[arg-type]
 
     in_world(tmp_path, main)
 

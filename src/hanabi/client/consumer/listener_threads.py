@@ -56,9 +56,7 @@ class ListenerThreads:
 
     async def close(self, seconds: float) -> bool:
         """Let every thread end; False when some listeners have not returned in time and are left behind."""
-        self._closed = True
-        for _ in self._threads:
-            self._calls.put(False)
+        self.dismiss()
         if not self._threads:
             return True
         try:
@@ -67,6 +65,12 @@ class ListenerThreads:
         except TimeoutError:
             return False
         return True
+
+    def dismiss(self) -> None:
+        """Every thread ends when it has nothing to do, whether somebody waits for that or not."""
+        self._closed = True
+        for _ in self._threads:
+            self._calls.put(False)
 
     def _call_one(self) -> None:
         if not self._called:

@@ -6,6 +6,7 @@ DefaultLitePullConsumer in behaviour; what happens between start and shutdown is
 
 import asyncio
 import logging
+import operator
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -253,6 +254,7 @@ class LitePullConsumer(Participant):
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at *offset* in *queue*. Raises if the queue is not this member's, or has no such offset."""
+        offset = operator.index(offset)  # half an offset would be asked for again and again
         session, wire_queue = self._session_with(queue)
         first, last = await asyncio.gather(session.ask.first(wire_queue), session.ask.last(wire_queue))
         if not first <= offset <= last:

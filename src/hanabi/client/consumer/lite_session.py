@@ -128,6 +128,9 @@ class LiteSession:
             if self._leaving:
                 await asyncio.wait(list(self._leaving.values()))
             await self._save(list(self.fetching.queues))
+        except asyncio.CancelledError:
+            await self.fetching.close()
+            raise
         finally:
             await self._core.remove_consumer(self._group)
 

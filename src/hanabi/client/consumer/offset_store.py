@@ -15,6 +15,7 @@ import asyncio
 import os
 from collections.abc import Coroutine, Iterable
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -22,6 +23,7 @@ from hanabi.client.consumer.offset_file import decode_offsets, encode_offsets
 from hanabi.client.consumer.queue_broker import reading_address
 from hanabi.client.consumer.telling_order import in_two_rounds
 from hanabi.client.core import Core
+from hanabi.client.off_the_loop import off_the_loop
 from hanabi.durable_table import DurableTable
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue
@@ -212,7 +214,7 @@ class LocalOffsets(_Memory):
 
     async def load(self) -> None:
         """Read the file, or its backup. StoreDamaged if neither can be read: to begin anew would be a silent loss."""
-        found = await asyncio.to_thread(self._file.load)
+        found = await off_the_loop(self._file.load)
         self._saved = found or {}
         self._offsets.update(self._saved)
 
@@ -232,7 +234,7 @@ class LocalOffsets(_Memory):
             if not changed:
                 return
             table = {**self._saved, **changed}
-            await _to_the_end(asyncio.to_thread(self._file.save, table))  # it waits for the disk
+            await _to_the_end(off_the_loop(partial(self._file.save, table)))  # it waits for the disk
             self._saved = table
 
 

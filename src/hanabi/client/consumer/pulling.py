@@ -1,13 +1,15 @@
 """One pull: ask the right broker for the messages of a queue from an offset on, and make messages of its answer.
 
 A broker may suggest that its slave is asked the next time; that is remembered for each queue. What brokers filter by
-hash code is filtered again by text. No loop, no waiting, no retries: whoever pulls decides about these.
+hash code is filtered again by text. No loop, no waiting, no retries: whoever pulls decides about these. Much that is
+compressed is unpacked in a thread (`unpacking`).
 
 Agrees with Java's PullAPIWrapper and PullResultExt, but a message that cannot be decoded stops the queue with an error
 that says so, where Java would skip it and all behind it.
 """
 
 from enum import Enum
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,8 +17,10 @@ import msgspec
 from hanabi.client.api import PullReply
 from hanabi.client.consumer.queue_broker import route_with
 from hanabi.client.consumer.subscription import SQL92
+from hanabi.client.consumer.unpacking import takes_long
 from hanabi.client.core import Core
 from hanabi.client.namespace import RETRY_PREFIX, unwrap
+from hanabi.client.off_the_loop import off_the_loop
 from hanabi.client.routes import MASTER_ID, Route
 from hanabi.errors import ConnectError, RemoteProtocolError, TransportError
 from hanabi.message import MessageQueue, StoredMessage
@@ -157,7 +161,9 @@ class Pulling:
         except TransportError:
             self._suggested[queue] = other_broker(route, queue, address)
             raise
-        return self._result(queue, offset, subscription, reply)
+        self._suggested[queue] = reply.header.suggest_which_broker_id
+        result = partial(_result, queue, offset, subscription, reply)
+        return await off_the_loop(result) if takes_long(reply.body) else result()
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue is somebody else's now."""
@@ -195,14 +201,14 @@ class Pulling:
             target_broker=queue.broker_name,
         )
 
-    def _result(self, queue: MessageQueue, offset: int, subscription: SubscriptionData, reply: PullReply) -> PullResult:
-        header = reply.header
-        self._suggested[queue] = header.suggest_which_broker_id
-        status, next_offset = _STATUS[reply.code], header.next_begin_offset
-        messages: list[StoredMessage] = []
-        if status is PullStatus.FOUND:
-            messages, next_offset = decode_pulled(reply.body, queue, next_offset, header.offset_delta or 0, offset)
-            messages = wanted(messages, subscription)
-        return PullResult(
-            status, messages, next_offset, header.min_offset, header.max_offset, header.suggest_which_broker_id
-        )
+
+def _result(queue: MessageQueue, offset: int, subscription: SubscriptionData, reply: PullReply) -> PullResult:
+    header = reply.header
+    status, next_offset = _STATUS[reply.code], header.next_begin_offset
+    messages: list[StoredMessage] = []
+    if status is PullStatus.FOUND:
+        messages, next_offset = decode_pulled(reply.body, queue, next_offset, header.offset_delta or 0, offset)
+        messages = wanted(messages, subscription)
+    return PullResult(
+        status, messages, next_offset, header.min_offset, header.max_offset, header.suggest_which_broker_id
+    )

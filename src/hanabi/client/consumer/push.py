@@ -88,7 +88,7 @@ class PushConsumer(Participant):
             task.add_done_callback(self._announcing.discard)
 
     @overload
-    def listener(self, listener: AnyListener, /) -> AnyListener: ...
+    def listener(self, listener: AnyListener, /, *, ordered: bool = False) -> AnyListener: ...
 
     @overload
     def listener(self, listener: None = None, /, *, ordered: bool = False) -> Callable[[AnyListener], AnyListener]: ...
@@ -168,13 +168,21 @@ class PushConsumer(Participant):
     async def _leave(self, seconds: float | None) -> None:
         session = self._started()
         try:
-            if announcing := list(self._announcing):
-                await asyncio.wait(announcing)
-            if not await session.close(self.settings.shutdown_timeout_s if seconds is None else seconds):
+            in_time = await self._close(session, self.settings.shutdown_timeout_s if seconds is None else seconds)
+            if not in_time:
                 logger.warning("group %s: listeners had not returned; their messages will come again", self.group)
         finally:
             self._session = self._core = None
         logger.info("a consumer of group %s has left", self.group)
+
+    async def _close(self, session: PushSession, seconds: float) -> bool:
+        try:
+            if announcing := list(self._announcing):
+                await asyncio.wait(announcing)
+        except asyncio.CancelledError:
+            await session.close(0.0)
+            raise
+        return await session.close(seconds)
 
     async def run(self) -> None:
         """Start, consume until SIGINT, SIGTERM or cancellation, and shut down."""

@@ -235,16 +235,23 @@ class PushSession:
         self._tasks.append(asyncio.create_task(work(), name=f"{self._group} {name}"))
 
     async def close(self, seconds: float) -> bool:
-        """Finish what is under way within *seconds*, save, and leave; False if listeners were left behind."""
+        """Finish what is under way within *seconds*, save, and leave; False if listeners were left behind. Whoever is
+        cancelled meanwhile does not wait for listeners any more."""
         try:
-            self._consumption.pause()
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
-            return await self._holdings.close(seconds)
+            return await self._end(seconds)
+        except asyncio.CancelledError:
+            await self._end(0.0)
+            raise
         finally:
             await self._core.remove_consumer(self._group)
+
+    async def _end(self, seconds: float) -> bool:
+        self._consumption.pause()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        return await self._holdings.close(seconds)
 
     # Meanwhile
 
