@@ -39,7 +39,7 @@ from benches.spark_ways import (
 )
 from hanabi.client.config import ClientConfig
 from hanabi.client.core import Core
-from hanabi.wire.headers.topic import CreateTopicHeader
+from hanabi.testing.topics import plain_topic
 from tests.interop.processes import ServerProcess
 
 PARQUET = "Parquet, uncompressed"
@@ -240,15 +240,7 @@ def make_topic(broker: RunningBroker, topic: str) -> None:
     async def make() -> None:
         core = await Core.acquire(ClientConfig(namesrv=broker.namesrv))
         try:
-            header = CreateTopicHeader(
-                topic=topic,
-                default_topic="TBW102",
-                read_queue_nums=QUEUES,
-                write_queue_nums=QUEUES,
-                perm=6,
-                topic_filter_type="SINGLE_TAG",
-            )
-            await core.api.create_topic(f"{broker.host}:{broker.port}", header)
+            await core.api.create_topic(f"{broker.host}:{broker.port}", plain_topic(topic, QUEUES))
             for _ in range(600):
                 try:
                     await core.routes.find(topic, fresh=True)

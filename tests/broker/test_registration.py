@@ -1,9 +1,11 @@
 """Name servers learn of the broker at once, of each change, and of its leave; one that is down holds up nobody."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from hanabi.remoting.protocol import Connection
 from hanabi.remoting.server import RemotingServer
 from hanabi.store.config import StoreConfig
 from hanabi.wire.bodies.route import KVTable
-from hanabi.wire.bodies.topics import DataVersion, TopicConfig, decode_register_body
+from hanabi.wire.bodies.topics import DataVersion, TopicConfig, decode_register_body, encode_register_body
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body, encode_body
@@ -117,6 +119,33 @@ async def listening(listener: Listener) -> AsyncIterator[str]:
         yield f"{host}:{port}"
     finally:
         await server.stop(1.0)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_topics_are_encoded_once_for_all_name_servers_and_beside_the_loop(
+    compressed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def encode(*arguments: Any) -> bytes:
+        threads.append(threading.get_ident())
+        return encode_register_body(*arguments)
+
+    async def main() -> None:
+        async with registering(compressed_register=compressed) as running:
+            for number in range(2_000):
+                name = f"T{number}"
+                running.topics._table.members[name] = TopicConfig(topic_name=name)
+            monkeypatch.setattr("hanabi.broker.registration.encode_register_body", encode)
+            current_request = running.registration._current_request
+            first, second = await asyncio.gather(current_request(), current_request())
+            assert first is second
+            assert len(threads) == 1
+            assert threads[0] != threading.get_ident()
+            sent = decode_register_body(first.body, compressed).topic_config_serialize_wrapper
+            assert sent.topic_config_table.keys() == running.topics.table().topic_config_table.keys()
+
+    asyncio.run(main())
 
 
 def test_every_name_server_hears_of_the_broker_its_topics_and_its_leave() -> None:

@@ -25,6 +25,7 @@ from hanabi.message import MessageQueue
 from hanabi.remoting.connector import Connector
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.topics import plain_topic
 from hanabi.wire.bodies.heartbeat import (
     ConsumerData,
     ConsumeType,
@@ -40,7 +41,6 @@ from hanabi.wire.headers.offset import GetMaxOffsetHeader
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.query import QueryMessageHeader
 from hanabi.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageReplyHeader, SendMessageV2Header
-from hanabi.wire.headers.topic import CreateTopicHeader
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_records
 from tests.broker.talk import serving
@@ -208,15 +208,7 @@ def test_a_subscription_is_checked_before_it_is_used(tmp_path: Path) -> None:
 def test_topics_are_made_and_listed(tmp_path: Path) -> None:
     async def main() -> None:
         async with broker_and_api(tmp_path) as (cluster, api, address, _):
-            header = CreateTopicHeader(
-                topic="Made",
-                default_topic="TBW102",
-                read_queue_nums=2,
-                write_queue_nums=2,
-                perm=6,
-                topic_filter_type="SINGLE_TAG",
-            )
-            await api.create_topic(address, header)
+            await api.create_topic(address, plain_topic("Made", 2))
             assert {"T", "Made"} <= set(await api.topic_list(cluster.namesrv))
             info = await api.cluster_info(cluster.namesrv)
             assert info.broker_addr_table["broker-a"].broker_addrs == {0: address}

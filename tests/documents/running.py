@@ -19,7 +19,7 @@ import pytest
 
 from hanabi.wire.java_properties import decode_properties
 from tests.documents.blocks import Block, Command, commands_of, missing_lines, missing_pieces
-from tests.serving import QUICK, Serving
+from tests.serving import Serving
 
 ROOT = Path(__file__).parents[2]
 SESSION = Path(__file__).with_name("python_session.py")
@@ -73,10 +73,9 @@ class Reader:
             _parse(block.language, text)
 
     def _here(self, text: str) -> str:
-        """The same with the addresses and paths of this machine, and what is special about its cluster."""
+        """The same with the addresses and paths of this machine."""
         text = text.replace("127.0.0.1:9876", self._cluster.namesrv).replace("127.0.0.1:10911", self._cluster.broker)
         text = re.sub(r"(?<![\w/.])/data/", f"{self.work}/data/", text)
-        text = text.replace("hanabi store verify", f"hanabi store verify --delay-levels '{QUICK['messageDelayLevel']}'")
         return SERVE.sub(_on_free_ports, text)
 
     def _shell(self, block: Block, command: Command) -> None:

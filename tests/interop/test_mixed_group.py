@@ -14,7 +14,7 @@ from hanabi.client.config import ClientConfig
 from hanabi.client.core import Core
 from hanabi.client.producer import Producer
 from hanabi.message import Message
-from hanabi.wire.headers.topic import CreateTopicHeader
+from hanabi.testing.topics import plain_topic
 from tests.interop.client_columns import APACHE, OURS, Broker
 from tests.interop.jars import ADMIN_4, ALL_5
 from tests.interop.mixed_members import TOPIC, JavaMember, Member, PythonMember, until
@@ -112,16 +112,8 @@ def consumed(members: list[Member]) -> Counter[str]:
 
 async def make_topic(config: ClientConfig, broker: str) -> None:
     core = await Core.acquire(config)
-    header = CreateTopicHeader(
-        topic=TOPIC,
-        default_topic="TBW102",
-        read_queue_nums=QUEUES,
-        write_queue_nums=QUEUES,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-    )
     try:
-        await core.api.create_topic(broker, header, 20.0)
+        await core.api.create_topic(broker, plain_topic(TOPIC, QUEUES), 20.0)
     finally:
         await core.release()
 

@@ -16,7 +16,7 @@ from hanabi.message import MessageQueue
 from hanabi.spark.broker_reader import FilteringBrokerReader
 from hanabi.spark.broker_source import BrokerSource
 from hanabi.spark.columns import MESSAGE, struct_of
-from hanabi.wire.headers.topic import CreateTopicHeader
+from hanabi.testing.topics import plain_topic
 from tests.spark.decoded import Row, rows_of
 
 WAIT_S = 60.0
@@ -45,15 +45,7 @@ def make_topic(serving: Served, topic: str, queues: int = 4) -> str:
 
 
 async def _make(core: Core, serving: Served, topic: str, queues: int) -> None:
-    header = CreateTopicHeader(
-        topic=topic,
-        default_topic="TBW102",
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-    )
-    await core.api.create_topic(serving.broker, header, WAIT_S)
+    await core.api.create_topic(serving.broker, plain_topic(topic, queues), WAIT_S)
 
 
 async def _until_known(core: Core, serving: Served, topic: str, queues: int) -> None:

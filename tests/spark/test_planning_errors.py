@@ -169,8 +169,11 @@ def test_a_topic_is_not_overwritten(broker: Serving) -> None:
 
 def test_a_stream_waits_for_its_cluster_when_it_has_found_it_before(tmp_path: Any) -> None:
     checkpoint = tmp_path / "checkpoint"
+    assert has_finished_batches(str(checkpoint)), "Spark has made it, so it is elsewhere"
+    checkpoint.mkdir()
+    (checkpoint / "metadata").touch()
     assert not has_finished_batches(str(checkpoint))
-    (checkpoint / "commits").mkdir(parents=True)
+    (checkpoint / "commits").mkdir()
     assert not has_finished_batches(checkpoint.as_uri())
     (checkpoint / "commits" / "0").touch()
     assert has_finished_batches(str(checkpoint))

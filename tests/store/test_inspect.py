@@ -37,6 +37,7 @@ from tests.store.sample_stores import (
     FIRST_STORED_MS,
     HOST,
     LOG_FILE_BYTES,
+    delayed_store,
     flip,
     make_store,
     overwrite,
@@ -445,6 +446,29 @@ def test_the_delay_topic_keeps_delivery_times_by_the_brokers_levels(golden: Path
     damage = only(check(golden, delay_levels="2s 5s"))
     assert (damage.file, damage.position) == ("consumequeue/SCHEDULE_TOPIC_XXXX/0/00000000000000000000", 0)
     assert damage.count == 4
+
+
+@pytest.mark.parametrize("levels", ["1s 5s 10s", "7s 9d"])
+def test_a_store_is_not_damaged_because_its_broker_had_other_delay_levels(tmp_path: Path, levels: str) -> None:
+    root = delayed_store(tmp_path, parse_delay_levels(levels), [1, 2, 1])
+    assert check(root).clean
+    assert check(root, delay_levels=levels).clean
+    assert check(root, delay_levels="8s 2s").damage_count == 3
+
+
+def test_a_store_is_not_damaged_because_its_brokers_clock_was_behind(tmp_path: Path) -> None:
+    assert check(delayed_store(tmp_path, (1_000,), [1], behind_ms=3_600_001)).clean
+
+
+@pytest.mark.parametrize("code", [0, 2_601, FIRST_STORED_MS ^ 1 << 40, -5 - 2**31])
+def test_what_is_no_time_of_delivery_is_found_without_the_levels(tmp_path: Path, code: int) -> None:
+    root = delayed_store(tmp_path, (7_000,), [1, 1])
+    queue = root / "consumequeue/SCHEDULE_TOPIC_XXXX/0/00000000000000000000"
+    log_offset, size, _ = ENTRY.unpack_from(queue.read_bytes(), ENTRY_BYTES)
+    overwrite(queue, ENTRY_BYTES, ENTRY.pack(log_offset, size, code))
+    damage = only(check(root))
+    assert (damage.queue_offset, damage.count) == (1, 1)
+    assert damage.reason.endswith("tags code a time of delivery")
 
 
 def test_the_extension_of_a_queue_is_looked_up(tmp_path: Path) -> None:

@@ -212,6 +212,23 @@ def test_threads_are_gone_after_close(tmp_path: Path) -> None:
     assert set(threading.enumerate()) <= before
 
 
+def test_threads_are_gone_after_a_close_that_fails_and_the_first_error_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = set(threading.enumerate())
+    store = open_store(tmp_path)
+    store.put(message())
+    (store.config.commit_log_path / f"{0:020d}").unlink()  # the log cannot be flushed any more
+    queues = store.config.consume_queue_path
+    queues.write_bytes(b"in the way")  # and neither can the queues
+    store.start()
+    with pytest.raises(StoreDamaged, match="was deleted while in use"):
+        store.close()
+    assert f"could not be brought to the disk either: writing {queues}/" in caplog.text
+    assert set(threading.enumerate()) <= before
+    assert (tmp_path / "abort").exists()
+
+
 def test_numbers_and_times_go_on_after_a_restart(memory_directory: Path) -> None:
     clock = Clock()
     store = open_store(memory_directory, clock=clock)

@@ -67,6 +67,7 @@ class Registration:
         self._retry_seconds = retry_seconds
         self._servers = [_Server(address) for address in settings.broker.namesrv_addresses]
         self._request: _Request | None = None
+        self._encoding = asyncio.Lock()  # what one name server's task encodes, the others' use
         self._changes = 0
         self._leaving = False
 
@@ -145,7 +146,7 @@ class Registration:
         return max(INTERVAL_MS_MIN, min(self._settings.broker.register_interval_ms, INTERVAL_MS_MAX)) / 1000
 
     async def _inform(self, server: "_Server") -> None:
-        request = self._current_request()
+        request = await self._current_request()
         if (
             server.known_version is not None
             and not self._settings.broker.force_register
@@ -205,13 +206,17 @@ class Registration:
             raise BrokerError.from_reply(reply.code, reply.remark, asked=f"{code.name} at {server.address}")
         return reply
 
-    def _current_request(self) -> "_Request":
-        """What there is to say now; encoded again only if it changed."""
+    async def _current_request(self) -> "_Request":
+        """What there is to say now; encoded again only if it changed. In a thread: 40,000 topics, compressed, take
+        80 ms."""
         broker = self._settings.broker
-        state = (self._topics.data_version, broker.permission, broker.compressed_register)
-        if self._request is None or self._request.state != state:
-            self._request = _Request(self._identity, state, self._topics.table())
-        return self._request
+        async with self._encoding:
+            state = (self._topics.data_version, broker.permission, broker.compressed_register)
+            request = self._request
+            if request is None or request.state != state:
+                request = await asyncio.to_thread(_Request, self._identity, state, self._topics.table())
+                self._request = request
+            return request
 
 
 class _Server:

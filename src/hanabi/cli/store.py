@@ -46,7 +46,9 @@ Queues = Annotated[bool, typer.Option("--queues", help="Entries of the consume q
 Index = Annotated[bool, typer.Option("--index", help="Entries of the key index instead of messages.")]
 DelayLevels = Annotated[
     str | None,
-    typer.Option("--delay-levels", metavar="LEVELS", show_default="RocketMQ's", help="The broker's messageDelayLevel."),
+    typer.Option(
+        "--delay-levels", metavar="LEVELS", help="The broker's messageDelayLevel: also check when messages are due."
+    ),
 ]
 
 DEFAULT_HOME = Path("hanabi-data")
@@ -77,13 +79,12 @@ def verify(
     Exit code 0: all is well. 1: something is damaged, and the output says where. 2: it could not be looked at.
     """
     from hanabi.cli.store_text import verify_text
-    from hanabi.store.inspection.expected import DELAY_LEVELS_DEFAULT
     from hanabi.store.inspection.verify import verify as verify_store
 
     with output() as write:
         opened = _open(home, commit_log)
         with _progress_bar() as on_progress:
-            report = verify_store(opened, delay_levels=delay_levels or DELAY_LEVELS_DEFAULT, on_progress=on_progress)
+            report = verify_store(opened, delay_levels=delay_levels, on_progress=on_progress)
         write(json_line(report) if json else verify_text(report))
     if not report.clean:
         raise typer.Exit(DAMAGE_FOUND)

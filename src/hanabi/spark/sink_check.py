@@ -34,14 +34,21 @@ def check_destination(options: SinkOptions, *, patience_s: float = 0.0) -> None:
 
 
 def has_finished_batches(checkpoint: str | None) -> bool:
-    """Whether a stream has got beyond its first batch, as far as can be seen from here: then its cluster was there, and
-    is worth waiting for."""
+    """Whether a stream has got beyond its first batch: then its cluster was there, and is worth waiting for.
+
+    What cannot be seen from here is taken for so. Here is a Python worker without a JVM, so nobody can be asked where a
+    path without a scheme is (`fs.defaultFS`). But Spark writes `metadata` before it asks for a writer: a checkpoint
+    without it is not on this disk.
+    """
     if checkpoint is None:
         return True
     url = urlsplit(checkpoint)
     if url.scheme not in ("", "file"):
         return True
-    commits = Path(unquote(url.path) if url.scheme else checkpoint) / "commits"
+    folder = Path(unquote(url.path) if url.scheme else checkpoint)
+    if not (folder / "metadata").is_file():
+        return True
+    commits = folder / "commits"
     return commits.is_dir() and any(each.name.isdecimal() for each in commits.iterdir())
 
 

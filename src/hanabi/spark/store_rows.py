@@ -87,7 +87,7 @@ class RowMaker:
             return False
         place = self._place(entries, row)
         return record.log_offset == chunk.log_offsets[row] and any(
-            entry[:3] == place for entry in expected_entries(record, (0,))
+            entry[:3] == place for entry in expected_entries(record, None)
         )
 
     def _wanted(self, layout: Layout, *, is_from_queue: bool) -> Mask:

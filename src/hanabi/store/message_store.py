@@ -355,13 +355,22 @@ class MessageStore:
             steps.callback(self._queues.descriptors.close)
             if self._index is not None:
                 steps.callback(self._index.close)
-            self._retention_thread.stop()
-            self._pages_ahead.stop()
             steps.callback(self._stop_flushing)
+            steps.callback(self._pages_ahead.stop)
+            steps.callback(self._retention_thread.stop)
 
     def _stop_flushing(self) -> None:
-        self._log_flusher.stop()
-        self._queue_flusher.stop()
+        """Stop both flushers, whatever one of them raises, and raise the first error."""
+        errors: list[Exception] = []
+        for flusher in (self._log_flusher, self._queue_flusher):
+            try:
+                flusher.stop()
+            except Exception as error:  # noqa: BLE001 - raised below, when no thread is left
+                errors.append(error)
+        for later in errors[1:]:
+            logger.error("%s: the queues could not be brought to the disk either: %s", self.config.root, later)
+        if errors:
+            raise errors[0]
         if self._indexer.failure is not None or self._indexer.unindexed:
             logger.error(
                 "%s: queues or index lack messages, so the next start recovers as after a crash", self.config.root

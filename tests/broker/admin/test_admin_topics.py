@@ -3,11 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
 from hanabi.broker.handlers.admin.topics import topic_change_handlers, topic_view_handlers
 from hanabi.remoting.dispatch import Handler
+from hanabi.testing.topics import plain_topic
 from hanabi.wire.bodies.groups import GroupList
 from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.bodies.stats import TopicStatsTable
@@ -33,15 +35,7 @@ def handlers(world: World) -> dict[int, Handler]:
 
 
 def create(topic: str = "Orders", **fields: object) -> CreateTopicHeader:
-    plain: dict[str, object] = {
-        "topic": topic,
-        "default_topic": "TBW102",
-        "read_queue_nums": 4,
-        "write_queue_nums": 4,
-        "perm": 6,
-        "topic_filter_type": "SINGLE_TAG",
-    }
-    return CreateTopicHeader(**{**plain, **fields})  # type: ignore[arg-type]
+    return msgspec.structs.replace(plain_topic(topic, 4), **fields)
 
 
 def test_a_topic_is_made_and_changed_and_the_name_servers_know_before_the_answer(tmp_path: Path) -> None:

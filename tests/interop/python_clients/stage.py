@@ -15,7 +15,7 @@ from hanabi.client.producer import Producer
 from hanabi.client.send_result import SendResult, SendStatus
 from hanabi.errors import MQError
 from hanabi.message import Message, StoredMessage
-from hanabi.wire.headers.topic import CreateTopicHeader
+from hanabi.testing.topics import plain_topic
 
 PATIENCE_S = 20.0  # of requests: what is slow here is the machine
 WAIT_S = 60.0  # for what must happen
@@ -115,15 +115,7 @@ class Stage:
     async def topic(self, queues: int, word: str = "T", *, attributes: str | None = None) -> str:
         """A new topic; clients can find it when this returns. *attributes* are 5.x's."""
         topic, core = self.unique(word), await self.core()
-        header = CreateTopicHeader(
-            topic=topic,
-            default_topic="TBW102",
-            read_queue_nums=queues,
-            write_queue_nums=queues,
-            perm=6,
-            topic_filter_type="SINGLE_TAG",
-            attributes=attributes,
-        )
+        header = plain_topic(topic, queues, attributes=attributes)
         await core.api.create_topic(await self.broker(), header, PATIENCE_S)
         deadline = time.monotonic() + WAIT_S
         while True:

@@ -1,5 +1,6 @@
 """The directory of an archive: wherever a step is cut off, it happened whole or not at all."""
 
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -98,6 +99,52 @@ def test_two_runs_at_once_are_told_apart(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(MQError, match="another run is archiving into"):  # where nothing can be locked
         step(other, moves={"t/c.parquet": "c"}, deletes=[])
     assert visible(tmp_path / "archive") == {"t/a.parquet": "a", "t/b.parquet": "b"}
+
+
+def test_a_run_that_is_many_steps_behind_another_loses_though_its_step_is_forgotten(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    slow, quick = ArchiveHome(FileSystem(spark, str(tmp_path))), ArchiveHome(FileSystem(spark, str(tmp_path)))
+    for number in range(STATES_KEPT + 3):
+        step(quick, moves={f"t/{number}.parquet": ""}, deletes=[])
+    before = visible(tmp_path)
+    with pytest.raises(MQError, match="another run is archiving into"):
+        step(slow, moves={"t/late.parquet": "late"}, deletes=[])
+    assert visible(tmp_path) == before
+    assert open_archive(spark, str(tmp_path)).state == quick.state
+
+
+def test_a_move_that_was_a_copy_and_was_cut_off_before_its_source_was_deleted_is_done(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = tmp_path / "archive"
+    home = ArchiveHome(FileSystem(spark, str(root)))
+    source = f"{home.staging()}/t/a.parquet"
+    for name in (source, "t/a.parquet"):
+        home.files.create(name, b"a")
+    written = root / OWN / "state" / "000000000001.json"
+    written.parent.mkdir()
+    written.write_bytes(encode(ArchiveState(version=1, messages=1, moves=[(source, "t/a.parquet")])))
+    assert open_archive(spark, str(root)).state.version == 1
+    assert visible(root) == {"t/a.parquet": "a"}
+    assert not (root / source).exists()
+
+
+def test_what_a_killed_run_left_is_removed_a_day_after_its_last_file(spark: SparkSession, tmp_path: Path) -> None:
+    now_ms = 1_800_000_000_000
+    day_s, folders = 86_400, {}
+    for name, age_s in (("left", day_s + 60), ("busy", day_s - 60)):
+        file = tmp_path / OWN / "staging" / name / "1" / "a.parquet"
+        file.parent.mkdir(parents=True)
+        file.touch()
+        os.utime(file, (now_ms / 1_000 - age_s,) * 2)
+        folders[name] = file.parent.parent
+    os.utime(folders["busy"], (0, 0))  # the folder of a run is as old as its first step
+    home = ArchiveHome(FileSystem(spark, str(tmp_path)), lambda: now_ms)
+    home.clear_leftovers(is_alone=False)
+    assert [name for name, folder in folders.items() if folder.exists()] == ["busy"]
+    home.clear_leftovers(is_alone=True)
+    assert not any(folder.exists() for folder in folders.values())
 
 
 def test_only_the_last_states_are_kept(spark: SparkSession, tmp_path: Path) -> None:

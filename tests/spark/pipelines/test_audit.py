@@ -21,7 +21,7 @@ from hanabi.store.inspection.verify import VerifyReport, verify
 from hanabi.store.key_hash import key_hash
 from tests.spark.pipelines.running import Steps
 from tests.spark.pipelines.tables import rows_of
-from tests.store.sample_stores import LOG_FILE_BYTES, flip, make_store, overwrite, unpack_golden
+from tests.store.sample_stores import LOG_FILE_BYTES, delayed_store, flip, make_store, overwrite, unpack_golden
 
 QUEUE_FILE_BYTES = 10 * ENTRY.size
 SLOTS = 7
@@ -55,6 +55,21 @@ def test_a_store_of_apache_is_clean(spark: SparkSession, tmp_path: Path, name: s
     report = verify(StoreHome.open(root))
     assert report.clean
     agrees(outcome, report)
+
+
+def test_delivery_times_are_compared_only_by_levels_that_are_given(spark: SparkSession, tmp_path: Path) -> None:
+    root = delayed_store(tmp_path, (7_000, 9_000), [1, 2, 1, 1])
+    outcome = audit(spark, root)
+    assert outcome.complaint is None, rows_of(outcome, "differences")
+    agrees(outcome, verify(StoreHome.open(root)))
+    by_others = rows_of(audit(spark, root, delay_levels="7s 5s"), "differences")
+    assert [(row["difference"], row["queue_id"], row["queue_offset"]) for row in by_others] == [("wrong-tags", 1, 0)]
+    queue = root / "consumequeue/SCHEDULE_TOPIC_XXXX/0/00000000000000000000"
+    log_offset, size, _ = ENTRY.unpack_from(queue.read_bytes(), 2 * ENTRY.size)
+    overwrite(queue, 2 * ENTRY.size, ENTRY.pack(log_offset, size, 65))
+    (row,) = rows_of(audit(spark, root), "differences")
+    assert (row["difference"], row["queue_id"], row["queue_offset"]) == ("wrong-tags", 0, 2)
+    assert str(row["reason"]).endswith("tags code a time of delivery")
 
 
 def _log(root: Path, log_offset: int) -> tuple[Path, int]:

@@ -7,9 +7,11 @@
 
 A step writes its files to staging, then the state, then moves the files into place. Killed before the state is there,
 it never was; killed after, whoever opens the archive next finishes it. So nobody finds a message twice at any time.
+Where nothing can be locked, the state tells two runs apart: only one of them can make the file of the next version.
 """
 
 import fcntl
+import logging
 import os
 import time
 import uuid
@@ -30,6 +32,8 @@ STAGING: Final = f"{OWN}/staging"
 STAGING_DEPTH: Final = 4  # names down to the directory of one step: _archive/staging/<run>/<version>
 STATES_KEPT: Final = 5
 _LEFT_OVER_MS: Final = 24 * 3_600_000  # where nobody can say that a run is over, it is after a day
+
+logger = logging.getLogger(__name__)
 
 
 class ArchiveHome:
@@ -53,13 +57,18 @@ class ArchiveHome:
         """Make *state* the next step, and do what it says. Raises MQError if somebody else was first."""
         assert state.version == self.state.version + 1  # noqa: S101 - steps follow each other
         self.files.sync(source for source, _ in state.moves)
+        name = _state_name(state.version)
         with uninterrupted():
-            if not self.files.create(_state_name(state.version), encode(state)):
+            is_first = self.files.create(f"{STATES}/{name}", encode(state))
+            if is_first and self._state_names()[-1] != name:  # made and forgotten, by a run that is many steps ahead
+                self.files.delete(f"{STATES}/{name}")
+                is_first = False
+            if not is_first:
                 raise MQError(f"another run is archiving into {self.files.url}: this one ends, nothing is lost")
             self.state = state
             self._settle()
-        for name in self._state_names()[:-STATES_KEPT]:
-            self.files.delete(f"{STATES}/{name}")
+        for old in self._state_names()[:-STATES_KEPT]:
+            self.files.delete(f"{STATES}/{old}")
 
     def _load(self) -> ArchiveState:
         names = self._state_names()
@@ -94,12 +103,19 @@ class ArchiveHome:
     def clear_leftovers(self, *, is_alone: bool) -> None:
         """Remove what runs that were killed had begun to write."""
         for name, changed_ms in self.files.names(STAGING):
-            if name != self._run and (is_alone or self._clock_ms() - changed_ms > _LEFT_OVER_MS):
-                self.files.delete(f"{STAGING}/{name}")
+            folder = f"{STAGING}/{name}"
+            if name != self._run and (is_alone or self._is_left_over(folder, changed_ms)):
+                self.files.delete(folder)
+
+    def _is_left_over(self, folder: str, changed_ms: int) -> bool:
+        """By its files: the folder of a run is not changed by all that is written below it, and one of an object store
+        was always changed just now."""
+        latest_ms = max((file.modified_ms for file in self.files.files(folder)), default=changed_ms)
+        return self._clock_ms() - latest_ms > _LEFT_OVER_MS
 
 
 def _state_name(version: int) -> str:
-    return f"{STATES}/{version:012}.json"
+    return f"{version:012}.json"
 
 
 def open_archive(spark: SparkSession, url: str) -> ArchiveHome:
@@ -126,6 +142,8 @@ def writing_archive(files: FileSystem) -> Iterator[ArchiveHome]:
 def _locked(files: FileSystem) -> Iterator[bool]:
     """A local directory can be locked; elsewhere steps tell who was first. The kernel unlocks for who is killed."""
     if files.local_path is None:
+        if not files.knows_who_was_first:
+            logger.warning("nothing here keeps two runs apart: only one at a time may archive into %s", files.url)
         yield False
         return
     folder = os.path.join(files.local_path, OWN)  # noqa: PTH118 - a text that Hadoop made

@@ -18,7 +18,7 @@ from hanabi.spark.pipelines.results import table_of, write_parquet
 from hanabi.spark.pipelines.spark_tasks import told
 from hanabi.spark.store_options import parse_store_options
 from hanabi.store.inspection.config_files import known_topics
-from hanabi.store.inspection.expected import DELAY_LEVELS_DEFAULT, parse_delay_levels
+from hanabi.store.inspection.expected import parse_delay_levels
 from hanabi.store.inspection.marks import read_checkpoint
 from hanabi.store.lock import has_crashed
 
@@ -32,7 +32,9 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     commit_log: Annotated[
         str | None, msgspec.Meta(description="storePathCommitLog, where it is not in the directory")
     ] = None
-    delay_levels: Annotated[str, msgspec.Meta(description="messageDelayLevel of the broker")] = DELAY_LEVELS_DEFAULT
+    delay_levels: Annotated[
+        str | None, msgspec.Meta(description="messageDelayLevel of the broker: also check when messages are due")
+    ] = None
     index_keys: Annotated[
         bool, msgspec.Meta(description="also look for keys that the index lacks; brokers lose some in a crash")
     ] = True
@@ -42,7 +44,8 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     rows: Annotated[int, msgspec.Meta(description="differences that are shown", ge=1)] = 50
 
     def __post_init__(self) -> None:
-        parse_delay_levels(self.delay_levels)
+        if self.delay_levels is not None:
+            parse_delay_levels(self.delay_levels)
 
 
 def run(spark: SparkSession, options: AuditOptions, progress: Progress) -> Outcome:
@@ -63,12 +66,9 @@ class _Audit:
     def run(self) -> Outcome:
         self._progress.step("reading the store")
         self._spark.dataSource.register(AuditSource)
-        found = (
-            self._spark.read.format(NAME)
-            .options(**self._given, **{DELAY_LEVELS: self._options.delay_levels})
-            .load()
-            .persist()
-        )
+        levels = self._options.delay_levels
+        given = self._given if levels is None else self._given | {DELAY_LEVELS: levels}
+        found = self._spark.read.format(NAME).options(**given).load().persist()
         try:
             with told(self._spark, self._progress):
                 layout = Layout.read(found)

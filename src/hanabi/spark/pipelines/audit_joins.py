@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from hanabi.spark.pipelines.audit_rows import BROKEN
+from hanabi.store.inspection.expected import DELIVERY_MS_MAX
 
 COLUMNS: Final = ("difference", "topic", "queue_id", "queue_offset", "log_offset", "file", "reason")
 DIFFERENCE: Final = (
@@ -57,7 +58,7 @@ def odd_places(found: DataFrame, log_min: int) -> DataFrame:
     is_stray = entry_at.isNotNull() & ~f.col("is_right") & f.col("is_newest") & ~is_expired
     entry_is = (
         f.when(is_same & (f.col("entry_size") != f.col("record_size")), f.lit("wrong-size"))
-        .when(is_same & ~f.col("entry_code").eqNullSafe(f.col("record_code")), f.lit("wrong-tags"))
+        .when(is_same & ~_is_right_code(), f.lit("wrong-tags"))
         .when(is_stray, f.lit("stray"))
     )
     record_is = f.when(is_certain & entry_at.isNull(), f.lit("lonely")).when(
@@ -67,10 +68,17 @@ def odd_places(found: DataFrame, log_min: int) -> DataFrame:
     return judged.where("entry_is is not null or record_is is not null")
 
 
+def _is_right_code() -> Column:
+    """As `ExpectedEntry.allows`."""
+    entry_code, record_code, stored_ms = f.col("entry_code"), f.col("record_code"), f.col("stored_ms")
+    is_time = f.coalesce(f.abs(entry_code - stored_ms) <= DELIVERY_MS_MAX, f.lit(False))
+    return f.when(record_code.isNull(), is_time).otherwise(entry_code.eqNullSafe(record_code))
+
+
 def wrong_entries(odd: DataFrame, lying_there: DataFrame) -> DataFrame:
     """Entries that are not those of the records at their places."""
-    entry = _said(f.col("entry_at"), f.col("entry_size"), f.col("entry_code"))
-    record = _said(f.col("record_at"), f.col("record_size"), f.col("record_code"))
+    entry = _said(f.col("entry_at"), f.col("entry_size"), f.col("entry_code"), "(lost)")
+    record = _said(f.col("record_at"), f.col("record_size"), f.col("record_code"), "a time of delivery")
     is_stray = f.col("entry_is") == "stray"
     is_broken, is_nowhere = f.col("is_broken"), f.col("is_broken").isNull()
     stray_is = (
@@ -207,6 +215,6 @@ def table_of_topics(spark: SparkSession, topics: Iterable[str] | None) -> DataFr
     return spark.createDataFrame([(topic,) for topic in sorted(topics)], "topic string")
 
 
-def _said(at: Column, size: Column, code: Column) -> Column:
-    shown = f.coalesce(code.cast("string"), f.lit("(lost)"))
+def _said(at: Column, size: Column, code: Column, no_code: str) -> Column:
+    shown = f.coalesce(code.cast("string"), f.lit(no_code))
     return f.concat(f.lit("log offset "), at, f.lit(", size "), size, f.lit(", tags code "), shown)

@@ -32,7 +32,9 @@ from hanabi.wire.tags import tags_code
 _ROWS_MAX = 10_000
 
 
-def audit_log(home: StoreHome, task: LogTask, delays_ms: tuple[int, ...], *, is_last: bool) -> Iterator[pa.RecordBatch]:
+def audit_log(
+    home: StoreHome, task: LogTask, delays_ms: tuple[int, ...] | None, *, is_last: bool
+) -> Iterator[pa.RecordBatch]:
     """All that lies in [task.start, task.end). Behind the end of the last task the log does not go on."""
     reached = task.start
     with LogReader(home) as log:
@@ -43,7 +45,9 @@ def audit_log(home: StoreHome, task: LogTask, delays_ms: tuple[int, ...], *, is_
             yield from _unwritten(home, log, reached, task.end)
 
 
-def _audit_chunk(home: StoreHome, log: LogReader, chunk: Chunk, delays_ms: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+def _audit_chunk(
+    home: StoreHome, log: LogReader, chunk: Chunk, delays_ms: tuple[int, ...] | None
+) -> Iterator[pa.RecordBatch]:
     layout, torn = lay_out(chunk.buffer, chunk.starts, chunk.sizes)
     good = (layout.log_offsets == chunk.log_offsets[layout.rows]) & bodies_match(layout)
     for row in sorted([*torn.tolist(), *layout.rows[~good].tolist()]):
@@ -53,7 +57,7 @@ def _audit_chunk(home: StoreHome, log: LogReader, chunk: Chunk, delays_ms: tuple
         yield from _records(layout, delays_ms)
 
 
-def _records(layout: Layout, delays_ms: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+def _records(layout: Layout, delays_ms: tuple[int, ...] | None) -> Iterator[pa.RecordBatch]:
     rows = Rows(layout)
     properties, topics = rows.properties, layout.topics
     is_waiting = layout.sys_flags & sysflag.TRANSACTION_PREPARED != 0  # or was taken back: the bit is in both
@@ -61,10 +65,14 @@ def _records(layout: Layout, delays_ms: tuple[int, ...]) -> Iterator[pa.RecordBa
     is_unusual = _mask(pc.equal(topics, SCHEDULE_TOPIC))
     is_unusual |= _mask(pc.is_valid(properties.find(names.INNER_MULTI_DISPATCH)))
     codes = _tags_codes(rows.tags)
+    is_unknown = np.zeros(len(layout), np.bool_)  # by delay levels that were not given
     others: list[tuple[int, ExpectedEntry]] = []
     for row in np.flatnonzero(is_unusual & ~is_waiting).tolist():
         first, *more = expected_entries(decode_dispatch(_raw(layout, row)), delays_ms)
-        codes[row] = first.tags_code
+        if first.tags_code is None:
+            is_unknown[row] = True
+        else:
+            codes[row] = first.tags_code
         others += [(row, entry) for entry in more]
     in_queue = pa.array(~is_waiting)
     yield found(
@@ -75,7 +83,7 @@ def _records(layout: Layout, delays_ms: tuple[int, ...]) -> Iterator[pa.RecordBa
         queue_offset=layout.queue_offsets,
         log_offset=layout.log_offsets,
         size=layout.sizes,
-        tags_code=codes,
+        tags_code=pa.array(codes, mask=is_unknown),
         certain=True,
         stored_ms=layout.store_times_ms,
         keys=key_hashes(

@@ -56,7 +56,7 @@ class ChainsPart(InputPartition):
     index: KnownIndex
 
 
-def rows_of(part: InputPartition, home: StoreHome, delays_ms: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+def rows_of(part: InputPartition, home: StoreHome, delays_ms: tuple[int, ...] | None) -> Iterator[pa.RecordBatch]:
     """What *part* has to tell; runs on a worker."""
     match part:
         case KnownPart(rows):

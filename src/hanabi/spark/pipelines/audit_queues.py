@@ -33,7 +33,7 @@ class QueueFile:
 
 
 def audit_queues(
-    home: StoreHome, files: tuple[QueueFile, ...], log_end: int, delays_ms: tuple[int, ...]
+    home: StoreHome, files: tuple[QueueFile, ...], log_end: int, delays_ms: tuple[int, ...] | None
 ) -> Iterator[pa.RecordBatch]:
     """The entries of *files*. The audit compares with the log up to *log_end*; what points behind it is looked up."""
     with FileReader() as reader, FileReader() as ext_reader, FileReader() as log_reader:
@@ -121,7 +121,7 @@ def _real_codes(codes: Positions, file: QueueFile, extensions: QueueExtensions) 
 class _Newer:
     """Entries of messages that were stored after the audit began, or that point behind the end of the log."""
 
-    def __init__(self, log: LogLookup, extensions: QueueExtensions, delays_ms: tuple[int, ...]) -> None:
+    def __init__(self, log: LogLookup, extensions: QueueExtensions, delays_ms: tuple[int, ...] | None) -> None:
         self._log, self._extensions, self._delays_ms = log, extensions, delays_ms
 
     def judge(self, file: QueueFile, queue_offset: int, entry: tuple[int, int, int]) -> pa.RecordBatch:
@@ -145,8 +145,11 @@ class _Newer:
             record = decode_dispatch(data)
         except RemoteProtocolError:
             return "points-nowhere", ", but no record begins there"
-        right = (file.topic, file.queue_id, queue_offset, entry[2])
-        is_expected = any(expected[:4] == right for expected in expected_entries(record, self._delays_ms))
+        place = (file.topic, file.queue_id, queue_offset)
+        is_expected = any(
+            expected[:3] == place and expected.allows(entry[2])
+            for expected in expected_entries(record, self._delays_ms)
+        )
         if is_expected and (record.log_offset, record.size) == entry[:2]:
             return None, ""
         return "other-message", f", but there lies message {record.queue_offset} of {record.topic}/{record.queue_id}"

@@ -2,7 +2,8 @@
 index, and what is wrong with a file by itself. Most columns are null for most kinds.
 
     record   a whole record: size, stored_ms, keys (the hashes under which the index may know it); and where its entry
-             belongs (topic, queue_id, queue_offset, tags_code), if it has one
+             belongs (topic, queue_id, queue_offset, tags_code), if it has one; tags_code is null if it is a time of
+             delivery by levels that were not given
     also     another place where an entry of that record may be (light queues): `certain` is false
     entry    an entry of a queue at its place, and where it points: log_offset, size, tags_code; with difference and
              reason if that is behind the end of the log that is compared, and not right

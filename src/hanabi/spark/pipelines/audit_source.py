@@ -21,7 +21,7 @@ DELAY_LEVELS: Final = "delaylevels"  # Spark hands options over in lower case
 
 
 class AuditSource(DataSource):
-    """Options are those of `rocketmq-store`, and the delay levels of the broker."""
+    """Options are those of `rocketmq-store`, and the delay levels of the broker if they are known."""
 
     @classmethod
     def name(cls) -> str:
@@ -33,14 +33,14 @@ class AuditSource(DataSource):
     def reader(self, schema: StructType) -> "AuditReader":
         with plain_errors():
             given = {name: value for name, value in self.options.items() if name.lower() != DELAY_LEVELS}
-            delays_ms = parse_delay_levels(self.options[DELAY_LEVELS])
-            return AuditReader(parse_store_options(given), delays_ms)
+            levels = self.options.get(DELAY_LEVELS)
+            return AuditReader(parse_store_options(given), None if levels is None else parse_delay_levels(levels))
 
 
 class AuditReader(DataSourceReader):
     """Plans the parts, and reads them."""
 
-    def __init__(self, options: StoreOptions, delays_ms: tuple[int, ...]) -> None:
+    def __init__(self, options: StoreOptions, delays_ms: tuple[int, ...] | None) -> None:
         self._options, self._delays_ms = options, delays_ms
 
     def partitions(self) -> list[InputPartition]:

@@ -1,19 +1,23 @@
 """Files below one directory, on whatever Spark can write to: Hadoop's file systems, asked through the driver's JVM.
 
 Names are relative to the directory, with slashes between them. A file appears whole under its name or not at all:
-`create` writes it under another name first, and renaming one file is atomic where archives are kept (local, HDFS; on
-object stores a copy is made, which appears whole as well).
+`create` writes it under another name first, and renaming one file is atomic on local disks and HDFS. Object stores
+rename by a copy, which appears whole as well, but takes the place of what is there: so they are asked to create the
+file if there is none, which S3A does in one request.
 """
 
 import os
 import uuid
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from hanabi.errors import ConfigError, MQError
+
+_IF_ABSENT: Final = "fs.option.create.conditional.overwrite"  # Hadoop 3.4.2's name for it; what has it says so
+_RENAMES_ATOMICALLY: Final = ("file", "hdfs", "viewfs", "webhdfs", "swebhdfs")
 
 
 class FoundFile(NamedTuple):
@@ -32,12 +36,16 @@ class FileSystem:
         try:
             self._system = path.getFileSystem(context._jsc.hadoopConfiguration())
             whole = path.makeQualified(self._system.getUri(), self._system.getWorkingDirectory())
+            self._creates_if_absent = bool(self._system.hasPathCapability(whole, _IF_ABSENT))
         except Py4JJavaError as error:
             raise ConfigError(f"{url} cannot be used: {reason(error)}") from error
         self.url = str(whole.toString())
         self._below = f"{self.url.rstrip('/')}/"  # only the root of a file system ends with a slash already
-        is_local = str(whole.toUri().getScheme()) == "file"
-        self.local_path: str | None = str(whole.toUri().getPath()) if is_local else None  # as this machine knows it
+        scheme = str(whole.toUri().getScheme())
+        # As this machine knows it.
+        self.local_path: str | None = str(whole.toUri().getPath()) if scheme == "file" else None
+        # Whether of two who `create` one file at the same time only one is told that it did.
+        self.knows_who_was_first = self._creates_if_absent or scheme in _RENAMES_ATOMICALLY
 
     def at(self, name: str) -> str:
         """The URL of *name*."""
@@ -62,6 +70,8 @@ class FileSystem:
 
     def create(self, name: str, data: bytes) -> bool:
         """Make the file *name*, whole. False if it is there already: then nothing is changed."""
+        if self._creates_if_absent:
+            return self._create_if_absent(name, data)
         folder, _, last = name.rpartition("/")
         part = f"{folder}/.{last}.{uuid.uuid4().hex}"
 
@@ -79,16 +89,40 @@ class FileSystem:
             return False
         return True
 
+    def _create_if_absent(self, name: str, data: bytes) -> bool:
+        def write(path: Any) -> None:
+            stream = self._system.createFile(path).overwrite(False).recursive().must(_IF_ABSENT, True).build()
+            try:
+                stream.write(data)
+            except Py4JJavaError:
+                stream.abort()  # to close it would send what there is
+                raise
+            stream.close()  # sends it all: the store decides now
+
+        try:
+            self._ask(name, "written", write)
+        except MQError:
+            if self.exists(name):
+                return False
+            raise
+        return True
+
     def move(self, name: str, to: str) -> None:
-        """Done already is done, too: nothing to move, and something there."""
-        folder = to.rpartition("/")[0]
-        self._ask(folder, "made", lambda path: self._system.mkdirs(path))
+        """Done already is done, too. Where a move is a copy, one that was cut off may have left its source."""
+        if self.exists(to):
+            return
+        self.make(to.rpartition("/")[0])
+        try:
+            is_done, refusal = self._rename(name, to), None
+        except MQError as error:
+            is_done, refusal = False, error
+        if is_done or self.exists(to):  # in the second case, somebody else was quicker
+            return
         if not self.exists(name):
-            if self.exists(to):
-                return
             raise MQError(f"{self.at(name)} is gone, and {self.at(to)} is not there: has somebody else deleted it?")
-        if not self._rename(name, to) and not self.exists(to):
-            raise MQError(f"{self.at(name)} cannot be moved to {self.at(to)}: the file system refuses without a reason")
+        raise refusal or MQError(
+            f"{self.at(name)} cannot be moved to {self.at(to)}: the file system refuses without a reason"
+        )
 
     def delete(self, name: str) -> None:
         self._ask(name, "deleted", lambda path: self._system.delete(path, True))

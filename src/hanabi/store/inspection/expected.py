@@ -1,5 +1,9 @@
 """What consume queues and index should say of a record. Pure: from the record alone, and the broker's delay levels.
 
+A store does not tell the delay levels of its broker, and they may have been others before. Where they are not given, of
+the time of delivery that stands in the queues of delayed messages no more is known than that it is a time. It may even
+lie before that of storing: while a broker's clock is behind its store's times, our brokers count from the clock.
+
 Agrees with CommitLog.java (checkMessageAndReturnSize), the two dispatchers of DefaultMessageStore.java, and
 ScheduleMessageService.java for the levels.
 """
@@ -15,7 +19,7 @@ from hanabi.wire import sysflag
 from hanabi.wire.properties import find_property
 from hanabi.wire.record import Dispatch
 
-DELAY_LEVELS_DEFAULT: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+DELIVERY_MS_MAX: Final = 10 * 365 * 86_400_000  # no delivery is further from the time of storing: no level is so long
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL: Final = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
@@ -43,33 +47,44 @@ class ExpectedEntry(NamedTuple):
     topic: str
     queue_id: int
     queue_offset: int
-    tags_code: int
+    tags_code: int | None  # None: a time of delivery, by levels that are not known
+    stored_ms: int
     is_certain: bool  # otherwise it depends on the broker's settings whether it is there
 
+    def allows(self, tags_code: int | None) -> bool:
+        """Whether an entry may have that tags code."""
+        if self.tags_code is None:
+            return tags_code is not None and abs(tags_code - self.stored_ms) <= DELIVERY_MS_MAX
+        return tags_code == self.tags_code
 
-def expected_entries(record: Dispatch, delays_ms: tuple[int, ...]) -> list[ExpectedEntry]:
+    @property
+    def tags_code_text(self) -> str:
+        return "a time of delivery" if self.tags_code is None else str(self.tags_code)
+
+
+def expected_entries(record: Dispatch, delays_ms: tuple[int, ...] | None) -> list[ExpectedEntry]:
     """The consume queue entries of *record*. None for a transaction's first half and for one that was taken back."""
     if record.sys_flag & sysflag.TRANSACTION_PREPARED:  # this bit is in both types
         return []
-    code = record.tags_code
-    if record.topic == SCHEDULE_TOPIC:
-        code = _deliver_ms(record, delays_ms) or code
-    entries = [ExpectedEntry(record.topic, record.queue_id, record.queue_offset, code, True)]
+    code: int | None = record.tags_code
+    stored_ms = record.store_timestamp_ms
+    if record.topic == SCHEDULE_TOPIC and (level := _delay_level(record)):
+        code = None if delays_ms is None else stored_ms + delays_ms[min(level, len(delays_ms)) - 1]
+    entries = [ExpectedEntry(record.topic, record.queue_id, record.queue_offset, code, stored_ms, True)]
     if _MULTI_DISPATCH in record.properties:
         topics = (find_property(record.properties, _MULTI_DISPATCH) or "").split(",")
         offsets = (find_property(record.properties, _MULTI_QUEUE_OFFSET) or "").split(",")
         for topic, offset in zip(topics, offsets, strict=False):
             queue_id = 0 if topic.startswith(_LIGHT_QUEUE_PREFIX) else record.queue_id
             if offset.isdecimal():
-                entries.append(ExpectedEntry(topic, queue_id, int(offset), code, False))
+                entries.append(ExpectedEntry(topic, queue_id, int(offset), code, stored_ms, False))
     return entries
 
 
-def _deliver_ms(record: Dispatch, delays_ms: tuple[int, ...]) -> int | None:
+def _delay_level(record: Dispatch) -> int:
+    """0 if it has none."""
     level = find_property(record.properties, names.DELAY_LEVEL.encode())
-    if level is None or not level.isdecimal() or not int(level):
-        return None
-    return record.store_timestamp_ms + delays_ms[min(int(level), len(delays_ms)) - 1]
+    return int(level) if level is not None and level.isdecimal() else 0
 
 
 def expected_key_hashes(record: Dispatch) -> set[int]:

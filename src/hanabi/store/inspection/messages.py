@@ -145,7 +145,7 @@ def _from_queue(
 
 def _is_message(record: Dispatch, queue: QueueOnDisk, queue_offset: int, log_offset: int) -> bool:
     place = queue.topic, queue.queue_id, queue_offset
-    return record.log_offset == log_offset and any(entry[:3] == place for entry in expected_entries(record, (0,)))
+    return record.log_offset == log_offset and any(entry[:3] == place for entry in expected_entries(record, None))
 
 
 def _entries(queue: QueueOnDisk, reader: FileReader, start: int) -> Iterator[tuple[int, int]]:

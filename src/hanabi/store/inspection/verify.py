@@ -15,7 +15,7 @@ import msgspec
 from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.inspection.config_files import ConfigFile, known_topics, read_config_files
 from hanabi.store.inspection.damage import Damage, DamageList
-from hanabi.store.inspection.expected import DELAY_LEVELS_DEFAULT, parse_delay_levels
+from hanabi.store.inspection.expected import parse_delay_levels
 from hanabi.store.inspection.home import DataFile, FileReader, StoreHome, sequence_problems
 from hanabi.store.inspection.log_scan import Broken, LogScan
 from hanabi.store.inspection.marks import read_checkpoint
@@ -50,10 +50,11 @@ class VerifyReport(msgspec.Struct, rename="camel"):
 def verify(
     home: StoreHome,
     *,
-    delay_levels: str = DELAY_LEVELS_DEFAULT,
+    delay_levels: str | None = None,
     on_progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> VerifyReport:
-    """Check the store in *home*. *on_progress* is told what is looked at, how many bytes are done, and of how many."""
+    """Check the store in *home*; the times of delivery of delayed messages only if *delay_levels* are given, the
+    broker's messageDelayLevel. *on_progress* is told what is looked at, how many bytes are done, and of how many."""
     damage = DamageList()
     files = home.log_files()
     tables = read_config_files(home)
@@ -66,7 +67,7 @@ def verify(
             topics=known_topics(home),
             checkpoint=_check_checkpoint(home, damage),
             stopped_cleanly=not has_crashed(home.root),
-            delays_ms=parse_delay_levels(delay_levels),
+            delays_ms=None if delay_levels is None else parse_delay_levels(delay_levels),
         )
         stack.enter_context(closing(queues))
         index = stack.enter_context(closing(IndexChecks(home, damage)))

@@ -62,9 +62,9 @@ class QueueChecks:
         topics: set[str] | None,
         checkpoint: Checkpoint,
         stopped_cleanly: bool,
-        delays_ms: tuple[int, ...],
+        delays_ms: tuple[int, ...] | None,
     ) -> None:
-        """*topics* are those that the broker knows; None if that cannot be told."""
+        """*topics* are those that the broker knows, *delays_ms* its delay levels; None if that cannot be told."""
         self.counts = QueueCounts()
         self._home, self._damage = home, damage
         self._topics, self._checkpoint, self._stopped_cleanly = topics, checkpoint, stopped_cleanly
@@ -119,7 +119,7 @@ class QueueChecks:
         elif entry[0] > record.log_offset:
             self.counts.deleted += 1  # a newer message has its place; whether rightly, is seen when that one comes
         elif tally.differing is None:
-            right = f"log offset {record.log_offset}, size {record.size}, tags code {expected.tags_code}"
+            right = f"log offset {record.log_offset}, size {record.size}, tags code {expected.tags_code_text}"
             tally.differing = expected.queue_offset, f"{_show(entry)}, but by the log it must be {right}"
 
     def _agrees(self, entry: Entry, expected: ExpectedEntry, record: Dispatch) -> bool:
@@ -127,9 +127,8 @@ class QueueChecks:
         if log_offset != record.log_offset or size != record.size:
             return False
         if is_ext_address(code):
-            unit_code = self._extensions.tags_code(expected.topic, expected.queue_id, code)
-            return unit_code == expected.tags_code
-        return code == expected.tags_code
+            return expected.allows(self._extensions.tags_code(expected.topic, expected.queue_id, code))
+        return expected.allows(code)
 
     def _was_made_again(self, queue: QueueOnDisk, record: Dispatch) -> bool:
         first = queue.entry(self.reader, 0) if queue.first_offset == 0 else None
@@ -205,7 +204,7 @@ class QueueChecks:
             if place == (queue.topic, queue.queue_id, queue_offset) and record.log_offset == log_offset:
                 if self._agrees(entry, expected, record):
                     return None
-                return f"{_show(entry)}, but the record has size {record.size}, tags code {expected.tags_code}"
+                return f"{_show(entry)}, but the record has size {record.size}, tags code {expected.tags_code_text}"
         return (
             f"{_show(entry)}, but there lies message {record.queue_offset} of {record.topic}/{record.queue_id}"
             f" of log offset {record.log_offset}"
