@@ -29,6 +29,7 @@ from benches.charts import bars
 from benches.report import keep_figures, publish, table
 from benches.rounds import HEAD, Load, Measured, Results, alone, alternate, run_load
 from benches.servers import APACHE, OURS
+from benches.used_memory import use_free_memory
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import encode_body
 
@@ -64,7 +65,7 @@ SENDS = (
     Load("send 128 B, one at a time", "send", topic="SmallSingle", body=128, connections=1, window=1),
     Load(f"send 1 KiB at {PACE:,} a second", "send", topic="Paced", rate=PACE),
 )
-# What a server writes first goes into memory that a virtual machine has yet to get from its host: docs/performance.md.
+# Once more, to see whether it matters what was measured before: see `used_memory`.
 AGAIN = Load(f"{SENDS[0].title}, again at the end", "send", **SENDS[0].options)
 READABLE_SENDS = SENDS[0], SENDS[3], SENDS[6]  # for a look at what the compiled functions bring
 # The floor knows no other requests.
@@ -87,6 +88,7 @@ def main(*, quick: bool = False) -> None:
     results: list[Results] = []
     more: list[list[str]] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        memory = use_free_memory(Path(folder)) if not quick else "free memory was left as it was"
         every = [stack.enter_context(broker(name, Path(folder, str(at)))) for at, name in enumerate(names)]
         brokers = [server for server in every if server.name not in (FLOOR, READABLE)]
         for server in every:  # a JVM compiles for longer than one load lasts
@@ -109,7 +111,8 @@ def main(*, quick: bool = False) -> None:
     setting = (
         f"ASYNC_FLUSH unless said, full-size files, Apache's JVM {' '.join(APACHE_JVM)}; JSON headers unless said; "
         f"medians of {effort.rounds} alternating rounds of {effort.seconds:g} s after a warm-up; spread is (largest - "
-        "smallest) / median. CPU us a message is CPU seconds a million. While one is measured the others are stopped."
+        "smallest) / median. CPU us a message is CPU seconds a million. While one is measured the others are stopped; "
+        f"{memory}."
     )
     rows = [row for result in results for row in result.rows()]
     others = table(("what", "server", "figure"), more)
