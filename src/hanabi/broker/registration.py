@@ -36,6 +36,7 @@ RETRY_SECONDS_MAX: Final = 5.0  # nobody finds us by a name server that is back 
 UNREGISTER_SECONDS: Final = 3.0
 REST_PARTS: Final = 4  # so many times as long as a registration took is the pause behind it: a thousand new topics in a
 REST_SECONDS_MAX: Final = 1.0  # second are told a few times, as the whole table of topics goes each time
+FEW_TOPICS: Final = 1_000  # are encoded in less than the way to a thread and back may take
 _READ_WRITE: Final = PERM_READ | PERM_WRITE
 
 logger = logging.getLogger(__name__)
@@ -207,14 +208,18 @@ class Registration:
         return reply
 
     async def _current_request(self) -> "_Request":
-        """What there is to say now; encoded again only if it changed. In a thread: 40,000 topics, compressed, take
-        80 ms."""
+        """What there is to say now; encoded again only if it changed. Of many topics in a thread: 40,000, compressed,
+        take 80 ms."""
         broker = self._settings.broker
         async with self._encoding:
             state = (self._topics.data_version, broker.permission, broker.compressed_register)
             request = self._request
             if request is None or request.state != state:
-                request = await asyncio.to_thread(_Request, self._identity, state, self._topics.table())
+                table = self._topics.table()
+                if len(table.topic_config_table) <= FEW_TOPICS:
+                    request = _Request(self._identity, state, table)
+                else:
+                    request = await asyncio.to_thread(_Request, self._identity, state, table)
                 self._request = request
             return request
 
