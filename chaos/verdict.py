@@ -87,10 +87,7 @@ def _figures(ledger: Ledger, kind: Kind) -> TrafficFigures:
     attempted = [label for label in ledger.attempted if label.kind is kind]
     acknowledged = [ack for label, ack in ledger.acknowledged.items() if label.kind is kind]
     unanswered = [label for label in attempted if label not in ledger.acknowledged]
-    refused = sum(
-        bool(failures) and not any(each.maybe_stored for each in failures)
-        for failures in (ledger.failed.get(label, []) for label in unanswered)
-    )
+    refused = sum(map(ledger.was_refused, unanswered))
     deliveries = [several for label, several in ledger.delivered.items() if label.kind is kind]
     return TrafficFigures(
         attempted=len(attempted),

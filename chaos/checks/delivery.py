@@ -21,10 +21,9 @@ def missing(ledger: Ledger) -> list[str]:
 def unsent(ledger: Ledger) -> list[str]:
     """Delivered, but nobody sent it, or its send was refused for certain every time."""
     found = [f"{label} was delivered and never sent" for label in ledger.delivered if label not in ledger.attempted]
-    for label in ledger.delivered:
-        failures = ledger.failed.get(label, ())
-        if failures and label not in ledger.acknowledged and not any(each.maybe_stored for each in failures):
-            found.append(f"{label} was delivered, and its sender was told that it is not stored: {failures[-1].error}")
+    for label in filter(ledger.was_refused, ledger.delivered):
+        error = ledger.failed[label][-1].error
+        found.append(f"{label} was delivered, and its sender was told that it is not stored: {error}")
     return sorted(found)
 
 

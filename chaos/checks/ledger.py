@@ -1,6 +1,6 @@
 """What is known of each message of a history: sent how, acknowledged or not, delivered where. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from chaos.history import Acknowledged, AnyEvent, Attempted, Damaged, Delivered, Failed, Position, Returned
@@ -12,6 +12,7 @@ class Ledger:
 
     def __init__(self, events: Iterable[AnyEvent] = ()) -> None:
         self.attempted: dict[Label, float] = {}  # when the first try of it began
+        self.tries: Counter[Label] = Counter()
         self.acknowledged: dict[Label, Acknowledged] = {}
         self.failed: dict[Label, list[Failed]] = defaultdict(list)
         self.delivered: dict[Label, list[Delivered]] = defaultdict(list)
@@ -26,6 +27,7 @@ class Ledger:
             match event:
                 case Attempted():
                     self.attempted.setdefault(event.label, event.at)
+                    self.tries[event.label] += 1
                 case Acknowledged():
                     self.acknowledged.setdefault(event.label, event)
                 case Failed():
@@ -46,6 +48,16 @@ class Ledger:
         return {
             label for label in self.acknowledged if label.kind is not Kind.TRANSACTION or is_committed(label.number)
         }
+
+    def was_refused(self, label: Label) -> bool:
+        """Whether it is certain that no broker stored it: every try ended with that. The last one of a producer that
+        was killed has no end."""
+        failures = self.failed.get(label, ())
+        return (
+            label not in self.acknowledged
+            and 0 < self.tries[label] == len(failures)
+            and not any(each.maybe_stored for each in failures)
+        )
 
     def missing(self) -> set[Label]:
         return self.owed() - self.accepted

@@ -85,6 +85,14 @@ def test_what_was_refused_for_certain_must_not_come_and_what_got_no_answer_may()
     assert verdict_of(story) == {"unsent": 1}
 
 
+def test_a_try_without_an_end_may_have_stored_what_was_refused_before() -> None:
+    story = good_story()
+    story.failed(1, maybe_stored=False)
+    story.attempted(1)  # and its producer was killed
+    story.delivered(1, offset=1)
+    assert verdict_of(story) == {}
+
+
 def test_a_body_that_nobody_sent_is_damage() -> None:
     story = good_story()
     story.event(Damaged(at=1.0, consumer="c", topic="T", broker="broker-a", queue_id=0, offset=3))
