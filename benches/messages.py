@@ -29,7 +29,7 @@ from benches.charts import bars
 from benches.report import keep_figures, publish, table
 from benches.rounds import HEAD, Load, Measured, Results, alone, alternate, run_load
 from benches.servers import APACHE, OURS
-from benches.used_memory import use_free_memory
+from benches.used_memory import LEFT_AS_IT_WAS, use_free_memory
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import encode_body
 
@@ -88,7 +88,7 @@ def main(*, quick: bool = False) -> None:
     results: list[Results] = []
     more: list[list[str]] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        memory = use_free_memory(Path(folder)) if not quick else "free memory was left as it was"
+        memory = LEFT_AS_IT_WAS if quick else use_free_memory(Path(folder))
         every = [stack.enter_context(broker(name, Path(folder, str(at)))) for at, name in enumerate(names)]
         brokers = [server for server in every if server.name not in (FLOOR, READABLE)]
         for server in every:  # a JVM compiles for longer than one load lasts

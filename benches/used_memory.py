@@ -12,6 +12,7 @@ from typing import Final
 
 import psutil
 
+LEFT_AS_IT_WAS: Final = "free memory was left as it was"
 LEFT_FREE_BYTES: Final = 1 << 30  # for the servers to start with
 _READ_BYTES: Final = 4 << 20
 
@@ -20,14 +21,14 @@ def use_free_memory(folder: Path) -> str:
     """Fill it with the cache of a file in *folder*, which has to stay there; what was done, in a sentence."""
     size = psutil.virtual_memory().free - LEFT_FREE_BYTES
     if size <= 0 or sys.platform != "linux":
-        return "free memory was left as it was"
+        return LEFT_AS_IT_WAS
     began = time.monotonic()
     file = folder / "zeros"
     with file.open("xb") as made:
         made.truncate(size)
     if file.stat().st_blocks * 512 > size // 2:
         file.unlink()
-        return "free memory was left as it was, as files of zeros take room here"
+        return f"{LEFT_AS_IT_WAS}, as files of zeros take room here"
     buffer = bytearray(_READ_BYTES)
     with file.open("rb", buffering=0) as zeros:
         while zeros.readinto(buffer):

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pytest
 
-from tests.interop.jars import JAVA, classpath
+from tests.interop.jars import JAVA, JavaUnavailable, classpath
 from tests.spark.conftest import QUICK_START
 
 JARS = "hadoop-3"
@@ -28,6 +29,14 @@ class Hadoop:
     def applications(self) -> set[str]:
         """Everything that YARN ran: each has a folder of its own for the logs of its containers."""
         return {path.name for path in self.home.glob("yarn/**/application_*") if path.is_dir()}
+
+
+def skip_without(jar_set: str) -> None:
+    """Skip what needs these jars where they cannot be had."""
+    try:
+        classpath(jar_set)
+    except JavaUnavailable as error:
+        pytest.skip(f"no {jar_set} here: {error}")
 
 
 @contextmanager

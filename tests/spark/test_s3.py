@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.jars import JavaUnavailable, classpath
 from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, send
+from tests.spark.hadoop import skip_without
 from tests.spark.pipelines.commands import arrived, confs, facts_in, output_of, pipeline_command
 from tests.spark.s3 import BUCKET, JARS, S3, s3
 from tests.spark.standalone import BIN, CONF, Submitted, environment, wait_until
@@ -21,10 +21,7 @@ PROGRAM = Path(__file__).parent / "s3_program.py"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    try:
-        classpath(JARS)
-    except JavaUnavailable as error:
-        pytest.skip(f"no S3A here: {error}")
+    skip_without(JARS)
     with s3(tmp_path_factory.mktemp("s3")) as running:
         yield running
 

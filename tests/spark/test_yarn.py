@@ -14,10 +14,9 @@ from hanabi.spark.pipelines.archive_home import ArchiveHome, writing_archive
 from hanabi.spark.pipelines.archive_state import ArchiveState
 from hanabi.spark.pipelines.file_system import FileSystem
 from hanabi.spark.pipelines.session import session
-from tests.interop.jars import JavaUnavailable, classpath
 from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, send
-from tests.spark.hadoop import JARS, Hadoop, hadoop
+from tests.spark.hadoop import JARS, Hadoop, hadoop, skip_without
 from tests.spark.pipelines.commands import arrived, confs, facts_in, output_of, pipeline_command
 from tests.spark.standalone import BIN, CONF, environment
 
@@ -33,10 +32,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
-    try:
-        classpath(JARS)
-    except JavaUnavailable as error:
-        pytest.skip(f"no Hadoop here: {error}")
+    skip_without(JARS)
     with hadoop(tmp_path_factory.mktemp("hadoop") / "cluster") as running:
         yield running
 

@@ -282,16 +282,6 @@ class RouteTable:
             logger.info("broker %s: %d of %d topics sent are new or changed", master, changed, len(topics))
 
     def _put_queues(self, broker: _Broker, topic: TopicConfig) -> bool:
-        by_broker = self._queues.get(topic.topic_name)
-        old = by_broker.get(broker.name) if by_broker is not None else None
-        if (
-            old is not None
-            and old.perm == topic.perm
-            and old.read_queue_nums == topic.read_queue_nums
-            and old.write_queue_nums == topic.write_queue_nums
-            and old.topic_sys_flag == topic.topic_sys_flag
-        ):
-            return False  # first of all: of 40,000 topics that are sent again, one may have changed
         return self._set_queues(
             topic.topic_name,
             broker,

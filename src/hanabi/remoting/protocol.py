@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
             answered += sum(counts)
             data = data[taken:]
             if isinstance(answers, asyncio.Future):
-                self._answer_together_later(answers)
+                self._when_done(answers, self._answer_together)
             elif answers:
                 self._write([answers], len(answers))
             if self.closed or self._paused or monotonic() > self._turn_ends:
@@ -257,16 +257,14 @@ class Connection(asyncio.Protocol):
 
     def _answer_later(self, request: Command, answer: Awaitable[Reply]) -> None:
         if isinstance(answer, asyncio.Future):
-            self._answering.add(answer)
-            answer.add_done_callback(partial(self._answer_with, request))
+            self._when_done(answer, partial(self._answer_with, request))
         else:
             self._answer_in_task(request, answer)
-        if len(self._answering) >= self._pending_max:
-            self._pause()
 
-    def _answer_together_later(self, answers: LateAnswers) -> None:
-        self._answering.add(answers)
-        answers.add_done_callback(self._answer_together)
+    def _when_done(self, answer: asyncio.Future[Any], then: Callable[[Any], None]) -> None:
+        """Wait for *answer*, and read no more while too many are waited for."""
+        self._answering.add(answer)
+        answer.add_done_callback(then)
         if len(self._answering) >= self._pending_max:
             self._pause()
 
@@ -277,9 +275,7 @@ class Connection(asyncio.Protocol):
         self._forget_answer(answers)
 
     def _answer_in_task(self, request: Command, answer: Awaitable[Reply]) -> None:
-        task = self._loop.create_task(self._answer(request, answer))
-        self._answering.add(task)
-        task.add_done_callback(self._answered)
+        self._when_done(self._loop.create_task(self._answer(request, answer)), self._answered)
 
     def _answer_with(self, request: Command, future: asyncio.Future[Reply]) -> None:
         """*future* is done: answer with what it brought, at once if the peer reads."""

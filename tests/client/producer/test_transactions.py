@@ -230,24 +230,29 @@ def test_shutdown_lets_a_transaction_end_that_has_begun(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+class SlowCommit:
+    """A function of a transaction, for a thread: it commits when it is told to."""
+
+    def __init__(self) -> None:
+        self.began, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, message: Message, sent: SendResult) -> TransactionState:
+        self.began.set()
+        self.go_on.wait()
+        return COMMIT
+
+
 def test_shutdown_leaves_behind_what_never_returns(tmp_path: Path) -> None:
     async def main() -> None:
-        go_on = threading.Event()
-        began = threading.Event()
-
-        def execute(message: Message, sent: SendResult) -> TransactionState:
-            began.set()
-            go_on.wait()
-            return COMMIT
-
+        slow = SlowCommit()
         async with world(tmp_path) as cluster:
             await cluster.make_topic("T", queues=1)
             producer = TransactionProducer("g", namesrv=cluster.namesrv, check=never)
             await producer.start()
-            sending = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), execute))
-            await eventually(began.is_set)
+            sending = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), slow))
+            await eventually(slow.began.is_set)
             await within(producer.shutdown(timeout=0.05))
-            go_on.set()
+            slow.go_on.set()
             assert (await within(sending)).state is COMMIT  # the broker will ask for it, as it was not told
 
     asyncio.run(main())
@@ -255,23 +260,17 @@ def test_shutdown_leaves_behind_what_never_returns(tmp_path: Path) -> None:
 
 def test_a_shutdown_that_is_cancelled_leaves_no_thread_and_no_trace_behind(tmp_path: Path) -> None:
     async def main() -> None:
-        began, go_on = threading.Event(), threading.Event()
-
-        def execute(message: Message, sent: SendResult) -> TransactionState:
-            began.set()
-            go_on.wait()
-            return COMMIT
-
+        slow = SlowCommit()
         async with world(tmp_path) as cluster:
             await cluster.make_topic("T", queues=1)
             before = asyncio.all_tasks()
             producer = TransactionProducer("cancelled", namesrv=cluster.namesrv, check=never, trace=True)
             await producer.start()
-            sending = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), execute))
-            await eventually(began.is_set)
+            sending = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), slow))
+            await eventually(slow.began.is_set)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(producer.shutdown(timeout=60), 0.05)
-            go_on.set()
+            slow.go_on.set()
             await within(sending)
             names = "transactions of cancelled"
             await eventually(lambda: not any(names in thread.name for thread in threading.enumerate()))
