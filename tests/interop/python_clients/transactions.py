@@ -6,6 +6,7 @@ from collections import Counter
 from hanabi.client.send_result import SendResult, TransactionState
 from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.message import Message, StoredMessage
+from hanabi.wire.message_id import decode_offset_id
 from tests.interop.python_clients.stage import Stage, send, sent, until
 
 PAST_A_CHECK_S = 7.0
@@ -50,6 +51,7 @@ async def transaction_commit(stage: Stage) -> None:
     topic = await stage.topic(2)
     inbox = await stage.inbox(topic, "A")
     transactions = Transactions()
+    await send(await stage.producer("P2"), topic, "B", "so that the half message is not the first of the log")
     result = await transactions.send(await transactions.producer(stage), topic, "commit")
     await inbox.exactly(["commit"])
     await asyncio.sleep(PAST_A_CHECK_S)
@@ -58,7 +60,8 @@ async def transaction_commit(stage: Stage) -> None:
     message = inbox.all[0].message
     assert (message.message_id, message.keys, message.properties["mine"]) == (result.message_id, ("key",), "kept")
     assert message.queue_id == result.queue.queue_id
-    assert message.prepared_offset > 0, "no place of the half message"
+    half = decode_offset_id(result.offset_message_id)
+    assert message.prepared_offset == half.log_offset > 0, "the place of the half message"
 
 
 async def transaction_rollback(stage: Stage) -> None:
