@@ -1,12 +1,16 @@
 """A short cut answers what it knows of what was read; the rest is answered as if there were none, and nothing twice."""
 
 import asyncio
+import socket
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from hanabi.remoting.address import parse_address
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import LateAnswers
+from hanabi.remoting.protocol import SOON_BYTES_MAX
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
 from hanabi.wire.frame import FrameDecoder
 from tests.remoting.peers import ECHO, FAIL, Run, eventually, raw_peer, serving
@@ -71,6 +75,49 @@ def test_each_request_is_answered_once(run: Run, codes: list[int]) -> None:
             assert server.statistics().requests == len(codes)
 
     run(main())
+
+
+def test_a_peer_that_says_no_more_has_its_answers_still(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (server, address), raw_peer(address) as peer:
+            server.use_express(ShortCut())
+            peer.send(asked(*[SHORT] * 10))
+            peer.writer.write_eof()
+            assert len(await answers(peer.reader, 10)) == 10
+            assert await peer.reader.read() == b""
+
+    run(main())
+
+
+@pytest.mark.parametrize(("body_bytes", "at_once"), [(1_000, False), (SOON_BYTES_MAX, True)])
+def test_small_answers_wait_until_all_connections_are_read(run: Run, body_bytes: int, at_once: bool) -> None:
+    class Watching(ShortCut):
+        def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | None, int, tuple[int, ...]]:
+            answered.append(any(map(has_data, peers)))
+            return super().__call__(data, connection)
+
+    answered: list[bool] = []  # whether one was when the next was read
+    peers: list[socket.socket] = []
+
+    async def main() -> None:
+        async with serving() as (server, address):
+            server.use_express(Watching())
+            with ExitStack() as stack:
+                peers.extend(stack.enter_context(socket.create_connection(parse_address(address))) for _ in range(2))
+                await eventually(lambda: server.statistics().connections == 2)
+                for peer in peers:
+                    peer.sendall(encode_request(SHORT, 1, None, bytes(body_bytes)))
+                await eventually(lambda: all(map(has_data, peers)))
+        assert answered == [False, at_once]
+
+    run(main())
+
+
+def has_data(peer: socket.socket) -> bool:
+    try:
+        return bool(peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return False
 
 
 def test_a_frame_may_come_in_pieces(run: Run) -> None:

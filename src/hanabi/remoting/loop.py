@@ -20,9 +20,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return asyncio.new_event_loop
 
 
-def joins_writes(loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> bool:
-    """Whether *transport* itself sends everything that was written in one turn of *loop* with one system call, as
-    uvloop's do but for TLS."""
+def writes_are_cheap(loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> bool:
+    """Whether a write of *transport* costs less than to wait for the end of the turn of *loop* and write then, as
+    uvloop's do but for TLS: threads that wait for their answers were served a tenth faster that way."""
     return type(loop).__module__.partition(".")[0] == "uvloop" and transport.get_extra_info("sslcontext") is None
 
 

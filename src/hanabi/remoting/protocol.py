@@ -12,6 +12,7 @@ a handler that awaits something it shares with others shields it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from time import monotonic
@@ -20,7 +21,7 @@ from typing import Any, cast
 from hanabi.errors import ConnectionLostError, RemoteProtocolError, TooManyRequestsError, TransportError
 from hanabi.remoting.dispatch import Express, LateAnswers, Reply, dispatch, error_reply, settled
 from hanabi.remoting.endpoint import Endpoint
-from hanabi.remoting.loop import joins_writes
+from hanabi.remoting.loop import writes_are_cheap
 from hanabi.remoting.pending import AnswerTo, PendingRequests
 from hanabi.wire.codes import Flag, ResponseCode, request_name
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
@@ -30,6 +31,10 @@ from hanabi.wire.headers.base import Header, header_fields
 logger = logging.getLogger(__name__)
 
 JOIN_BYTES_MAX = 64 * 1024  # copying this little is cheaper than handing over the pieces
+# Answers of the short cut as small as this are sent at the end of the turn, with those to other connections: it is we
+# who pay for waking a peer, and one with several connections is awake for the next ones. A large one goes at once, so
+# that the peer is busy with it while we go on.
+SOON_BYTES_MAX = 4 * 1024
 LINGER_SECONDS = 0.25  # for the peer to close after our last answer; to close first could reset it unread
 OPAQUE_MASK = 0x7FFF_FFFF
 RESPONSE, ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)
@@ -59,7 +64,6 @@ class Connection(asyncio.Protocol):
         "_gives_way",
         "_handlers",
         "_header_max",
-        "_joins_writes",
         "_largest_write",
         "_last_active",
         "_loop",
@@ -79,6 +83,7 @@ class Connection(asyncio.Protocol):
         "_turn_ends",
         "_turn_seconds",
         "_unsent_max",
+        "_writes_are_cheap",
         "closed",
         "held_bytes",
         "peer",
@@ -123,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._pending = PendingRequests(self._loop, self.peer)
-        self._joins_writes = joins_writes(self._loop, self._transport)
+        self._writes_are_cheap = writes_are_cheap(self._loop, self._transport)
         self._last_active = self._now()
         self._transport.set_write_buffer_limits(high=self._unsent_max)
         self._endpoint.joined(self)
@@ -153,6 +158,9 @@ class Connection(asyncio.Protocol):
                 self._handle(frames_now)
         if self.held_bytes or self._decoder.buffered_bytes:
             self._account(bool(answered or frames))
+
+    def eof_received(self) -> None:
+        self._empty_outbox()  # the loop closes the connection next, and the peer may still read
 
     def pause_writing(self) -> None:
         self._stalled_since = self._now()
@@ -190,7 +198,8 @@ class Connection(asyncio.Protocol):
             if isinstance(answers, asyncio.Future):
                 self._when_done(answers, self._answer_together)
             elif answers:
-                self._write([answers], len(answers))
+                write = self._write_soon if len(answers) <= SOON_BYTES_MAX else self._write
+                write([answers], len(answers))
             if self.closed or self._paused or monotonic() > self._turn_ends:
                 break
         self._endpoint.requests += answered
@@ -450,7 +459,7 @@ class Connection(asyncio.Protocol):
         opaque = next(self._opaques) & OPAQUE_MASK
         frame = encode_request(code, opaque, header, body)
         self._pending.begin(opaque, code, timeout, AnswerTo(ended))
-        if self._joins_writes:
+        if self._writes_are_cheap:
             self._last_active = self._now()
             self._write([frame], len(frame))
         else:
@@ -563,7 +572,8 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return  # the peer, or the loop, was faster
         if self._transport.can_write_eof():
-            self._transport.write_eof()
+            with suppress(OSError):  # the peer has gone, and asyncio's own loop has not been told yet
+                self._transport.write_eof()
             self._loop.call_later(LINGER_SECONDS, self._transport.close)
         else:
             self._transport.close()

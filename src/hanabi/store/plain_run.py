@@ -72,9 +72,12 @@ def places_in(entries: bytes) -> list[Place]:
 
 
 def pieces_of(view: memoryview, base: int, places: list[Place]) -> list[memoryview]:
-    """What lies at *places*; what lies side by side is one piece. Some of it may be missing, or no record at all."""
+    """What lies at *places*; what lies side by side may be one piece. Some may be missing, or no record at all."""
+    first, size = places[0]
+    if len(places) > 1 and first + size != places[1][0]:  # others' messages between them, so joining is not worth it
+        return [view[(at := log_offset - base) : at + size] for log_offset, size in places]
     pieces: list[memoryview] = []
-    start = end = places[0][0]
+    start = end = first
     for log_offset, size in places:
         if log_offset != end:
             pieces.append(view[start - base : end - base])
