@@ -89,6 +89,20 @@ def test_a_peer_that_says_no_more_has_its_answers_still(run: Run) -> None:
     run(main())
 
 
+def test_what_was_answered_in_a_turn_is_sent_before_the_end_of_the_peer_closes_it(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as (server, address):
+            server.use_express(ShortCut())
+            with socket.create_connection(parse_address(address)) as peer:
+                await eventually(lambda: server.statistics().connections == 1)
+                (connection,) = server.connections
+                connection.data_received(asked(SHORT))  # as a loop does that reads both in one turn
+                connection.eof_received()
+                assert has_data(peer)
+
+    run(main())
+
+
 @pytest.mark.parametrize(("body_bytes", "at_once"), [(1_000, False), (SOON_BYTES_MAX, True)])
 def test_small_answers_wait_until_all_connections_are_read(run: Run, body_bytes: int, at_once: bool) -> None:
     class Watching(ShortCut):

@@ -495,7 +495,7 @@ class Connection(asyncio.Protocol):
             endpoint.weigh_unsent_soon()
 
     def _write_soon(self, pieces: list[Piece], size: int) -> None:
-        """One write for all that callers and late answers bring in this turn of the loop."""
+        """One write for all that callers, late answers and the short cut's small ones bring in a turn of the loop."""
         if self.closed or not size:
             return
         if not self._outbox_bytes:
