@@ -14,6 +14,7 @@ from tests.interop.jars import ALL_5, SERVERS_4, JavaUnavailable, classpath, ver
 from tests.interop.processes import ServerProcess, free_port
 
 FLOOR = "floor"
+CHECKOUT = "checkout:"  # before the folder of another version of ours
 READABLE = f"{OURS}, pure Python"  # without the compiled functions
 APACHE_5 = f"Apache {versions(ALL_5)}"
 APACHE_JVM = ("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC")
@@ -46,18 +47,23 @@ class RunningBroker:
 
 @contextmanager
 def broker(name: str, home: Path, settings: Mapping[str, object] | None = None) -> Iterator[RunningBroker]:
-    """The broker of this name, in a process of its own until the end of the block, which is a kill -9. A second one on
-    the same *home* goes on with its store. *settings* are more of its broker.conf."""
+    """Run the broker of this name in a process of its own until the end of the block, which is a kill -9. A second
+    one on the same *home* goes on with its store. *settings* are added to its broker.conf. A *name* that starts with
+    `checkout:` is a folder with another version of our sources, built in place."""
     home.mkdir(parents=True, exist_ok=True)
-    start = {FLOOR: _floor, OURS: _ours, READABLE: _ours}.get(name, _apache)
+    start = _ours if is_ours(name) else {FLOOR: _floor}.get(name, _apache)
     with start(name, home, FULL_SIZE | dict(settings or {})) as (address, pid, namesrv):
         host, _, port = address.rpartition(":")
         yield RunningBroker(name, host, int(port), pid, namesrv)
 
 
+def is_ours(name: str) -> bool:
+    return name in (OURS, READABLE) or name.startswith(CHECKOUT)
+
+
 def store_of(name: str, home: Path) -> Path:
-    """Where the broker of this name has its store."""
-    return home / "data" if name in (OURS, READABLE) else home / "broker" / "store"
+    """Return the folder where the broker of this name keeps its store."""
+    return home / "data" if is_ours(name) else home / "broker" / "store"
 
 
 @contextmanager
@@ -66,6 +72,8 @@ def _ours(name: str, home: Path, settings: Mapping[str, object]) -> Iterator[tup
     command = [sys.executable, "-m", "hanabi", "serve", "--home", str(store_of(name, home)), "-c", str(config)]
     ports = ["--namesrv-port", "0", "--broker-port", "0"]
     environment = {**os.environ, "HANABI_PURE_PYTHON": "1" if name == READABLE else ""}
+    if name.startswith(CHECKOUT):
+        environment["PYTHONPATH"] = str(Path(name.removeprefix(CHECKOUT), "src"))
     with _ended(ServerProcess("our broker", [*command, *ports], home / "log", environment)) as process:
         namesrv = process.wait_for_line("ready namesrv ").split()[-1]
         yield process.wait_for_line("ready broker ").split()[-1], process.pid, namesrv

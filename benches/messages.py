@@ -136,7 +136,7 @@ def relays(brokers: list[RunningBroker], at_most: Results, effort: Effort) -> li
 def pulls(brokers: list[RunningBroker], effort: Effort) -> list[Results]:
     """All of a backlog; then the same while others send."""
     for server in brokers:
-        _fill(server, "Backlog", effort.backlog)
+        fill(server, "Backlog", effort.backlog)
     pull = Load(f"pull of 32, {effort.backlog:,} messages in 4 queues", "pull", topic="Backlog", seconds=120)
     found = [effort.alternate(pull, brokers)]
     sending = Load("", "send", topic="Backlog", rate=PACE, seconds=120)
@@ -183,7 +183,7 @@ def after_a_kill(name: str, effort: Effort) -> list[list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")
         with broker(name, home) as server:
-            _fill(server, "Backlog", effort.backlog)
+            fill(server, "Backlog", effort.backlog)
         began = time.monotonic()
         with broker(name, home) as server:
             seconds = time.monotonic() - began
@@ -192,7 +192,8 @@ def after_a_kill(name: str, effort: Effort) -> list[list[str]]:
         return [[f"ready again after kill -9 with {effort.backlog:,} x 1 KiB, s", name, f"{seconds:.2f}"]]
 
 
-def _fill(server: RunningBroker, topic: str, count: int) -> None:
+def fill(server: RunningBroker, topic: str, count: int) -> None:
+    """Send *count* messages to *topic*, in batches."""
     left = count
     while left > 0:
         load = Load("filling", "send", topic=topic, batch=32, window=1, seconds=max(left / 100_000, 0.2))

@@ -73,6 +73,9 @@ class Results:
     def median(self, name: str) -> float:
         return median(round_.per_second for round_ in self.rounds[name])
 
+    def median_cpu_us(self, name: str) -> float:
+        return median(round_.cpu_us for round_ in self.rounds[name])
+
     def ratio(self, name: str, peer: str) -> float | None:
         """How much faster *name* was than *peer*, if both were measured."""
         if name == peer or name not in self.rounds or peer not in self.rounds:
@@ -94,7 +97,7 @@ class Results:
             f"{(max(speeds) - min(speeds)) / max(median(speeds), 1e-9):.0%}",
             f"{median(round_.p50_us for round_ in mine):,.0f}",
             f"{median(round_.p99_us for round_ in mine):,.0f}",
-            f"{median(round_.cpu_us for round_ in mine):.1f}",
+            f"{self.median_cpu_us(name):.1f}",
             "" if to_apache is None else f"{to_apache:.2f}",
             "" if to_floor is None else f"{to_floor:.2f}",
         ]
