@@ -15,10 +15,10 @@ from chaos.clients import Clients
 from chaos.clock import ClockUnavailable, ShiftedClock, compile_library
 from chaos.disk import DiskUnavailable, SmallDisk
 from chaos.plan import BROKERS, DISK_BROKER, NAMESRV, FaultKind
-from chaos.proxy import Proxy
 from chaos.servers import Server, broker_server, namesrv_server
 from chaos.traffic import Kind, topic_of
 from hanabi.admin import Admin
+from hanabi.testing.proxy import Proxy
 from tests.interop.processes import free_port
 
 QUEUES: Final = 4
@@ -65,8 +65,9 @@ async def world(home: Path, kinds: Sequence[Kind], flush: str, minutes: float) -
         servers = {NAMESRV: namesrv_server(logs, namesrv_port)}
         proxies = {NAMESRV: Proxy(("127.0.0.1", namesrv_port))}
         addresses: dict[str, str] = {}
+        ports: dict[str, int] = {}
         for name in BROKERS:
-            port = free_port(beside=(-2, 1))
+            port = ports[name] = free_port(beside=(-2, 1))
             proxies[name] = Proxy(("127.0.0.1", port))
             addresses[name] = f"127.0.0.1:{port}"
         for proxy in proxies.values():
@@ -78,7 +79,7 @@ async def world(home: Path, kinds: Sequence[Kind], flush: str, minutes: float) -
                 name,
                 logs,
                 store,
-                (proxies[name].target[1], proxies[name].port),
+                (ports[name], proxies[name].port),
                 f"127.0.0.1:{namesrv_port}",
                 {"flushDiskType": flush},
                 clocks[name].environment if name in clocks else {},

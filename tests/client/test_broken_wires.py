@@ -3,6 +3,8 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,11 +18,12 @@ from hanabi.errors import ConnectError, SendFailed
 from hanabi.message import Message
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
+from hanabi.remoting.address import parse_address
 from hanabi.remoting.dispatch import Reply
 from hanabi.testing.cluster import HOST, running_broker
+from hanabi.testing.proxy import Proxy
 from hanabi.wire.headers.send import SendMessageReplyHeader, SendMessageV2Header
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
-from tests.client.cutting import cutting
 from tests.client.producer.scripted import scripted_broker
 from tests.client.world import World, eventually, within, world
 from tests.interop.processes import free_port
@@ -41,6 +44,14 @@ async def stored(cluster: World, queues: int) -> Counter[bytes]:
     return found
 
 
+@asynccontextmanager
+async def cutting(cluster: World, cuts: Iterable[int]) -> AsyncIterator[Proxy]:
+    """A proxy before the broker that cuts the first connections, each after so many bytes of the broker's."""
+    async with Proxy(parse_address(cluster.broker.address)) as proxy:
+        proxy.cut_after(cuts)
+        yield proxy
+
+
 # In the middle of an answer
 
 
@@ -49,7 +60,7 @@ def test_a_send_whose_answer_breaks_off_is_tried_again_and_nothing_is_lost(tmp_p
     async def main() -> None:
         chance = random.Random(seed)
         cuts = [chance.randrange(1, 1_500) for _ in range(6)]
-        async with world(tmp_path) as cluster, cutting(cluster.broker.address, cuts) as cutter:
+        async with world(tmp_path) as cluster, cutting(cluster, cuts) as cutter:
             await cluster.make_topic("T", queues=2)
             config = cluster.config(address_map={cluster.broker.address: cutter.address})
             bodies = numbered(80)
@@ -59,16 +70,16 @@ def test_a_send_whose_answer_breaks_off_is_tried_again_and_nothing_is_lost(tmp_p
                 await within(producer.send_many([Message("T", body) for body in bodies[40:]]), 30.0)
             found = await stored(cluster, 2)
             assert set(found) == set(bodies)
-            assert cutter.made >= 1
+            assert cutter.cuts >= 1
             # An answer that broke off is of a message that was stored, so it is there twice.
-            assert sum(found.values()) - len(bodies) <= 40 * cutter.made
+            assert sum(found.values()) - len(bodies) <= 40 * cutter.cuts
 
     asyncio.run(main())
 
 
 def test_a_pull_whose_answer_breaks_off_is_made_again_and_every_message_is_consumed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, cutting(cluster.broker.address, [9_000]) as cutter:
+        async with world(tmp_path) as cluster, cutting(cluster, [9_000]) as cutter:
             await cluster.make_topic("T", queues=1)
             bodies = [body * 100 for body in numbered(100)]
             await send(cluster, bodies)
@@ -76,14 +87,14 @@ def test_a_pull_whose_answer_breaks_off_is_made_again_and_every_message_is_consu
             async with Inbox(cluster, "g", address_map=addresses, persist_offsets_s=0.1) as inbox:
                 await eventually(lambda: set(inbox.bodies) == set(bodies))
                 await eventually(lambda: committed(cluster, "g") == {0: 100})
-            assert cutter.made == 1
+            assert cutter.cuts == 1
 
     asyncio.run(main())
 
 
 def test_one_request_whose_answer_breaks_off_is_told_with_the_others_that_were_under_way(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, cutting(cluster.broker.address, [300]) as cutter:
+        async with world(tmp_path) as cluster, cutting(cluster, [300]) as cutter:
             await cluster.make_topic("T", queues=1)
             config = cluster.config(address_map={cluster.broker.address: cutter.address})
             async with Producer("g", config=config, retries=0) as producer:

@@ -8,7 +8,6 @@ For the blocking face, the fixture `cluster_thread` runs the same in a thread of
 """
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address
 from hanabi.testing.cluster import HOST, running_broker
+from hanabi.testing.threads import Running, in_thread
 from hanabi.wire.bodies.topics import TopicConfig
 
 T = TypeVar("T")
@@ -87,13 +87,13 @@ async def within(work: Awaitable[T], seconds: float = SECONDS) -> T:
 class WorldThread:
     """A `World` whose loop runs in a thread of its own, for tests that block."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, world: World) -> None:
-        self._loop, self.world = loop, world
-        self.namesrv = world.namesrv
+    def __init__(self, running: Running[World]) -> None:
+        self._running, self.world = running, running.it
+        self.namesrv = running.it.namesrv
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* on the cluster's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
+        return self._running.run(work, SECONDS)
 
     def make_topic(self, name: str, *, queues: int = 4) -> str:
         return self.run(self.world.make_topic(name, queues=queues))
@@ -105,35 +105,5 @@ class WorldThread:
 @contextmanager
 def world_thread(home: Path, **settings: Any) -> Iterator[WorldThread]:
     """A cluster in a thread."""
-    started: list[WorldThread] = []
-    failures: list[BaseException] = []
-    ready, stop = threading.Event(), asyncio.Event()
-
-    async def main() -> None:
-        async with world(home, **settings) as running:
-            started.append(WorldThread(asyncio.get_running_loop(), running))
-            ready.set()
-            await stop.wait()
-
-    def body() -> None:
-        try:
-            asyncio.run(main())
-        except BaseException as error:  # noqa: BLE001 - told to the test
-            failures.append(error)
-        finally:
-            ready.set()
-
-    thread = threading.Thread(target=body, name="cluster")
-    thread.start()
-    ready.wait()
-    try:
-        if not started:
-            raise failures.pop()
-        yield started[0]
-    finally:
-        if started and thread.is_alive():
-            started[0]._loop.call_soon_threadsafe(stop.set)
-        thread.join(SECONDS)
-        assert not thread.is_alive(), "the cluster does not stop"
-        if failures:
-            raise failures[0]
+    with in_thread(world(home, **settings)) as running:
+        yield WorldThread(running)

@@ -1,13 +1,15 @@
-"""The proxy passes everything as it is, and cuts, refuses, delays and stalls when it is told to."""
+"""The proxy passes everything as it is; it cuts, refuses, delays, stalls, swallows and half-closes when told to."""
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from chaos.proxy import Proxy
+from hanabi.testing.proxy import Proxy
+from hanabi.testing.threads import in_thread
 
 DEADLINE_S = 60.0
 
@@ -72,7 +74,7 @@ def test_a_cut_ends_connections_and_new_ones_can_be_made() -> None:
     asyncio.run(main())
 
 
-def test_while_it_refuses_nobody_gets_through() -> None:
+def test_while_it_refuses_no_bytes_pass() -> None:
     async def main() -> None:
         async with echo_behind_a_proxy() as proxy:
             proxy.refusing = True
@@ -115,3 +117,78 @@ def test_while_it_stalls_the_connection_stays_and_nothing_passes() -> None:
             writer.close()
 
     asyncio.run(main())
+
+
+def test_a_swallowed_connection_stays_open_and_loses_everything_while_new_ones_work() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            reader, writer = await connect(proxy)
+            await answered(reader, writer)
+            proxy.swallow()
+            writer.write(b"lost")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await reader.read(1)
+            new_reader, new_writer = await connect(proxy)
+            assert await answered(new_reader, new_writer) == b"hello"
+            assert not writer.is_closing()
+            writer.close()
+            new_writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_half_close_ends_the_answers_and_not_the_requests() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            reader, writer = await connect(proxy)
+            await answered(reader, writer)
+            proxy.half_close()
+            assert await reader.read(1) == b""
+            writer.write(b"nobody answers this")
+            await writer.drain()
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_the_end_of_one_direction_reaches_the_other_side_and_the_answer_still_comes_back() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            reader, writer = await connect(proxy)
+            writer.write(b"last words")
+            writer.write_eof()
+            assert await reader.read() == b"last words"
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_the_next_connections_can_be_cut_in_the_middle_of_an_answer() -> None:
+    async def main() -> None:
+        async with echo_behind_a_proxy() as proxy:
+            proxy.cut_after([3])
+            reader, writer = await connect(proxy)
+            writer.write(b"hello")
+            assert await reader.readexactly(3) == b"hel"
+            with pytest.raises(OSError, match="reset"):
+                await reader.read(1)
+            writer.close()
+            assert proxy.cuts == 1
+            reader, writer = await connect(proxy)
+            assert await answered(reader, writer) == b"hello"
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_test_that_blocks_has_the_proxy_in_a_thread() -> None:
+    with (
+        in_thread(echo_behind_a_proxy()) as running,
+        socket.create_connection(("127.0.0.1", running.it.port), timeout=DEADLINE_S) as client,
+    ):
+        client.sendall(b"hello")
+        assert client.recv(5) == b"hello"
+        running.do(Proxy.cut)
+        with pytest.raises(OSError, match="reset"):
+            client.recv(1)
