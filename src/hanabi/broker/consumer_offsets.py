@@ -12,7 +12,6 @@ and the table has a limit, as anybody can name groups.
 """
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from hanabi.broker.offset_marks import NO_FILE, OffsetMarks, digest_of, read_mar
 from hanabi.durable_table import DurableTable
 from hanabi.errors import SystemBusy
 from hanabi.wire.bodies.offsets import ConsumerOffsetTable
+from hanabi.wire.fastjson import decode_file
 
 OFFSETS_MAX: Final = 2_000_000  # at some 100 bytes of memory each
 NOT_FOUND: Final = -1
@@ -266,10 +266,5 @@ def _members(offsets: Offsets) -> bytes:
     return str(offsets)[1:-1].replace(" ", "").encode()
 
 
-_BARE_KEY = re.compile(rb"([{,]\s*)(-?[0-9]+)(\s*:)")
-_decoder = msgspec.json.Decoder(ConsumerOffsetTable, strict=False)
-
-
 def _decode(raw: bytes) -> dict[str, Offsets]:
-    """Not `decode_body`, which has the limits of a frame: this is our own file, and may be far longer."""
-    return _decoder.decode(_BARE_KEY.sub(rb'\1"\2"\3', raw)).offset_table
+    return decode_file(raw, ConsumerOffsetTable).offset_table

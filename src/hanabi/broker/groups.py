@@ -18,7 +18,7 @@ from hanabi.broker.versioned_table import Content, VersionedTable
 from hanabi.errors import NoPermission
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from hanabi.wire.bodies.topics import DataVersion
-from hanabi.wire.fastjson import decode_body
+from hanabi.wire.fastjson import decode_file
 
 GROUP_CHARACTERS_MAX: Final = 255
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
@@ -122,5 +122,5 @@ class Groups:
 
 
 def _decode(raw: bytes) -> Content[SubscriptionGroupConfig]:
-    table = decode_body(raw, SubscriptionGroupTable)
+    table = decode_file(raw, SubscriptionGroupTable)
     return Content(table.data_version, table.subscription_group_table, {"forbiddenTable": table.forbidden_table})

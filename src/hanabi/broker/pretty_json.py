@@ -29,7 +29,7 @@ def _pretty(value: Any, line: bytes) -> bytes:
     if isinstance(value, dict) and value:
         inner = line + b"\t"
         members = [
-            (b"%b%b:%b" % (inner, _encode(key), _pretty(member, inner)))
+            (b"%b%b:%b" % (inner, _encode_key(key), _pretty(member, inner)))
             if isinstance(key, str)
             else (b"%d:%b" % (key, _pretty(member, inner)))
             for key, member in value.items()
@@ -39,3 +39,8 @@ def _pretty(value: Any, line: bytes) -> bytes:
         inner = line + b"\t"
         return b"[%b%b]" % (b",".join([inner + _pretty(item, inner) for item in value]), line)
     return _encode(value)
+
+
+def _encode_key(key: str) -> bytes:
+    """*key* in quotes. The one that fastjson's dialect reserves is escaped, or a reader would follow it."""
+    return rb'"\u0024ref"' if key == "$ref" else _encode(key)

@@ -19,7 +19,7 @@ from hanabi.broker.settings import Settings
 from hanabi.broker.versioned_table import Content, VersionedTable
 from hanabi.errors import NoPermission
 from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
-from hanabi.wire.fastjson import decode_body
+from hanabi.wire.fastjson import decode_file
 
 PERM_INHERIT: Final = 1  # topics may be made from this one
 PERM_WRITE: Final = 2
@@ -231,7 +231,7 @@ def _in_words(topic: TopicConfig) -> str:
 
 
 def _decode(raw: bytes) -> Content[TopicConfig]:
-    table = decode_body(raw, TopicConfigTable)
+    table = decode_file(raw, TopicConfigTable)
     return Content(table.data_version, table.topic_config_table)
 
 

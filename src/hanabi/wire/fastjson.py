@@ -14,9 +14,12 @@ the dearest that anybody can send takes about a third of a second.
 Writing follows the type of the value. Fields are in alphabetical order and nulls are left out (see `bodies.base`).
 The objects that serve as keys are message queues, everywhere in RocketMQ: a field that is a `dict[MessageQueue, X]`
 is all it takes. A `standard` body has its keys in quotes and everything outside ASCII escaped.
+
+`decode_file` is for files of this machine: the same dialect without the bounds.
 """
 
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -86,6 +89,29 @@ def decode_plain_body(data: bytes, kind: type[T]) -> T:
     return decoded
 
 
+def decode_file(data: bytes, kind: type[T]) -> T:
+    """*data*, a file of this machine, as a *kind*.
+
+    The bounds of a frame do not apply: what a server has written, however large it has grown, it must read again.
+    """
+    hashable_kind: Any = kind
+    decoder: msgspec.json.Decoder[T] = _decoder(hashable_kind)
+    if not _REFERS(data):
+        try:
+            return decoder.decode(data)
+        except (ValueError, RecursionError):
+            pass  # bare number keys, say
+        try:
+            return decoder.decode(_BARE_NUMBER_KEY_IN_FILE.sub(rb'\1"\2":', data))
+        except (ValueError, RecursionError):
+            pass  # more of the dialect, or damage: the next step tells them apart
+    try:
+        plain = parse_dialect(data, quoted_object_keys=_has_object_keys(hashable_kind), values_max=sys.maxsize)
+        return msgspec.convert(plain, kind, strict=False)
+    except (ValueError, RecursionError, RemoteProtocolError) as error:
+        raise RemoteProtocolError(f"bad {_name(kind)}: {error}") from error
+
+
 def _refuse_excess(data: bytes, kind: Any) -> None:
     """Stop bodies that are made of nothing but tiny things: each of them costs far more than its bytes."""
     for mark, limit in ((b"{", OBJECTS_MAX), (b",", COMMAS_MAX)):
@@ -96,6 +122,8 @@ def _refuse_excess(data: bytes, kind: Any) -> None:
 # The mark before the key is part of the match, as to look behind at every byte takes three times as long. No key of
 # Java's has more than 20 digits; without that bound, digits alone could be searched again and again.
 _BARE_NUMBER_KEY = re.compile(rb"([{,]-?[0-9]{1,20}+:)")
+_BARE_NUMBER_KEY_IN_FILE = re.compile(rb"([{,]\s*+)(-?[0-9]{1,20}+)\s*+:")
+_REFERS = re.compile(rb'"\$ref"\s*+:').search
 
 
 def _quote_number_keys(data: bytes, kind: Any) -> bytes:

@@ -35,7 +35,7 @@ from hanabi.store.commit_log import PendingMessage
 from hanabi.store.indexer import SCHEDULE_TOPIC, Dispatched
 from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.wire.bodies.offsets import DelayOffsetTable
-from hanabi.wire.fastjson import decode_body
+from hanabi.wire.fastjson import decode_file
 from hanabi.wire.record import Record, decode_records
 
 logger = logging.getLogger(__name__)
@@ -299,7 +299,7 @@ def _first_log_offset(store: MessageStore) -> int | None:
 
 
 def _decode_table(raw: bytes) -> DelayOffsetTable:
-    return decode_body(raw, DelayOffsetTable)
+    return decode_file(raw, DelayOffsetTable)
 
 
 def _decode_marks(raw: bytes) -> _Marks:

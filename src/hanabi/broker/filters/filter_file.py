@@ -16,7 +16,7 @@ from hanabi.broker.pretty_json import pretty
 from hanabi.durable_table import DurableTable
 from hanabi.errors import SubscriptionParseFailed
 from hanabi.wire.bodies.base import Body, written, written_new
-from hanabi.wire.fastjson import decode_body
+from hanabi.wire.fastjson import decode_file
 from hanabi.wire.headers.base import Int32, Int64
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def stored(filters: Iterable[FilterData]) -> StoredFilters:
 
 def filter_file(path: Path) -> DurableTable[StoredFilters]:
     """The file at *path*."""
-    return DurableTable(path, encode=pretty, decode=lambda raw: decode_body(raw, StoredFilters))
+    return DurableTable(path, encode=pretty, decode=lambda raw: decode_file(raw, StoredFilters))
 
 
 def restored(content: StoredFilters, bloom: BloomFilter, now_ms: int) -> list[FilterData]:

@@ -19,7 +19,7 @@ import msgspec
 
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.offsets import ResetOffset
-from hanabi.wire.fastjson import decode_body
+from hanabi.wire.fastjson import decode_file
 
 _encode = msgspec.json.Encoder().encode
 
@@ -38,4 +38,4 @@ def encode_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
 
 def decode_offsets(content: bytes) -> dict[MessageQueue, int]:
     """The offsets in a file that Apache's client or ours has written. RemoteProtocolError if it is none."""
-    return decode_body(content, ResetOffset).offset_table
+    return decode_file(content, ResetOffset).offset_table

@@ -19,7 +19,7 @@ from hanabi.store.inspection.home import FileReader, StoreHome, cannot_read
 from hanabi.store.inspection.queues import find_queues
 from hanabi.wire.bodies.offsets import ConsumerOffsetTable
 from hanabi.wire.codes import RequestCode
-from hanabi.wire.fastjson import decode_body
+from hanabi.wire.fastjson import decode_body, decode_file
 
 OFFSETS_FILE = "consumerOffset.json"
 
@@ -88,7 +88,7 @@ def store_lags(home: StoreHome, topics: Iterable[str]) -> list[GroupLag]:
     wanted = frozenset(topics)
     path = home.config / OFFSETS_FILE
     try:
-        table = decode_body(path.read_bytes(), ConsumerOffsetTable)
+        table = decode_file(path.read_bytes(), ConsumerOffsetTable)
     except FileNotFoundError:
         return []
     except OSError as error:

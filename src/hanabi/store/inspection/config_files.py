@@ -6,7 +6,7 @@ import msgspec
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.store.inspection.home import StoreHome, cannot_read
-from hanabi.wire.dialect import parse_dialect
+from hanabi.wire.fastjson import decode_file
 
 TABLE_BYTES_MAX = 64 << 20  # 10,000 topics are 2 MB
 
@@ -47,10 +47,8 @@ def known_topics(home: StoreHome) -> set[str] | None:
 
 
 def _parse(raw: bytes) -> Any:
-    try:
-        return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        return parse_dialect(raw)  # bare numbers as keys
+    anything: Any = Any
+    return decode_file(raw, anything)
 
 
 def _problem(raw: bytes) -> str | None:
