@@ -1,0 +1,107 @@
+"""Power-cut images: a copy of a directory that holds only what a process has made durable.
+
+    recording = Recording(library, store, tmp_path / "record")
+    child = Popen(command, env={**os.environ, **faults.environment, **recording.environment})
+    ...                                        # work; kill -9 the child
+    recording.image(tmp_path / "after the cut")
+
+What counts as durable:
+- The bytes of a file: as they were when fsync or fdatasync (the whole file) or msync (the pages of the range) began.
+  All else is what it was at the sync before, or zeros. A call that the shim let fail makes nothing durable.
+- The name of a file: from the first sync of the file itself on (as on ext4, with the directories above it), or from a
+  sync of its directory on. A file whose name is durable and whose bytes are not is zeros, of the size that it had.
+- Renaming and removing: from the sync of the directory on. Before that the old name has the old file.
+A kernel may write more than it was asked to. `survives` lets a test choose pages that were written without a sync.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PAGE_BYTES: Final = 4096
+
+Survives = Callable[[Path, int], bool]  # a path below the root, and the number of a page
+
+
+class _Durable(NamedTuple):
+    """A durable name: the record of its bytes, and the size if there is none."""
+
+    key: str
+    size: int
+
+
+class Recording:
+    """What the processes that are started with `environment` make durable below *root*."""
+
+    def __init__(self, library: Path, root: Path, folder: Path) -> None:
+        self._library, self._root, self._folder = library, root.absolute(), folder
+        folder.mkdir()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        record = {"HANABI_FAULTS_RECORD": str(self._folder), "HANABI_FAULTS_ROOT": str(self._root)}
+        return {"LD_PRELOAD": str(self._library), **record}
+
+    def image(self, target: Path, *, survives: Survives = lambda path, page: False) -> None:
+        """Build the directory as a power cut now would leave it. *survives*: see above."""
+        target.mkdir()
+        for path, durable in durable_names(self._events()).items():
+            place = target / path.relative_to(self._root)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            record = self._folder / durable.key
+            if record.exists():
+                _copy_sparse(record, place)
+            else:
+                place.touch()
+                os.truncate(place, durable.size)
+            self._add_pages(path, place, survives)
+
+    def _add_pages(self, path: Path, place: Path, survives: Survives) -> None:
+        if not path.is_file():
+            return
+        below = path.relative_to(self._root)
+        with path.open("rb") as source, place.open("r+b") as target:
+            for page in range(min(path.stat().st_size, place.stat().st_size) // PAGE_BYTES):
+                if survives(below, page):
+                    source.seek(page * PAGE_BYTES)
+                    target.seek(page * PAGE_BYTES)
+                    target.write(source.read(PAGE_BYTES))
+
+    def _events(self) -> list[str]:
+        events = self._folder / "events"
+        return events.read_text().splitlines() if events.exists() else []
+
+
+def durable_names(events: list[str]) -> dict[Path, _Durable]:
+    """The names that are on the disk after these events of the shim."""
+    names: dict[Path, _Durable] = {}
+    directory, before = Path(), dict[Path, _Durable]()
+    for event in events:
+        kind, _, rest = event.partition(" ")
+        match kind:
+            case "file":
+                key, _, path = rest.partition(" ")
+                if not path.endswith(" (deleted)"):
+                    names.setdefault(Path(path), _Durable(key, 0))
+            case "directory":
+                directory, before = Path(rest), names
+                names = {path: durable for path, durable in names.items() if not path.is_relative_to(directory)}
+            case "name":
+                key, size, name = rest.split(" ", 2)
+                names[directory / name] = _Durable(key, int(size))
+            case "folder":
+                below = directory / rest
+                names.update({path: durable for path, durable in before.items() if path.is_relative_to(below)})
+    return names
+
+
+def _copy_sparse(source: Path, target: Path) -> None:
+    """Copy a file without its holes: segments are large, and most of each is a hole."""
+    with source.open("rb") as reader, target.open("wb") as writer:
+        while chunk := reader.read(PAGE_BYTES * 16):
+            if chunk.count(0) == len(chunk):
+                writer.seek(len(chunk), os.SEEK_CUR)
+            else:
+                writer.write(chunk)
+        writer.truncate(reader.tell())

@@ -1,0 +1,107 @@
+"""Power-cut images hold what was synced, under names that were synced, and nothing else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.faults.broker_process import broker_process
+from tests.faults.power_cut import PAGE_BYTES, Recording
+
+BEGIN = """
+import ctypes, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+def msync(memory, start, size):
+    at = ctypes.c_char.from_buffer(memory, start)
+    assert libc.msync(ctypes.byref(at), ctypes.c_size_t(size), 4) == 0
+def sync(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+"""
+
+
+def after_the_cut(recording: Recording, tmp_path: Path, program: str) -> Path:
+    """The image of the directory in which *program* ran."""
+    store, image = tmp_path / "store", tmp_path / "image"
+    store.mkdir(exist_ok=True)
+    env = {**os.environ, **recording.environment}
+    subprocess.run([sys.executable, "-c", BEGIN + program], cwd=store, env=env, check=True)
+    recording.image(image)
+    return image
+
+
+def names(image: Path) -> list[str]:
+    return sorted(str(path.relative_to(image)) for path in image.rglob("*") if path.is_file())
+
+
+def test_a_file_has_the_bytes_of_its_last_sync(recording: Recording, tmp_path: Path) -> None:
+    program = "write('a', 'one'); sync('a'); write('a', 'two'); write('b', 'three')"
+    image = after_the_cut(recording, tmp_path, program)
+    assert names(image) == ["a"]
+    assert (image / "a").read_text() == "one"
+
+
+def test_of_a_mapped_file_the_synced_pages_are_there_and_the_others_are_zeros(
+    recording: Recording, tmp_path: Path
+) -> None:
+    program = """
+file = open('a', 'w+b')
+file.truncate(16384)
+memory = mmap.mmap(file.fileno(), 16384)
+for page in range(4):
+    memory[page * 4096] = 65 + page
+msync(memory, 4096, 5)
+memory[4097] = 90
+"""
+    raw = (after_the_cut(recording, tmp_path, program) / "a").read_bytes()
+    assert raw == bytes(PAGE_BYTES) + b"B" + bytes(3 * PAGE_BYTES - 1)
+
+
+def test_a_renamed_file_has_its_new_name_after_the_sync_of_the_directory(recording: Recording, tmp_path: Path) -> None:
+    begin = "write('t', 'old'); sync('t'); write('t.tmp', 'new'); sync('t.tmp'); os.rename('t.tmp', 't')"
+    image = after_the_cut(recording, tmp_path, begin)
+    assert {name: (image / name).read_text() for name in names(image)} == {"t": "old", "t.tmp": "new"}
+
+
+def test_a_directory_that_was_synced_has_the_names_of_that_moment(recording: Recording, tmp_path: Path) -> None:
+    program = """
+write('t', 'old'); sync('t'); write('gone', 'x'); sync('gone')
+write('t.tmp', 'new'); sync('t.tmp'); os.rename('t.tmp', 't'); os.unlink('gone')
+os.mkdir('below'); write('below/c', 'kept'); sync('below/c'); write('empty', 'never synced'); sync('.')
+os.unlink('t')
+"""
+    image = after_the_cut(recording, tmp_path, program)
+    assert names(image) == ["below/c", "empty", "t"]
+    assert (image / "t").read_text() == "new"
+    assert (image / "below" / "c").read_text() == "kept"
+    assert (image / "empty").read_bytes() == bytes(len("never synced"))
+
+
+def test_an_inode_number_that_is_used_again_brings_no_old_bytes(recording: Recording, tmp_path: Path) -> None:
+    program = """
+for i in range(20):
+    write('a', 'x' * 9000); sync('a'); os.unlink('a'); write('b', ''); sync('b'); os.unlink('b')
+sync('.'); write('c', 'c'); sync('c')
+"""
+    image = after_the_cut(recording, tmp_path, program)
+    assert names(image) == ["c"]
+    assert (image / "c").read_text() == "c"
+
+
+def test_a_test_may_let_pages_survive_that_were_not_synced(recording: Recording, tmp_path: Path) -> None:
+    program = "write('a', 'x' * 8192); sync('a'); write('a', 'y' * 8192)"
+    after_the_cut(recording, tmp_path, program)
+    recording.image(tmp_path / "another", survives=lambda path, page: path.name == "a" and page == 1)
+    assert (tmp_path / "another" / "a").read_text() == "x" * 4096 + "y" * 4096
+
+
+def test_a_broker_starts_on_the_image_of_its_own_store(recording: Recording, tmp_path: Path) -> None:
+    with broker_process(tmp_path / "store", env=recording.environment) as broker:
+        broker.wait_ready()
+    recording.image(tmp_path / "image")
+    with broker_process(tmp_path / "image") as broker:
+        broker.wait_ready()
