@@ -7,7 +7,9 @@
 
 What counts as durable:
 - The bytes of a file: as they were when fsync or fdatasync (the whole file) or msync (the pages of the range) began.
-  All else is what it was at the sync before, or zeros. A call that the shim let fail makes nothing durable.
+  All else is what it was at the sync before, or zeros.
+- After a sync that the shim let fail: nothing, and the pages that it was to write count as clean, as on Linux. The next
+  sync leaves them out unless they were written to again (other bytes, or a write or pwrite of the same ones).
 - The name of a file: from the first sync of the file itself on (as on ext4, with the directories above it), or from a
   sync of its directory on. A file whose name is durable and whose bytes are not is zeros, of the size that it had.
 - Renaming and removing: from the sync of the directory on. Before that the old name has the old file.

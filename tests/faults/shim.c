@@ -154,56 +154,115 @@ static void write_event(const char *text, size_t size) {
     syscall(SYS_close, file);
 }
 
-/* Copy the pages that are not yet there as they are now. */
-static void copy_pages(int to, const char *from, off_t at, size_t size) {
-    char there[PAGE];
-    for (size_t done = 0; done < size; done += PAGE) {
-        size_t part = size - done < PAGE ? size - done : PAGE;
-        long got = syscall(SYS_pread64, to, there, part, at + (off_t)done);
-        if (got < 0) got = 0;
-        memset(there + got, 0, part - (size_t)got);
-        if (memcmp(there, from + done, part) == 0) continue;
-        if (syscall(SYS_pwrite64, to, from + done, part, at + (off_t)done) != (long)part) abort();
-    }
+/* After a failed sync Linux takes the pages for clean: the next sync succeeds and does not write them, unless they are
+ * written to again. KEY.lost holds such pages as they were, and KEY.lost-pages a byte for each page. A page counts as
+ * written to again when its bytes differ, or after write or pwrite; the same bytes stored through a map are not seen. */
+struct target {
+    int durable, lost, lost_pages;
+};
+
+static struct target open_target(const char *key) {
+    char name[KEY + 16];
+    struct target to = {open_record(key, O_RDWR), -1, -1};
+    snprintf(name, sizeof name, "%s.lost", key);
+    to.lost = open_record(name, O_RDWR);
+    snprintf(name, sizeof name, "%s.lost-pages", key);
+    to.lost_pages = open_record(name, O_RDWR);
+    if (to.durable < 0 || to.lost < 0 || to.lost_pages < 0) abort();
+    return to;
 }
 
-static void copy_data(int to, int from, off_t at, off_t end) {
+static void close_target(struct target to) {
+    syscall(SYS_close, to.durable);
+    syscall(SYS_close, to.lost);
+    syscall(SYS_close, to.lost_pages);
+}
+
+static void put(int file, const char *from, size_t size, off_t at) {
+    if (syscall(SYS_pwrite64, file, from, size, at) != (long)size) abort();
+}
+
+static int is_same(int file, const char *from, size_t size, off_t at) {
+    char there[PAGE];
+    long got = syscall(SYS_pread64, file, there, size, at);
+    if (got < 0) got = 0;
+    memset(there + got, 0, size - (size_t)got);
+    return memcmp(there, from, size) == 0;
+}
+
+static int is_lost(struct target to, off_t at) {
+    char mark = 0;
+    return syscall(SYS_pread64, to.lost_pages, &mark, 1, at / PAGE) == 1 && mark;
+}
+
+/* Take a page over that is not yet there as it is now; or lose it, if the sync has failed. */
+static void copy_page(struct target to, const char *from, size_t size, off_t at, int failed) {
+    if (is_same(to.durable, from, size, at)) return;
+    if (is_lost(to, at) && is_same(to.lost, from, size, at)) return;
+    put(to.lost_pages, failed ? "\1" : "\0", 1, at / PAGE);
+    put(failed ? to.lost : to.durable, from, size, at);
+}
+
+static void copy_pages(struct target to, const char *from, off_t at, size_t size, int failed) {
+    for (size_t done = 0; done < size; done += PAGE)
+        copy_page(to, from + done, size - done < PAGE ? size - done : PAGE, at + (off_t)done, failed);
+}
+
+static void copy_data(struct target to, int from, off_t at, off_t end, int failed) {
     static char buffer[1 << 20];
     while (at < end) {
         size_t part = end - at < (off_t)sizeof buffer ? (size_t)(end - at) : sizeof buffer;
         long got = syscall(SYS_pread64, from, buffer, part, at);
         if (got <= 0) return;
-        copy_pages(to, buffer, at, (size_t)got);
+        copy_pages(to, buffer, at, (size_t)got, failed);
         at += got;
     }
 }
 
 /* A file was made durable as it is: its data, its holes, its size. */
-static void copy_file(int to, int from, off_t size) {
+static void copy_file(struct target to, int from, off_t size, int failed) {
     off_t at = 0, was = lseek(from, 0, SEEK_CUR);
     while (at < size) {
         off_t data = lseek(from, at, SEEK_DATA);
         if (data < 0) data = errno == ENXIO ? size : at;
-        if (data > at) syscall(SYS_fallocate, to, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, data - at);
+        if (data > at && !failed)
+            syscall(SYS_fallocate, to.durable, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, data - at);
         off_t hole = data < size ? lseek(from, data, SEEK_HOLE) : size;
         if (hole < 0 || hole > size) hole = size;
-        copy_data(to, from, data, hole);
+        copy_data(to, from, data / PAGE * PAGE, hole, failed);
         at = hole;
     }
     if (was >= 0) lseek(from, was, SEEK_SET);
 }
 
-static void record_synced(int fd, const char *path, const char *key, off_t file_size, const char *from, off_t at, size_t size) {
+/* A part of a file, from a map of it. */
+struct part {
+    const char *from;
+    off_t at;
+    size_t size;
+};
+
+static void record_file(int fd, const char *path, const char *key, off_t file_size, const struct part *part, int failed) {
     char line[PATH_MAX + KEY + 16];
     pthread_mutex_lock(&record_lock);
-    int to = open_record(key, O_RDWR);
-    if (to < 0) abort();
-    if (from) copy_pages(to, from, at, size);
-    else copy_file(to, fd, file_size);
-    if (syscall(SYS_ftruncate, to, file_size) != 0) abort();
-    syscall(SYS_close, to);
-    write_event(line, (size_t)snprintf(line, sizeof line, "file %s %s\n", key, path));
+    struct target to = open_target(key);
+    if (part) copy_pages(to, part->from, part->at, part->size, failed);
+    else copy_file(to, fd, file_size, failed);
+    if (!failed && syscall(SYS_ftruncate, to.durable, file_size) != 0) abort();
+    close_target(to);
+    if (!failed) write_event(line, (size_t)snprintf(line, sizeof line, "file %s %s\n", key, path));
     pthread_mutex_unlock(&record_lock);
+}
+
+/* Pages that are written to are dirty again. */
+static void record_written(int fd, off_t at, size_t size) {
+    char path[PATH_MAX], key[KEY], name[PATH_MAX + KEY];
+    if (at < 0 || !is_recorded(path_of(fd, path)) || key_of(fd, NULL, key) != 0) return;
+    snprintf(name, sizeof name, "%s/%s.lost-pages", record, key);
+    int lost_pages = (int)syscall(SYS_openat, AT_FDCWD, name, O_RDWR | O_CLOEXEC);
+    if (lost_pages < 0) return;
+    for (off_t page = at / PAGE; page * PAGE < at + (off_t)size; page++) put(lost_pages, "\0", 1, page);
+    syscall(SYS_close, lost_pages);
 }
 
 /* A directory was made durable: all names in it, as they are. */
@@ -231,13 +290,12 @@ static void record_directory(const char *path) {
 }
 
 /* Called before the real sync: what is written meanwhile is not promised. */
-static void record_fd(int fd) {
+static void record_fd(int fd, int failed) {
     char path[PATH_MAX], key[KEY];
     struct stat state;
     if (!record || !is_recorded(path_of(fd, path)) || fstat(fd, &state) != 0) return;
-    if (S_ISDIR(state.st_mode)) record_directory(path);
-    else if (S_ISREG(state.st_mode) && key_of(fd, NULL, key) == 0)
-        record_synced(fd, path, key, state.st_size, NULL, 0, 0);
+    if (S_ISDIR(state.st_mode) && !failed) record_directory(path);
+    if (S_ISREG(state.st_mode) && key_of(fd, NULL, key) == 0) record_file(fd, path, key, state.st_size, NULL, failed);
 }
 
 /* Maps of files: msync is told an address, not a file. */
@@ -278,8 +336,8 @@ static int find_map(const char *at, struct map *found) {
 
 static int synced(enum call call, int fd, int (*sync)(int)) {
     int error = fd_fault(call, fd);
+    record_fd(fd, error != 0);
     if (error) FAIL(error, -1);
-    record_fd(fd);
     return sync(fd);
 }
 
@@ -290,12 +348,13 @@ EXPORT int msync(void *start, size_t size, int flags) {
     struct map map;
     int known = (rules || record) && find_map(start, &map);
     int error = is_ruled(MSYNC) ? fault(MSYNC, known ? map.path : NULL) : 0;
-    if (error) FAIL(error, -1);
     if (known && (flags & MS_SYNC) && is_recorded(map.path)) {
-        off_t at = map.offset + ((char *)start - map.start);
-        size_t whole = (size + PAGE - 1) / PAGE * PAGE, left = map.size - (size_t)((char *)start - map.start);
-        record_synced(-1, map.path, map.key, map.offset + (off_t)map.size, start, at, whole < left ? whole : left);
+        size_t inside = (size_t)((char *)start - map.start), left = map.size - inside;
+        size_t whole = (size + PAGE - 1) / PAGE * PAGE;
+        struct part part = {start, map.offset + (off_t)inside, whole < left ? whole : left};
+        record_file(-1, map.path, map.key, map.offset + (off_t)map.size, &part, error != 0);
     }
+    if (error) FAIL(error, -1);
     return REAL(msync)(start, size, flags);
 }
 
@@ -362,12 +421,14 @@ EXPORT ssize_t pread64(int fd, void *to, size_t size, off_t at) { return pread(f
 EXPORT ssize_t write(int fd, const void *from, size_t size) {
     int error = fd_fault(WRITE, fd);
     if (error) FAIL(error, -1);
+    if (record) record_written(fd, lseek(fd, 0, SEEK_CUR), size);
     return REAL(write)(fd, from, size);
 }
 
 EXPORT ssize_t pwrite(int fd, const void *from, size_t size, off_t at) {
     int error = fd_fault(WRITE, fd);
     if (error) FAIL(error, -1);
+    if (record) record_written(fd, at, size);
     return REAL(pwrite)(fd, from, size, at);
 }
 EXPORT ssize_t pwrite64(int fd, const void *from, size_t size, off_t at) { return pwrite(fd, from, size, at); }

@@ -1,12 +1,17 @@
 """Power-cut images hold what was synced, under names that were synced, and nothing else."""
 
+import errno
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from tests.faults.broker_process import broker_process
 from tests.faults.power_cut import PAGE_BYTES, Recording
+from tests.faults.shim import Faults
 
 BEGIN = """
 import ctypes, mmap, os
@@ -24,11 +29,11 @@ def write(path, text):
 """
 
 
-def after_the_cut(recording: Recording, tmp_path: Path, program: str) -> Path:
+def after_the_cut(recording: Recording, tmp_path: Path, program: str, more: Mapping[str, str] | None = None) -> Path:
     """The image of the directory in which *program* ran."""
     store, image = tmp_path / "store", tmp_path / "image"
     store.mkdir(exist_ok=True)
-    env = {**os.environ, **recording.environment}
+    env = {**os.environ, **(more or {}), **recording.environment}
     subprocess.run([sys.executable, "-c", BEGIN + program], cwd=store, env=env, check=True)
     recording.image(image)
     return image
@@ -90,6 +95,31 @@ sync('.'); write('c', 'c'); sync('c')
     image = after_the_cut(recording, tmp_path, program)
     assert names(image) == ["c"]
     assert (image / "c").read_text() == "c"
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ("", b"a" * 4096 + b"b" * 4096 + b"c" * 4095 + b"!"),
+        ("os.pwrite(fd, b'xxx', 4096)", b"a" * 4096 + b"xxx" + b"x" * 4093 + b"c" * 4095 + b"!"),
+    ],
+)
+def test_after_a_failed_sync_the_next_one_leaves_out_the_pages_that_were_not_written_to_again(
+    faults: Faults, recording: Recording, tmp_path: Path, between: str, found: bytes
+) -> None:
+    begin = """
+fd = os.open('a', os.O_RDWR | os.O_CREAT)
+os.write(fd, b'a' * 4096 + b'b' * 4096 + b'c' * 4096); os.fsync(fd)
+os.pwrite(fd, b'x' * 4096 + b'y' * 4096, 4096)
+try:
+    os.fdatasync(fd)
+    raise SystemExit("the sync did not fail")
+except OSError:
+    os.pwrite(fd, b'c' * 4095 + b'!', 8192)
+"""
+    with faults.rule("fdatasync", errno.EIO, times=1):
+        image = after_the_cut(recording, tmp_path, f"{begin}{between}\nos.fdatasync(fd)", faults.environment)
+    assert (image / "a").read_bytes() == found
 
 
 def test_a_test_may_let_pages_survive_that_were_not_synced(recording: Recording, tmp_path: Path) -> None:
