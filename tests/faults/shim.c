@@ -213,15 +213,20 @@ static void copy_data(struct target to, int from, off_t at, off_t end, int faile
     while (at < end) {
         size_t part = end - at < (off_t)sizeof buffer ? (size_t)(end - at) : sizeof buffer;
         long got = syscall(SYS_pread64, from, buffer, part, at);
-        if (got <= 0) return;
+        if (got < 0) abort();
+        if (got == 0) return;
         copy_pages(to, buffer, at, (size_t)got, failed);
         at += got;
     }
 }
 
-/* A file was made durable as it is: its data, its holes, its size. */
-static void copy_file(struct target to, int from, off_t size, int failed) {
-    off_t at = 0, was = lseek(from, 0, SEEK_CUR);
+/* A file was made durable as it is: its data, its holes, its size. It may have been opened for writing only. */
+static void copy_file(struct target to, int fd, off_t size, int failed) {
+    char link[64];
+    off_t at = 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    int from = (int)syscall(SYS_openat, AT_FDCWD, link, O_RDONLY | O_CLOEXEC);
+    if (from < 0) abort();
     while (at < size) {
         off_t data = lseek(from, at, SEEK_DATA);
         if (data < 0) data = errno == ENXIO ? size : at;
@@ -232,7 +237,7 @@ static void copy_file(struct target to, int from, off_t size, int failed) {
         copy_data(to, from, data / PAGE * PAGE, hole, failed);
         at = hole;
     }
-    if (was >= 0) lseek(from, was, SEEK_SET);
+    syscall(SYS_close, from);
 }
 
 /* A part of a file, from a map of it. */

@@ -23,9 +23,12 @@ def sync(path):
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
     os.close(fd)
-def write(path, text):
+def write(path, text, synced=False):
     with open(path, "w") as file:
         file.write(text)
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
 """
 
 
@@ -44,7 +47,7 @@ def names(image: Path) -> list[str]:
 
 
 def test_a_file_has_the_bytes_of_its_last_sync(recording: Recording, tmp_path: Path) -> None:
-    program = "write('a', 'one'); sync('a'); write('a', 'two'); write('b', 'three')"
+    program = "write('a', 'one', synced=True); write('a', 'two'); write('b', 'three')"
     image = after_the_cut(recording, tmp_path, program)
     assert names(image) == ["a"]
     assert (image / "a").read_text() == "one"
