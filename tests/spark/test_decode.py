@@ -201,6 +201,9 @@ def test_a_walk_finds_the_records_that_lie_behind_each_other(records: list[bytes
         b"a-long-name-1\x01x\x02a-long-name-2\x01y",
         b"TAGS\x01\xff\xfe\x02K\x01v",
         b"TAGS\x01\xc3",
+        b"TAGS\x01a\0",
+        b"K\x01" + bytes(600) + b"\x02TAGS\x01t\x021c291ca3",
+        bytes(600),
     ],
 )
 def test_odd_properties_are_read_as_one_by_one(raw: bytes) -> None:

@@ -46,6 +46,16 @@ def test_a_store_of_apache_is_read_whole_and_left_as_it_was(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("scan", ["queues", "log"])
+def test_messages_with_long_runs_of_zeros_in_their_properties_are_rows(tmp_path: Path, scan: str) -> None:
+    with open_store(tmp_path / "store", commit_log_segment_bytes=1 << 20) as store:
+        for zeros in (1, 511, 512, 20_000, 32_760):
+            assert store.put(message(b"%d" % zeros, properties={"n": "\0" * zeros})).appended
+    found = rows(tmp_path / "store", scan=scan)
+    assert [int(row["body"]) for row in found] == [1, 511, 512, 20_000, 32_760]
+    assert [len(row["properties"]["n"]) for row in found] == [1, 511, 512, 20_000, 32_760]
+
+
+@pytest.mark.parametrize("scan", ["queues", "log"])
 @pytest.mark.parametrize("partitions", [1, 2, 7, 1000])
 def test_every_message_is_in_one_task_and_the_tasks_follow_the_log(tmp_path: Path, scan: str, partitions: int) -> None:
     make_store(tmp_path / "store", 100, queues=3)

@@ -16,6 +16,7 @@ from hanabi.wire import property_names as names
 
 _REMEMBERED_MAX: Final = 2_000
 _CHARACTERS_MAX: Final = 1_000  # longer ones are looked into each time
+_KEY_CHARACTERS_MAX: Final = 255  # a longer key may hold zeros that the store must mark, see `store.torn_writes`
 
 _UNIQUE_KEY: Final = f"{names.UNIQUE_KEY}\x01"
 _KEYS: Final = f"{names.KEYS}\x01"
@@ -42,7 +43,7 @@ class PlainProperties:
             return self._look_into(text)
         key, _, after = rest.partition("\x02")
         known = self._known.get((before, after))
-        if known is None or not key or not key.isascii():
+        if known is None or not key or len(key) > _KEY_CHARACTERS_MAX or not key.isascii():
             return self._learn(text, before, key, after)
         start, end, tags_code = known
         return start, key.encode(), end, tags_code, ()

@@ -210,7 +210,8 @@ cdef enum:
     HEAD_BYTES = 88  # of a record with two IPv4 hosts
     BLANK_BYTES = 8  # remain behind every record
     TOPIC_BYTES_MAX = 127
-    PROPERTIES_BYTES_MAX = 32767
+    PROPERTIES_BYTES_MAX = 32758  # larger ones, and long runs of zeros, need `torn_writes`
+    ZERO_RUN_BYTES = 512
     TAIL_BYTES = 4080
     PLAIN_FLAGS = 0x0703  # compressed, several tags, how it is compressed
 
@@ -331,6 +332,10 @@ cdef class PlainPuts:
             or message.body_bytes > self.body_bytes_max
             or message.properties_bytes > PROPERTIES_BYTES_MAX
             or (message.properties_bytes and message.properties[message.properties_bytes - 1] == 0)
+            or (
+                message.properties_bytes >= ZERO_RUN_BYTES
+                and memchr(message.properties, 0, message.properties_bytes) != NULL
+            )
             or self.written + size > self.room
         ):
             return False

@@ -19,6 +19,7 @@ from hanabi.errors import MessageRefused, RemoteProtocolError, StoreError
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.log import Log, WriteBufferPool
 from hanabi.store.segment import Buffer, Segment
+from hanabi.store.torn_writes import mark_zeros
 from hanabi.wire import sysflag
 from hanabi.wire.message_id import encode_offset_id
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX
@@ -162,8 +163,8 @@ class CommitLog:
         body, properties = message.body, message.properties
         if len(body) > self.message_bytes_max:
             raise MessageRefused(f"{message.topic}: a body of {len(body)} bytes, limit {self.message_bytes_max}")
-        if properties.endswith(b"\0") and len(properties) < PROPERTIES_BYTES_MAX:
-            properties += b"\x02"  # the same properties; recovery takes a zero at the end for a torn write
+        if b"\0" in properties:
+            properties = mark_zeros(properties)
         if len(properties) > PROPERTIES_BYTES_MAX:
             raise MessageRefused(
                 f"{message.topic}: properties of {len(properties)} bytes, limit {PROPERTIES_BYTES_MAX}"

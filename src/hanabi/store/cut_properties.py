@@ -10,6 +10,7 @@ knows what it means, and need not look for tags and keys in it again.
 from collections.abc import Sequence
 from typing import Final
 
+from hanabi.store.torn_writes import looks_torn
 from hanabi.wire import property_names as names
 from hanabi.wire.tags import tags_code
 
@@ -24,7 +25,7 @@ _UNIQUE_KEY: Final = f"\x02{names.UNIQUE_KEY}\x01"
 
 def cut_properties(text: str) -> CutProperties | None:
     """The properties *text*, which has a separator at both ends; None: they are not for plain puts."""
-    if not text.isascii() or text[-2] == "\0":
+    if not text.isascii() or ("\0" in text and looks_torn(text[1:-1].encode())):
         return None
     _, has_tags, tags = text.rpartition(_TAGS)
     tags = tags.partition("\x02")[0] if has_tags else ""

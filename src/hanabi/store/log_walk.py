@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.store.log import Log
+from hanabi.store.torn_writes import looks_torn
 from hanabi.wire.record import (
     BLANK_BYTES_MIN,
     MAGIC,
@@ -21,7 +22,6 @@ from hanabi.wire.record import (
 
 _SEARCH_BYTES: Final = 1 << 20
 _MAGIC_AT: Final = 4
-_ZERO_SECTOR: Final = bytes(512)
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC, MAGIC_LONG_TOPIC))
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
@@ -48,9 +48,13 @@ def record_at(log: Log, log_offset: int, *, check_crc: bool = False) -> Dispatch
 class LogWalk:
     """Iterate over it once. Then `end` is where the log ends, and `damages` is what was passed over."""
 
-    def __init__(self, log: Log, start: int, *, check_crc: bool, flushed_before_ms: int) -> None:
-        """Records stored before *flushed_before_ms* are known to have been on the disk, so they were never torn."""
+    def __init__(
+        self, log: Log, start: int, *, check_crc: bool, flushed_before_ms: int, may_be_torn: bool = False
+    ) -> None:
+        """Records stored before *flushed_before_ms* are known to have been on the disk, so they were never torn.
+        *may_be_torn*: the writer crashed, so properties that look torn count only if a whole record follows."""
         self._log, self._check_crc, self._flushed_before_ms = log, check_crc, flushed_before_ms
+        self._may_be_torn = may_be_torn
         self.start = self.end = start
         self.end_reason = "the last file is full"
         self.is_torn = False  # something lies where the log ends, and it is no record
@@ -58,7 +62,7 @@ class LogWalk:
         self.damages: list[Damage] = []
 
     def __iter__(self) -> Iterator[Dispatch]:
-        log, check_crc = self._log, self._check_crc
+        log, check_crc, may_be_torn = self._log, self._check_crc, self._may_be_torn
         while (segment := log.find(self.end)) is not None:
             base, position = segment.base_offset, self.end - segment.base_offset
             view = segment.tail(0)
@@ -66,6 +70,8 @@ class LogWalk:
             while position < limit:
                 try:
                     record = _decode(view, position, base + position, check_crc=check_crc)
+                    if may_be_torn and looks_torn(record.properties) and not self._is_followed(record):
+                        raise RemoteProtocolError(f"record at {position}: its properties were not written to the end")
                 except RemoteProtocolError as error:
                     if view[position + _MAGIC_AT : position + BLANK_BYTES_MIN] == _BLANK:
                         position = log.segment_bytes
@@ -86,6 +92,11 @@ class LogWalk:
             if position < log.segment_bytes:
                 return  # what is readable ends before the file does
 
+    def _is_followed(self, record: Dispatch) -> bool:
+        """Whether a whole record of the same age or younger lies directly behind *record*."""
+        following = record_at(self._log, record.log_offset + record.size, check_crc=True)
+        return following is not None and following.store_timestamp_ms >= record.store_timestamp_ms
+
     def _resume_after(self, log_offset: int, reason: str) -> int | None:
         """Where the walk goes on behind what lies at *log_offset*; None if that is the end of the log."""
         if self.last_store_ms >= self._flushed_before_ms:
@@ -105,10 +116,8 @@ def _decode(view: memoryview, position: int, log_offset: int, *, check_crc: bool
         raise RemoteProtocolError(
             f"record at {position}: cannot be message {record.queue_offset} of {record.topic!r}/{record.queue_id}"
         )
-    # The CRC covers the body alone. What a torn write leaves of topic and properties are zeros: up to the end, or as
-    # long as a sector. Topics have none, and the commit log lets no properties end with one.
-    if record.properties.endswith(b"\0") or "\0" in record.topic or _ZERO_SECTOR in record.properties:
-        raise RemoteProtocolError(f"record at {position}: its topic or properties were not written to the end")
+    if "\0" in record.topic:  # the CRC covers the body alone; what a torn write leaves of the rest are zeros
+        raise RemoteProtocolError(f"record at {position}: its topic was not written to the end")
     return record
 
 

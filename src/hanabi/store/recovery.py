@@ -91,7 +91,7 @@ def recover(
     else:
         start, cut = _clean_start(log, queues)
         damaged += cut
-    walk, records = _bring_in_step(parts, config, start, damaged, clock)
+    walk, records = _bring_in_step(parts, config, start, damaged, clock, crashed=crashed)
     _cut(walk, parts)
     if crashed:
         for segment in log.segments:
@@ -225,7 +225,13 @@ def _record_of(log: Log, queue: ConsumeQueue, queue_offset: int) -> Dispatch | N
 
 
 def _bring_in_step(
-    parts: Parts, config: StoreConfig, start: int, damaged: list[ConsumeQueue], clock: Callable[[], float]
+    parts: Parts,
+    config: StoreConfig,
+    start: int,
+    damaged: list[ConsumeQueue],
+    clock: Callable[[], float],
+    *,
+    crashed: bool,
 ) -> tuple[LogWalk, int]:
     """Dispatch everything from *start* on; then once more from further back, should a queue lack something there.
 
@@ -233,7 +239,7 @@ def _bring_in_step(
     one the next number, or is there a hole?
     """
     ends = {queue: queue.max_log_offset for queue in damaged}
-    walk, holes, records = _dispatch(parts, config, start, clock, fill_holes=False)
+    walk, holes, records = _dispatch(parts, config, start, clock, crashed=crashed, fill_holes=False)
     if start > parts.commit_log.log.min_offset:
         for queue, end in ends.items():
             if end < 0:
@@ -243,7 +249,7 @@ def _bring_in_step(
     if holes:
         rebuild_from = max(min(holes.values()), parts.commit_log.log.min_offset)
         logger.warning("%d consume queues are built again from log offset %d on", len(holes), rebuild_from)
-        walk, _, more = _dispatch(parts, config, rebuild_from, clock, fill_holes=True)
+        walk, _, more = _dispatch(parts, config, rebuild_from, clock, crashed=crashed, fill_holes=True)
         records += more
     for damage in walk.damages:
         logger.error("the log has no valid record from %d to %d: %s", *damage)
@@ -251,12 +257,17 @@ def _bring_in_step(
 
 
 def _dispatch(
-    parts: Parts, config: StoreConfig, start: int, clock: Callable[[], float], *, fill_holes: bool
+    parts: Parts, config: StoreConfig, start: int, clock: Callable[[], float], *, crashed: bool, fill_holes: bool
 ) -> tuple[LogWalk, dict[ConsumeQueue, int], int]:
     """Walk from *start* to the end. Returns the walk, the queues with a hole and where it begins, how many records."""
     indexer, log = parts.indexer, parts.commit_log.log
-    flushed_before_ms = _flushed_before(parts, config)
-    walk = LogWalk(log, start, check_crc=config.check_crc_on_recover, flushed_before_ms=flushed_before_ms)
+    walk = LogWalk(
+        log,
+        start,
+        check_crc=config.check_crc_on_recover,
+        flushed_before_ms=_flushed_before(parts, config),
+        may_be_torn=crashed,
+    )
     holes: dict[ConsumeQueue, int] = {}
     records, next_report = 0, clock() + _PROGRESS_SECONDS
     for record in walk:

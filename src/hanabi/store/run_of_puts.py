@@ -23,10 +23,10 @@ from hanabi.store.key_hash import key_hash_after
 from hanabi.store.key_links import link_messages
 from hanabi.store.message_store import MessageStore
 from hanabi.store.segment import Segment
+from hanabi.store.torn_writes import SEALABLE_BYTES_MAX
 from hanabi.store.unique_key_hash import unique_key_hash
 from hanabi.wire import sysflag
 from hanabi.wire.crc import crc32
-from hanabi.wire.properties import PROPERTIES_BYTES_MAX
 from hanabi.wire.record import BLANK_BYTES_MIN, MAGIC, TOPIC_BYTES_MAX, record_properties
 
 _PIECES: Final = 7  # of a record: head, body, topic, length of properties, and these, cut at the unique key
@@ -167,7 +167,7 @@ class PlainPuts:
         log_offset = self._end
         size = place.fixed_bytes + body_bytes + properties_bytes
         log_end = log_offset + size
-        if log_end > self._end_max or body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
+        if log_end > self._end_max or body_bytes > self._body_bytes_max or properties_bytes > SEALABLE_BYTES_MAX:
             return None
         if sys_flag & ~_PLAIN_FLAGS:
             return None

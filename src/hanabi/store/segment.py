@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 Buffer = bytes | bytearray | memoryview
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)
+_FIRST_BYTES = 4
+_COPIED_AT_ONCE_BYTES = 16 << 10
 _WARM_SYNC_BYTES = 16 << 20  # Apache's flushLeastPagesWhenWarmMapedFile
 
 # A mapped page that was written is known to the kernel as a dirty page of the file, so this syncs it; unlike
@@ -105,8 +107,12 @@ class Segment:
 
     def append(self, data: Buffer) -> None:
         """Copy *data* behind what is written. The caller has seen to it that it fits."""
-        end = self.written + len(data)
-        self._target[self.written : end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
+        start, end = self.written, self.written + len(data)
+        if end - start > _COPIED_AT_ONCE_BYTES and end <= self.size:  # half a copy begins with zeros: no record does
+            self._target[start + _FIRST_BYTES : end] = memoryview(data)[_FIRST_BYTES:]
+            self._target[start : start + _FIRST_BYTES] = data[:_FIRST_BYTES]
+        else:
+            self._target[start:end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
         self.written = end
 
     def fill(self, header: bytes) -> None:
