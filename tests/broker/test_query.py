@@ -3,7 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from hanabi.broker.handlers.query import newest_within, query_handlers
+import pytest
+
+from hanabi.broker.handlers.query import Search, newest_within, query_handlers
+from hanabi.broker.workers import Workers
 from hanabi.remoting.dispatch import Handler
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
@@ -14,7 +17,7 @@ from tests.store.stores import START_MS
 
 
 def handlers(world: World) -> dict[int, Handler]:
-    return query_handlers(world.store, world.settings)
+    return query_handlers(world.store, world.settings, Workers("key queries", threads=2, waiting_max=9))
 
 
 def by_key(
@@ -80,6 +83,36 @@ def test_no_number_asked_for_is_too_large_or_too_small(tmp_path: Path) -> None:
             assert len(bodies(await admin.ask(RequestCode.QUERY_MESSAGE, by_key("k", max_num=-1)))) == 1
 
     asyncio.run(main())
+
+
+def test_a_search_that_is_stopped_says_so_in_the_answer_and_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seconds = iter([0.0, 1.0, 1.0, 1.0, 15.0, 15.0, 30.0])  # enough for three messages, and then for none
+
+    def impatient(world: World) -> dict[int, Handler]:
+        workers = Workers("key queries", threads=1, waiting_max=9)
+        return query_handlers(world.store, world.settings, workers, lambda: next(seconds))
+
+    async def main() -> None:
+        async with asking(tmp_path, impatient) as (world, admin):
+            for number in range(5):
+                world.put(b"%d" % number, KEYS="k")
+            reply = await admin.ask(RequestCode.QUERY_MESSAGE, by_key("k"))
+            assert bodies(reply) == [b"2", b"3", b"4"]
+            assert reply.remark == "the search stopped after 15 s: older messages may have the key, too"
+            code, remark = await admin.refused(RequestCode.QUERY_MESSAGE, by_key("k"))
+            assert (code, remark) == (ResponseCode.QUERY_NOT_FOUND, reply.remark)
+            assert caplog.text.count("key 'k' of topic T: the search stopped") == 2
+
+    asyncio.run(main())
+
+
+def test_a_search_ends_soon_when_its_client_goes_away() -> None:
+    search = Search(lambda: 0.0)
+    assert search.goes_on()
+    search.give_up()
+    assert not search.goes_on()
 
 
 def test_a_reply_that_would_be_too_long_has_the_newest_messages() -> None:

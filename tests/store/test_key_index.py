@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hanabi.errors import StoreError, StoreFull
-from hanabi.store.index_file import ENTRY, HEADER, SLOT, IndexFile, index_file_bytes
+from hanabi.store.index_file import ENTRY, HEADER, PAUSE_STEPS, SLOT, IndexFile, index_file_bytes
 from hanabi.store.key_hash import key_hash, key_hash_after, prefix_code
-from hanabi.store.key_index import CHAIN_STEPS_MAX, KeyIndex, local_time_name
+from hanabi.store.key_index import KeyIndex, local_time_name
 from hanabi.wire.tags import java_hash
 from tests.golden_records import STORES, golden_store
 
@@ -268,9 +268,7 @@ def test_a_file_deleted_while_it_is_searched_stays_readable(tmp_path: Path) -> N
         index.put("T", ["key"], number * 100, START_MS)
     held = index.files[0]
     index.delete_expired(10**9)
-    found: dict[int, None] = {}
-    assert held.search(key_hash("T#key"), *FOREVER, 99, found, CHAIN_STEPS_MAX)
-    assert len(found) == ENTRIES - 1
+    assert len(list(held.chain(key_hash("T#key"), *FOREVER))) == ENTRIES - 1
 
 
 @pytest.mark.parametrize("kept", [0, 1, 5, 19, 20, 38, 39, 49, 50])
@@ -384,13 +382,24 @@ def test_a_slot_that_points_at_no_entry_counts_as_empty(tmp_path: Path, slot: in
     assert file.slots_used == 1
 
 
-def test_a_chain_that_is_too_long_is_not_followed_to_its_end(tmp_path: Path) -> None:
-    index = open_index(tmp_path)
-    for number in range(10):
-        index.put("T", ["key"], number * 100, START_MS)
-    found: dict[int, None] = {}
-    assert not index.files[0].search(key_hash("T#key"), *FOREVER, 99, found, 4)
-    assert list(found) == [900, 800, 700, 600]
+def test_a_long_chain_is_followed_to_its_end_and_its_reader_may_stop_on_the_way(tmp_path: Path) -> None:
+    index = KeyIndex(tmp_path, slots=1, entries_max=4 * PAUSE_STEPS, now_ms=lambda: START_MS)
+    for number in range(3 * PAUSE_STEPS):
+        index.put("T", ["old" if number == 0 else "new"], number * 100, START_MS)
+    asked = 0
+
+    def goes_on(times: int) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked <= times
+
+    assert index.search("T", "old", *FOREVER, 1).log_offsets == [0]
+    stopped = index.search("T", "old", *FOREVER, 1, goes_on=lambda: goes_on(1))
+    assert (stopped.log_offsets, stopped.is_complete, asked) == ([], False, 2)
+    asked = 0
+    stopped = index.search("T", "new", *FOREVER, 99, goes_on=lambda: goes_on(3))
+    assert stopped.log_offsets == [(3 * PAUSE_STEPS - number) * 100 for number in (1, 2, 3)]
+    assert not stopped.is_complete
 
 
 @given(st.data())

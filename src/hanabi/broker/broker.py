@@ -167,6 +167,7 @@ class Broker:
         )
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
         self.services = Services(self.tables, self.store, self._home, self._now_ms)
+        self._undo.push_async_callback(asyncio.to_thread, self.services.queries.stop)
         self._undo.callback(self._save)
         self.store.start()
         self.settings.on_change.append(lambda: self.store.use(self.settings.store))

@@ -8,6 +8,7 @@ Nothing is started here and nothing is decided: `broker.py` starts and stops, th
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from hanabi.broker.client_calls import ClientCalls
 from hanabi.broker.clients.consumers import Consumers
@@ -33,8 +34,12 @@ from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.topics import SCHEDULE_TOPIC, TIMER_TOPIC, Topics
 from hanabi.broker.transactions.transactions import Transactions
+from hanabi.broker.workers import Workers
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore
+
+_QUERY_THREADS: Final = 2  # they share the interpreter with the loop, so more would only slow it down
+_QUERIES_WAITING_MAX: Final = 256
 
 Arrived = Callable[[Dispatched], None]
 
@@ -114,5 +119,6 @@ class Services:
         self.pull_access = PullAccess(settings, topics, tables.groups, filters)
         self.client_calls = ClientCalls(tables.consumers)
         self.offset_reset = OffsetReset(topics, offsets, store.reader, store.queries)
+        self.queries = Workers("key queries", threads=_QUERY_THREADS, waiting_max=_QUERIES_WAITING_MAX)
         tables.arrivals.tell(SCHEDULE_TOPIC, self.delivery.arrived)
         tables.arrivals.tell(TIMER_TOPIC, self.timer.arrived)

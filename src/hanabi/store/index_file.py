@@ -25,7 +25,7 @@ import os
 import struct
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,8 @@ from hanabi.store.segment import sync_file
 HEADER: Final = struct.Struct(">qqqqii")
 SLOT: Final = struct.Struct(">i")
 ENTRY: Final = struct.Struct(">iqii")
+
+PAUSE_STEPS: Final = 1_024  # of a chain, about a millisecond
 
 _INT_MAX: Final = 2**31 - 1
 _SLOTS_AT: Final = HEADER.size
@@ -149,28 +151,24 @@ class IndexFile:
             or self.begin_ms <= end_ms <= self.end_ms
         )
 
-    def search(
-        self, hashed_key: int, begin_ms: int, end_ms: int, count_max: int, found: dict[int, None], steps_max: int
-    ) -> bool:
-        """Add the log offsets under *hashed_key* to *found*, newest first; False if *steps_max* was not enough.
+    def chain(self, hashed_key: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """The log offsets under *hashed_key*, newest first; None after every PAUSE_STEPS steps, for the caller to stop.
 
         Entry numbers must fall along a chain: a damaged link can end a search early but not make it run in a circle.
         """
         number: int = _unpack_slot(self._map, _SLOTS_AT + hashed_key % self.slots * SLOT.size)[0]
-        below = self.next_entry
-        for _ in range(steps_max):
-            if not 0 < number < below or len(found) >= count_max:
-                return True
+        below, steps = self.next_entry, 0
+        while 0 < number < below:
             entry_hash, log_offset, seconds, previous = self.entry(number)
-            if seconds < 0:
-                return True
             stored_ms = self._time_of(number, seconds)
-            if entry_hash == hashed_key and begin_ms <= stored_ms <= end_ms and log_offset >= 0:
-                found[log_offset] = None
-            if stored_ms < begin_ms:
-                return True
+            if seconds < 0 or stored_ms < begin_ms:
+                return
+            if entry_hash == hashed_key and stored_ms <= end_ms and log_offset >= 0:
+                yield log_offset
             number, below = previous, number
-        return False
+            steps += 1
+            if steps % PAUSE_STEPS == 0:
+                yield None
 
     def _time_of(self, number: int, seconds: int) -> int:
         # The first entry's seconds may count from the end of the file before; its time is the begin time itself.

@@ -8,7 +8,7 @@ of records; time comes in as a parameter.
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,7 +18,6 @@ from hanabi.store.index_file import HEADER, IndexFile, index_file_bytes
 from hanabi.store.key_hash import key_hash, key_hash_after, prefix_code
 
 PREFIXES_MAX: Final = 100_000
-CHAIN_STEPS_MAX: Final = 1_000_000  # about a second: how far back one search follows one chain
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ class KeyMatches(NamedTuple):
     log_offsets: list[int]
     last_update_ms: int
     last_update_log_offset: int
-    is_complete: bool  # False if a chain was too long to follow to its end
+    is_complete: bool  # False if the search was stopped before its end
 
 
 class KeyIndex:
@@ -161,21 +160,42 @@ class KeyIndex:
             name = f"{int(last.path.name) + 1:017d}"
         return name
 
-    def search(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> KeyMatches:
-        """The messages that may have *key*, stored in [begin_ms, end_ms], newest first, at most *count_max*."""
+    def search(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        count_max: int,
+        *,
+        is_wanted: Callable[[int], bool] = lambda _: True,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> KeyMatches:
+        """The messages that may have *key*, stored in [begin_ms, end_ms], newest first, at most *count_max*.
+
+        *is_wanted* looks at the log offset of each. A chain may have millions of entries: *goes_on* is asked every
+        millisecond or so, and at every message.
+        """
         last = self.files[-1] if self.files else None
         found: dict[int, None] = {}
-        hashed_key = key_hash(f"{topic}#{key}")
         is_complete = True
-        for file in reversed(self.files):
-            if file.has_times_in(begin_ms, end_ms) and not file.search(
-                hashed_key, begin_ms, end_ms, count_max, found, CHAIN_STEPS_MAX
-            ):
+        for log_offset in self._candidates(key_hash(f"{topic}#{key}"), begin_ms, end_ms):
+            if not goes_on():
                 is_complete = False
                 break
-            if file.begin_ms < begin_ms or len(found) >= count_max:
-                break
+            if log_offset is not None and log_offset not in found and is_wanted(log_offset):
+                found[log_offset] = None
+                if len(found) >= count_max:
+                    break
         return KeyMatches(list(found), last.end_ms if last else 0, last.end_log_offset if last else 0, is_complete)
+
+    def _candidates(self, hashed_key: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """The log offsets under *hashed_key* in all files, newest first; None now and then, see `IndexFile.chain`."""
+        for file in reversed(self.files):
+            if file.has_times_in(begin_ms, end_ms):
+                yield from file.chain(hashed_key, begin_ms, end_ms)
+            if file.begin_ms < begin_ms:
+                return
 
     def sync(self) -> int:
         """Sync every file that changed; return the store time up to which the index is then safe. Any thread."""

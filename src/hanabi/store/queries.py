@@ -4,6 +4,7 @@ The index knows hashes only, so every record that it points at is read and its k
 the client.)
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hanabi.store.commit_log import CommitLog
@@ -14,6 +15,13 @@ from hanabi.store.log_walk import record_at
 from hanabi.store.queue_time import BoundaryType, offset_by_time
 from hanabi.wire.record import Dispatch
 
+GoesOn = Callable[[], bool]
+
+
+def for_ever() -> bool:
+    """Let a search run to its end."""
+    return True
+
 
 class KeyQuery(NamedTuple):
     """The messages with a key, oldest first, and what the answer tells of the index."""
@@ -21,6 +29,7 @@ class KeyQuery(NamedTuple):
     records: list[memoryview]
     last_update_ms: int
     last_update_log_offset: int
+    is_complete: bool = True  # False if the search was stopped: older messages may have the key, too
 
 
 class QueueEntry(NamedTuple):
@@ -68,33 +77,46 @@ class Queries:
 
     # By key
 
-    def by_key(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> KeyQuery:
-        """The newest messages with *key*, a key or the unique key, stored in [begin_ms, end_ms]."""
-        return self._search(topic, key, max_count, begin_ms, end_ms, unique_only=False)
+    def by_key(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, goes_on: GoesOn = for_ever
+    ) -> KeyQuery:
+        """The newest messages with *key*, a key or the unique key, stored in [begin_ms, end_ms].
+
+        A search may have millions of entries to look at; it ends when *goes_on*, asked every millisecond, says so.
+        """
+        return self._search(topic, key, max_count, begin_ms, end_ms, goes_on, unique_only=False)
 
     def by_unique_key(
-        self, topic: str, unique_key: str, max_count: int = 1, begin_ms: int = 0, end_ms: int = 2**63 - 1
+        self,
+        topic: str,
+        unique_key: str,
+        max_count: int = 1,
+        begin_ms: int = 0,
+        end_ms: int = 2**63 - 1,
+        goes_on: GoesOn = for_ever,
     ) -> KeyQuery:
         """The messages that a producer sent under this id. More than one if it sent again after a timeout."""
-        return self._search(topic, unique_key, max_count, begin_ms, end_ms, unique_only=True)
+        return self._search(topic, unique_key, max_count, begin_ms, end_ms, goes_on, unique_only=True)
 
     def _search(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique_only: bool
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, goes_on: GoesOn, *, unique_only: bool
     ) -> KeyQuery:
         if self._index is None:
             return KeyQuery([], 0, 0)
-        for looked_at in (max_count, 8 * max_count, 64 * max_count):
-            matches = self._index.search(topic, key, begin_ms, end_ms, looked_at)
-            found = [
-                record
-                for record in map(self._dispatch_at, matches.log_offsets)  # newest first
-                if record is not None and record.topic == topic and _has_key(record, key, unique_only=unique_only)
-            ][:max_count]
-            if len(found) == max_count or len(matches.log_offsets) < looked_at:
-                break  # else others have the same hash, and the right ones may lie behind them
-        views = (self._log.read(record.log_offset, record.size) for record in reversed(found))
+
+        sizes: dict[int, int] = {}
+
+        def is_wanted(log_offset: int) -> bool:  # other keys have the same hash
+            record = self._dispatch_at(log_offset)
+            if record is None or record.topic != topic or not _has_key(record, key, unique_only=unique_only):
+                return False
+            sizes[log_offset] = record.size
+            return True
+
+        found = self._index.search(topic, key, begin_ms, end_ms, max_count, is_wanted=is_wanted, goes_on=goes_on)
+        views = (self._log.read(log_offset, sizes[log_offset]) for log_offset in reversed(found.log_offsets))
         records = [view for view in views if view is not None]
-        return KeyQuery(records, matches.last_update_ms, matches.last_update_log_offset)
+        return KeyQuery(records, found.last_update_ms, found.last_update_log_offset, found.is_complete)
 
     # By time
 

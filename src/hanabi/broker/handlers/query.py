@@ -1,16 +1,23 @@
 """Looking up messages: by a key (12), by their place in the log (33).
 
-A search reads index files and then each message it points at, so it runs in a thread. Agrees with QueryMessageProcessor
-(4.9.8). What is added: the keys of each message are compared, since the index knows hashes only, and a reply never
-becomes longer than a client can read.
+A search reads index files and then each message it points at, so it runs in a thread of its own pool. Agrees with
+QueryMessageProcessor (4.9.8). What is added: the keys of each message are compared, since the index knows hashes only,
+and a reply never becomes longer than a client can read. A search that takes longer than any client waits for it ends
+there; the remark of its answer, and a line of the log, say so.
 """
 
 import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
 
 from hanabi.broker.settings import Settings
+from hanabi.broker.workers import Workers
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.store.message_store import MessageStore
+from hanabi.store.queries import KeyQuery
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.frame import FRAME_BYTES_MAX
@@ -18,42 +25,74 @@ from hanabi.wire.headers.query import QueryMessageHeader, QueryMessageReplyHeade
 
 NO_BODY_BYTES_MAX = 4 * 1024
 REPLY_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024  # its header has some place as well
+SEARCH_SECONDS_MAX: Final = 15.0  # mqadmin waits no longer
+_NOT_FOUND: Final = "can not find message, maybe time range not correct"
+
+logger = logging.getLogger(__name__)
 
 
-def query_handlers(store: MessageStore, settings: Settings) -> dict[int, Handler]:
-    """What looks up messages."""
-    handlers = QueryHandlers(store, settings)
+def query_handlers(
+    store: MessageStore, settings: Settings, workers: Workers, clock: Callable[[], float] = time.monotonic
+) -> dict[int, Handler]:
+    """What looks up messages. *workers* search; *clock* tells seconds."""
+    handlers = QueryHandlers(store, settings, workers, clock)
     return {
         RequestCode.QUERY_MESSAGE: Handler(QueryMessageHeader, handlers.by_key, NO_BODY_BYTES_MAX),
         RequestCode.VIEW_MESSAGE_BY_ID: Handler(ViewMessageHeader, handlers.by_place, NO_BODY_BYTES_MAX),
     }
 
 
+class Search:
+    """How long one search may go on. Used by two threads: the one that searches asks, the loop's gives up."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._until = clock, clock() + SEARCH_SECONDS_MAX
+        self._is_given_up = False
+
+    def give_up(self) -> None:
+        """Let it end soon: its client is gone."""
+        self._is_given_up = True
+
+    def goes_on(self) -> bool:
+        time.sleep(0)  # hands the interpreter over: the loop's thread would wait five milliseconds for it each time
+        return not self._is_given_up and self._clock() < self._until
+
+
 class QueryHandlers:
     """Answers with whole messages, as they lie in the log."""
 
-    def __init__(self, store: MessageStore, settings: Settings) -> None:
-        self._store = store
-        self._settings = settings
+    def __init__(
+        self, store: MessageStore, settings: Settings, workers: Workers, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._settings, self._workers, self._clock = store, settings, workers, clock
 
     async def by_key(self, header: QueryMessageHeader, _: Command, connection: Connection) -> Reply:
-        limits = self._settings.store
-        asked_for = limits.query_count_default if header.by_unique_key else header.max_num
-        count = max(1, min(asked_for, limits.query_count_max))
-        place = (header.topic, header.key, count, header.begin_timestamp, header.end_timestamp)
-        if header.by_unique_key:
-            found = await asyncio.to_thread(self._store.queries.by_unique_key, *place)
-        else:
-            found = await asyncio.to_thread(self._store.queries.by_key, *place)
+        found = await self._search(header)
         about_index = QueryMessageReplyHeader(
             index_last_update_timestamp=found.last_update_ms, index_last_update_phyoffset=found.last_update_log_offset
         )
+        remark = None
+        if not found.is_complete:
+            remark = f"the search stopped after {SEARCH_SECONDS_MAX:g} s: older messages may have the key, too"
+            logger.warning("%s: key %.200r of topic %s: %s", connection.peer, header.key, header.topic, remark)
         records = newest_within(found.records, REPLY_BYTES_MAX)
         if not records:
-            return Reply(
-                ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", about_index
+            return Reply(ResponseCode.QUERY_NOT_FOUND, remark or _NOT_FOUND, about_index)
+        return Reply(remark=remark, header=about_index, body=[*records])
+
+    async def _search(self, header: QueryMessageHeader) -> KeyQuery:
+        limits, queries = self._settings.store, self._store.queries
+        asked_for = limits.query_count_default if header.by_unique_key else header.max_num
+        count = max(1, min(asked_for, limits.query_count_max))
+        find = queries.by_unique_key if header.by_unique_key else queries.by_key
+        search = Search(self._clock)
+        try:
+            return await self._workers.run(
+                find, header.topic, header.key, count, header.begin_timestamp, header.end_timestamp, search.goes_on
             )
-        return Reply(header=about_index, body=[*records])
+        except asyncio.CancelledError:
+            search.give_up()
+            raise
 
     def by_place(self, header: ViewMessageHeader, _: Command, connection: Connection) -> Reply:
         record = self._store.queries.record(header.offset)

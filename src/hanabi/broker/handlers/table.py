@@ -58,7 +58,7 @@ def broker_handlers(
             services.client_calls, services.offset_reset, offsets, store.queries.record, topics, groups, settings
         ),
         transaction_handlers(transactions, settings),
-        query_handlers(store, settings),
+        query_handlers(store, settings, services.queries),
         admin_handlers(
             settings=settings,
             topics=topics,

@@ -16,6 +16,7 @@ from hanabi.wire.record import Record, decode_record
 _LOOKED_AT_MAX: Final = 16
 _EARLIER_MS: Final = 600_000  # a send that timed out may come to the log later than what was sent instead of it
 _FOR_EVER: Final = 2**63 - 1
+_PAUSES_MAX: Final = 2 * _LOOKED_AT_MAX  # of a search: this runs on the event loop, and unique keys have short chains
 
 
 class Copies:
@@ -39,6 +40,9 @@ class Copies:
         if not key:
             return []
         since_ms = half.record.store_timestamp_ms - _EARLIER_MS
-        found = self._queries.by_unique_key(topic, key, _LOOKED_AT_MAX, since_ms, _FOR_EVER)
+        pauses = iter(range(_PAUSES_MAX))
+        found = self._queries.by_unique_key(
+            topic, key, _LOOKED_AT_MAX, since_ms, _FOR_EVER, lambda: next(pauses, None) is not None
+        )
         records = (decode_record(record) for record in found.records)
         return [record for record in records if record.body == half.record.body]

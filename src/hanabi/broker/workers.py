@@ -1,0 +1,56 @@
+"""A pool of threads for one purpose, with a bound on the work that waits for it.
+
+Work of different purposes shares no pool: a thousand key queries must not delay the save of a new topic, whose sender
+waits for it. Work that does not fit is refused with SYSTEM_BUSY before anything is done.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from hanabi.errors import SystemBusy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Workers:
+    """Runs work in threads, in the order of arrival. Used by one event loop.
+
+    Work that has begun keeps its thread until it ends, though its caller may be cancelled; work that waits for a
+    thread ends with its caller.
+    """
+
+    def __init__(self, purpose: str, *, threads: int, waiting_max: int) -> None:
+        """*purpose* names the threads, and stands in the refusal: "key queries"."""
+        self._purpose, self._waiting_max = purpose, waiting_max
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"hanabi-{purpose.replace(' ', '-')}")
+        self._free = asyncio.Semaphore(threads)
+        self._waiting = 0
+
+    async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what *work* returns. Raises SystemBusy if too much waits already."""
+        if self._waiting >= self._waiting_max:
+            raise SystemBusy(
+                f"[OVERLOAD]system busy, start flow control for a while: {self._waiting} {self._purpose} wait already"
+            )
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            running = asyncio.wrap_future(self._threads.submit(work, *args, **kwargs))
+        except BaseException:  # no thread could be started
+            self._free.release()
+            raise
+        running.add_done_callback(self._ended)
+        return await asyncio.shield(running)
+
+    def _ended(self, _: asyncio.Future[T]) -> None:
+        self._free.release()
+
+    def stop(self) -> None:
+        """Begin nothing more, and return when what has begun is done."""
+        self._threads.shutdown(cancel_futures=True)
