@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from hanabi.wire import sysflag
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.offset import GetMaxOffsetHeader, QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
 from hanabi.wire.headers.pull import PullMessageHeader
+from hanabi.wire.headers.transaction import EndTransactionHeader
+from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import Record, decode_records
 from tests.broker.sending import header, text
 from tests.broker.talk import Peer, connected
@@ -21,6 +23,15 @@ _HAS_SUBSCRIPTION: Final = 4
 _WAIT_S: Final = 60.0
 
 T = TypeVar("T")
+
+
+class Half(NamedTuple):
+    """A transaction that has begun: what its producer knows of it."""
+
+    group: str
+    log_offset: int
+    queue_offset: int
+    key: str
 
 
 class Exchange:
@@ -43,6 +54,27 @@ class Exchange:
             answer = await self.send(body, properties)
             assert answer.code == ResponseCode.SUCCESS, answer
 
+    async def send_half(self, body: bytes, *, group: str = "Producers", topic: str = TOPIC) -> Half:
+        """Begin a transaction."""
+        key = f"key of {body!r}"
+        names = {"UNIQ_KEY": key, "PGROUP": group, "TRAN_MSG": "true"}
+        answer = await self.send(body, names, topic=topic, half=True)
+        assert answer.code == ResponseCode.SUCCESS, answer
+        fields = answer.fields()
+        return Half(group, decode_offset_id(fields["msgId"]).log_offset, int(fields["queueOffset"]), key)
+
+    async def end_transaction(self, half: Half, how: int) -> Command:
+        """Commit or roll back; the answer, whatever it is."""
+        end = EndTransactionHeader(
+            producer_group=half.group,
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=half.log_offset,
+            commit_or_rollback=how,
+            from_transaction_check=False,
+            msg_id=half.key,
+        )
+        return await self.peer.ask(RequestCode.END_TRANSACTION, end)
+
     async def commit(self, offset: int, *, topic: str = TOPIC) -> None:
         update = UpdateConsumerOffsetHeader(consumer_group=GROUP, topic=topic, queue_id=QUEUE, commit_offset=offset)
         answer = await self.peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, update)
@@ -51,12 +83,12 @@ class Exchange:
     async def committed(self, *, group: str = GROUP, topic: str = TOPIC) -> int:
         query = QueryConsumerOffsetHeader(consumer_group=group, topic=topic, queue_id=QUEUE)
         answer = await self.peer.ask(RequestCode.QUERY_CONSUMER_OFFSET, query)
-        return int(answer.ext_fields["offset"]) if answer.code == ResponseCode.SUCCESS else -1
+        return int(answer.fields()["offset"]) if answer.code == ResponseCode.SUCCESS else -1
 
     async def end(self, *, topic: str = TOPIC) -> int:
         """The offset that the next message of the queue will get."""
         answer = await self.peer.ask(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(topic=topic, queue_id=QUEUE))
-        return int(answer.ext_fields["offset"])
+        return int(answer.fields()["offset"])
 
     async def pull(self, offset: int, *, topic: str = TOPIC) -> list[Record]:
         pull = PullMessageHeader(

@@ -1,9 +1,16 @@
 """After a power cut with ASYNC_FLUSH no offset stands behind the end of its queue, so no new message is passed over."""
 
 import json
+import time
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from hanabi.broker.groups import TRANSACTION_GROUP
+from hanabi.broker.topics import HALF_TOPIC
+from hanabi.wire import sysflag
+from hanabi.wire.codes import ResponseCode
 from tests.faults.broker_process import broker_process
 from tests.faults.exchange import GROUP, TOPIC, Exchange, talk, wait_for
 from tests.faults.power_cut import Recording
@@ -14,11 +21,9 @@ LAZY_LOG: Final = {
     "flushIntervalCommitLog": 600_000,
     "flushCommitLogTimed": "true",
     "flushConsumerOffsetInterval": 100,
-    "flushDelayOffsetInterval": 100,
-    "messageDelayLevel": "1s",
-    "timerWheelEnable": "true",
+    "flushDelayOffsetInterval": 600_000,
 }
-COUNT: Final = 30
+OLD: Final = [b"old %d" % number for number in range(30)]
 NEW: Final = [b"new %d" % number for number in range(10)]
 
 
@@ -28,22 +33,87 @@ def saved_offset(store: Path, group: str = GROUP, topic: str = TOPIC) -> int:
     return int(table["offsetTable"].get(f"{topic}@{group}", {}).get("0", -1))
 
 
+async def send(client: Exchange) -> None:
+    await client.send_all(OLD)
+
+
+async def send_and_commit(client: Exchange) -> None:
+    await send(client)
+    await client.commit(len(OLD))
+
+
+async def consume_new(client: Exchange) -> list[bytes]:
+    """Send new messages; return what the group gets that goes on where it was."""
+    await client.send_all(NEW)
+    return await client.bodies(since=await client.committed())
+
+
 def test_a_saved_offset_of_a_group_lies_within_the_log_that_survives(recording: Recording, tmp_path: Path) -> None:
     store, image = tmp_path / "store", tmp_path / "image"
-
-    async def send_and_commit(client: Exchange) -> None:
-        await client.send_all([b"%d" % number for number in range(COUNT)])
-        await client.commit(COUNT)
-
-    async def consume_new(client: Exchange) -> list[bytes]:
-        assert await client.end() >= COUNT
-        await client.send_all(NEW)
-        return await client.bodies(since=await client.committed())
-
     with broker_process(store, LAZY_LOG, env=recording.environment) as broker:
         talk(broker.port, send_and_commit)
-        wait_for(lambda: saved_offset(store) == COUNT, "the offset is saved")
+        wait_for(lambda: saved_offset(store) == len(OLD), "the offset is saved")
     recording.image(image)
-    assert saved_offset(image) == COUNT
+    assert saved_offset(image) == len(OLD)
     with broker_process(image, LAZY_LOG) as broker:
+        assert talk(broker.port, lambda client: client.end()) == len(OLD)
         assert talk(broker.port, consume_new) == NEW
+        assert "lay behind the end" not in broker.process.output()
+
+
+def test_a_mapped_offset_that_outlived_its_messages_becomes_the_end_of_the_queue(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """The kernel may write the page of the newest offsets whenever it likes, so before the log."""
+    store, image = tmp_path / "store", tmp_path / "image"
+    unsaved = {**LAZY_LOG, "flushConsumerOffsetInterval": 600_000}
+    with broker_process(store, unsaved, env=recording.environment) as broker:
+        talk(broker.port, send_and_commit)
+    recording.image(image, survives=lambda path, page: path.name == "consumerOffset.marks")
+    with broker_process(image, unsaved) as broker:
+        assert talk(broker.port, lambda client: client.end()) == 0
+        assert talk(broker.port, consume_new) == NEW
+        assert f"TopicTest@Readers queue 0: {len(OLD)} became 0" in broker.process.output()
+    with broker_process(image, unsaved) as broker:  # killed before the next save: the correction was saved
+        assert talk(broker.port, lambda client: client.committed()) == 0
+
+
+def test_what_check_back_has_dealt_with_lies_within_the_log_that_survives(recording: Recording, tmp_path: Path) -> None:
+    store, image = tmp_path / "store", tmp_path / "image"
+    settings = {**LAZY_LOG, "transactionCheckInterval": 100, "transactionTimeOut": 100}
+
+    async def begin_and_roll_back(client: Exchange) -> None:
+        for body in OLD:
+            half = await client.send_half(body)
+            answer = await client.end_transaction(half, sysflag.TRANSACTION_ROLLBACK)
+            assert answer.code == ResponseCode.SUCCESS, answer
+
+    with broker_process(store, settings, env=recording.environment) as broker:
+        talk(broker.port, begin_and_roll_back)
+        wait_for(lambda: saved_offset(store, TRANSACTION_GROUP, HALF_TOPIC) == len(OLD), "the check-back has gone on")
+    recording.image(image)
+    assert saved_offset(image, TRANSACTION_GROUP, HALF_TOPIC) == len(OLD)
+    with broker_process(image, settings) as broker:
+        assert talk(broker.port, lambda client: client.end(topic=HALF_TOPIC)) >= len(OLD)
+
+
+DELAYS: Final[dict[str, tuple[dict[str, object], dict[str, str], str]]] = {
+    "level": ({"messageDelayLevel": "1s", "flushDelayOffsetInterval": 100}, {"DELAY": "1"}, "config/delayOffset.json"),
+    "timer": ({"timerWheelEnable": "true"}, {"TIMER_DELAY_MS": "1000"}, "timer/checkpoint.json"),
+}
+
+
+@pytest.mark.parametrize("kind", DELAYS)
+def test_what_counts_as_delivered_lies_in_the_log_that_survives(
+    recording: Recording, tmp_path: Path, kind: str
+) -> None:
+    store, image = tmp_path / "store", tmp_path / "image"
+    more, properties, file = DELAYS[kind]
+    with broker_process(store, {**LAZY_LOG, **more}, env=recording.environment) as broker:
+        talk(broker.port, lambda client: client.send_all(OLD, properties))
+        wait_for(lambda: talk(broker.port, lambda client: client.end()) == len(OLD), "all is delivered")
+        delivered = time.time_ns()
+        wait_for(lambda: (store / file).stat().st_mtime_ns > delivered, "that is saved")
+    recording.image(image)
+    with broker_process(image, {**LAZY_LOG, **more}) as broker:
+        assert talk(broker.port, lambda client: client.bodies()) == OLD

@@ -166,6 +166,9 @@ class Broker:
             MessageStore.open, self.settings.store, now_ms=self._now_ms, hooks=self.tables.store_hooks()
         )
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
+        await asyncio.to_thread(
+            self.tables.offsets.attach, self.store.reader.max_offset, lambda: self.store.flush(log_only=True)
+        )
         self.services = Services(self.tables, self.store, self._home, self._now_ms)
         self._undo.push_async_callback(asyncio.to_thread, self.services.queries.stop)
         self._undo.callback(self._save)

@@ -4,7 +4,8 @@
 
 `config/consumerOffset.json` is byte for byte as Apache writes it. Changes are in memory first and in the file at the
 next `save`, as Apache has it; what a kill would cost since then is kept beside it, in `consumerOffset.marks` (see
-`offset_marks`). A power cut may still cost the commits of the last seconds, and consumers get those messages again.
+`offset_marks`). A power cut may still cost the commits of the last seconds, and consumers get those messages again. It
+never leaves an offset behind the end of its queue: see `attach`.
 Knows nothing of topics, groups or queues that exist: who may commit what is the handlers' business.
 
 Agrees with ConsumerOffsetManager (4.9.8). What is added: an offset does not go backwards unless the caller says so,
@@ -14,7 +15,7 @@ and the table has a limit, as anybody can name groups.
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ import msgspec
 
 from hanabi.broker.offset_marks import NO_FILE, OffsetMarks, digest_of, read_marks
 from hanabi.durable_table import DurableTable
-from hanabi.errors import SystemBusy
+from hanabi.errors import StoreError, SystemBusy
 from hanabi.wire.bodies.offsets import ConsumerOffsetTable
 from hanabi.wire.fastjson import decode_file
 
@@ -52,6 +53,7 @@ class ConsumerOffsets:
         self._told: set[str] = set()  # of which we said that they went backwards, since the last save
         self._file: DurableTable[dict[str, Offsets]] | None = None
         self._marks: OffsetMarks | None = None
+        self._flush_log: Callable[[], None] | None = None
         if path is not None:
             self._file = DurableTable(path, encode=self._encode_to_save, decode=self._decode_loaded)
             self._file.check_writable()
@@ -187,8 +189,45 @@ class ConsumerOffsets:
 
     # Keeping
 
+    def attach(self, end_of: Callable[[str, int], int], flush_log: Callable[[], None]) -> None:
+        """Bind the offsets to the log that they point into. Blocks for the disk.
+
+        *end_of* tells where a queue of a topic ends: a power cut may have cost the end of the log, and an offset behind
+        it would pass over the messages that come there next. *flush_log* brings the log to the disk; each save calls
+        it first, so that the file is never ahead of the log.
+        """
+        self._flush_log = flush_log
+        beyond = [
+            (key, queue_id, offset, end)
+            for key, offsets in self._table.items()
+            for queue_id, offset in offsets.items()
+            if offset > (end := end_of(_topic_and_group(key)[0], queue_id))
+        ]
+        if beyond:
+            self._take_back(beyond)
+
+    def _take_back(self, beyond: list[tuple[str, int, int, int]]) -> None:
+        """Set each offset to the end of its queue, and save: a later start, with longer queues, could not tell."""
+        if self._marks is not None:
+            self._marks.went_back()
+        for key, queue_id, _, end in beyond:
+            self._table[key][queue_id] = end
+            self._changed[key] = None
+            if self._marks is not None:
+                self._marks.put(key, queue_id, end)
+        key, queue_id, offset, end = beyond[0]
+        logger.warning(
+            "%d offsets lay behind the end of their queues and are set to it, as the end of the log was lost"
+            " (%s queue %d: %d became %d)",
+            *(len(beyond), key, queue_id, offset, end),
+        )
+        try:
+            self.save()
+        except StoreError as error:
+            logger.error("the corrected offsets could not be saved, retrying at the next interval: %s", error)
+
     def save(self) -> None:
-        """Write the file if something changed. Blocks for the disk."""
+        """Write the file if something changed. Blocks for the disk: first for the log's, see `attach`."""
         with self._saving:
             self._told.clear()
             if self._file is None or (self._is_saved and not self._changed):
@@ -223,6 +262,8 @@ class ConsumerOffsets:
 
     def _encode_to_save(self, table: dict[str, Offsets]) -> bytes:
         raw = self._encode(table)
+        if self._flush_log is not None:
+            self._flush_log()
         if self._marks is not None:
             self._marks.saving(raw)
         return raw
