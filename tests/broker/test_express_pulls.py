@@ -23,6 +23,7 @@ from hanabi.wire.codes import Flag, HeaderForm, RequestCode
 from hanabi.wire.command import decode_command, encode_head, encode_reply_head
 from hanabi.wire.frame import encode_frame
 from tests.broker.reading import COMMIT, GROUP, SUBSCRIPTION, SUSPEND, TOPIC, Reading
+from tests.store.open_files import no_free_descriptors
 
 CONSUMER: Any = SimpleNamespace(peer="10.1.2.3:40000", is_stalled=False)
 MESSAGES = 300
@@ -179,6 +180,25 @@ def test_whatever_is_pulled_is_answered_as_by_the_handlers(
     for side in both:
         side.reading.clock.ms += later_ms
     agree(both, frame_of(**request_), request_["code"])
+
+
+def test_a_queue_that_the_system_refuses_to_read_is_left_to_the_handlers(tmp_path: Path, kind: str) -> None:
+    side = Side(tmp_path, kind)
+    reading = side.reading
+    reading.store.flush()
+    from_7, from_0 = (frame_of(fields={**FIELDS, "queueOffset": offset}) for offset in ("7", "0"))
+
+    def by_lane(frame: bytes) -> object:
+        return side.lane(encode_frame(frame), CONSUMER)[0]
+
+    assert by_lane(from_7) == side.answer(from_7)  # the entries from there on are read ahead, those before are not
+    reading.store._queues.descriptors.close()
+    with no_free_descriptors():
+        assert by_lane(from_0) is None
+        assert b"Too many open files" in side.answer(from_0)
+    assert by_lane(from_7) == side.answer(from_7)
+    assert by_lane(from_0) == side.answer(from_0)
+    reading.store.close()
 
 
 @given(requests, st.data())

@@ -35,6 +35,7 @@ from tests.broker.reading import (
 )
 from tests.broker.talk import Peer, connected
 from tests.golden_frames import ALL_FRAMES
+from tests.store.open_files import no_free_descriptors
 
 SEE = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -207,6 +208,22 @@ def test_a_file_of_the_queue_that_is_gone_is_passed_over_at_once(reading: Readin
             reply = await read(peer, 3, sys_flag=SUSPEND)
             assert (reply.code, reply.remark) == (ResponseCode.PULL_NOT_FOUND, "OFFSET_FOUND_NULL")
             assert place(reply)[0] == 10
+
+    run(main)
+
+
+def test_a_pull_that_the_system_refuses_to_read_is_an_error_and_moves_no_offset(reading: Reading) -> None:
+    async def main() -> None:
+        async with consuming(reading) as peer:
+            reading.put(*[b"%d" % number for number in range(25)])
+            reading.store.flush()
+            for sys_flag in (0, SUSPEND, SUBSCRIPTION):
+                reading.store._queues.descriptors.close()
+                with no_free_descriptors():
+                    reply = await read(peer, 3, sys_flag=sys_flag)
+                assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                assert "Too many open files" in str(reply.remark)
+            assert bodies(await read(peer, 3, max_msg_nums=2)) == [b"3", b"4"]
 
     run(main)
 

@@ -1,10 +1,14 @@
-"""Which files of a directory this process holds open: what other tests leave behind is not counted."""
+"""Which files of a directory this process holds open, and how it behaves when it can open no more."""
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 def open_files(directory: Path) -> list[Path]:
-    """The targets, below `directory`, of this process's descriptors."""
+    """The targets, below `directory`, of this process's descriptors: what other tests leave behind is not counted."""
     targets = []
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
@@ -14,3 +18,21 @@ def open_files(directory: Path) -> list[Path]:
         if target.is_relative_to(directory):
             targets.append(target)
     return targets
+
+
+@contextmanager
+def no_free_descriptors() -> Iterator[list[int]]:
+    """Take every free descriptor of this process until the end of the block. Yields those that were taken."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        yield taken
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)

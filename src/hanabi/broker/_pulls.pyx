@@ -15,6 +15,8 @@ from hanabi.broker._header cimport Header, Pair, read_header
 from hanabi.store._speedups cimport Run, copy_run, find_run
 from hanabi.wire._bytes cimport Bytes, Text, get_64, is_int32, number_in, put_32, put_bytes, put_digits
 
+from hanabi.errors import StoreError
+
 cdef enum:
     PULL = 11
     LITE_PULL = 361
@@ -292,8 +294,12 @@ cdef class PlainPulls:
         """*count* entries from *offset* on, of which there are so many; NULL if they cannot be read."""
         cdef int64_t skipped = offset - place.entries_at
         if skipped < 0 or (skipped + count) * 20 > PyBytes_GET_SIZE(place.entries):
-            place.entries_at, skipped = offset, 0
-            place.entries = place.queue.read(offset, max(count, min(ENTRIES_AHEAD, high - offset)))
+            skipped = 0
+            try:
+                place.entries = place.queue.read(offset, max(count, min(ENTRIES_AHEAD, high - offset)))
+            except StoreError:
+                return NULL  # the handler meets the same error, and answers with it
+            place.entries_at = offset
             if PyBytes_GET_SIZE(place.entries) < 20 * count:
                 return NULL
         return <Bytes> PyBytes_AS_STRING(place.entries) + 20 * skipped

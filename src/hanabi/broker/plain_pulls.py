@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hanabi.broker.pull_outcome import COMMIT_OFFSET
 from hanabi.broker.pull_shapes import PullShapes
+from hanabi.errors import StoreError
 from hanabi.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from hanabi.store.message_store import MessageStore
 from hanabi.store.plain_run import Place, are_records, pieces_of, places_in, store_time
@@ -56,8 +57,11 @@ class _PulledQueue:
         start = (offset - self.entries_at) * ENTRY_BYTES
         end = start + count * ENTRY_BYTES
         if start < 0 or end > len(self.entries):
-            self.entries_at, start, end = offset, 0, count * ENTRY_BYTES
-            self.entries = self.queue.read(offset, max(count, _ENTRIES_AHEAD))
+            start, end = 0, count * ENTRY_BYTES
+            try:
+                self.entries, self.entries_at = self.queue.read(offset, max(count, _ENTRIES_AHEAD)), offset
+            except StoreError:
+                return []  # the handler meets the same error, and answers with it
             if end > len(self.entries):
                 return []
         return places_in(self.entries[start:end])

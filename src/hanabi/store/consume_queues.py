@@ -188,8 +188,19 @@ class ConsumeQueues:
             queue.correct_min(log_offset_min)
 
     def delete_expired(self, log_offset_min: int) -> int:
-        """Delete the files whose messages the log no longer has; return how many."""
-        return sum(queue.delete_expired(log_offset_min) for queue in self)
+        """Delete the files whose messages the log no longer has; return how many.
+
+        A queue that cannot be read now does not keep the others from it; the first error is raised at the end.
+        """
+        count, first_error = 0, None
+        for queue in self:
+            try:
+                count += queue.delete_expired(log_offset_min)
+            except StoreError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        return count
 
     def expired(self, log_offset_min: int) -> list[ConsumeQueue]:
         """The queues whose messages are all gone from the log. A queue that never had one is not among them."""
@@ -229,3 +240,5 @@ def _list_directories(directory: str) -> list[str]:
             return sorted(entry.name for entry in entries if entry.is_dir())
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise StoreError.from_os_error(error, f"listing {directory}") from error

@@ -1,18 +1,34 @@
 """A bounded number of open files, shared by tens of thousands of queues.
 
 40,000 queues cannot each keep a file open: the usual limit of a process is 1,024 descriptors, and sockets need them
-too. The files used last stay open; the others are opened again when they are needed.
+too. The files used last stay open; the others are opened again when they are needed. When the process has no free
+descriptor left, the files that were not used for longest are closed for the one that is needed now.
 
 A descriptor is closed when nobody holds it any more, not when it leaves this cache. A thread that is just reading
 therefore never finds its number closed, or worse, given to another file.
 """
 
+import errno
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
+if sys.platform != "win32":
+    import resource
+
 DESCRIPTORS_MAX = 512
+DESCRIPTORS_MIN = 8
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+def limit_of_process() -> int:
+    """How many descriptors this process may have."""
+    if sys.platform == "win32":
+        return sys.maxsize
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 class Descriptor:
@@ -30,12 +46,20 @@ class Descriptor:
 class Descriptors:
     """The files that were used last, by any key. Invariant: at most `limit` of them are kept open."""
 
-    def __init__(self, limit: int = DESCRIPTORS_MAX) -> None:
+    def __init__(self, limit: int | None = None) -> None:
+        """*limit*: without one, this cache's share of what the process may have."""
+        if limit is None:
+            limit = self.share_of(limit_of_process())
         if limit < 1:
             raise ValueError(f"a cache of {limit} descriptors")
         self.limit = limit
         self._kept: OrderedDict[Hashable, Descriptor] = OrderedDict()
         self._lock = threading.Lock()
+
+    @staticmethod
+    def share_of(process_limit: int) -> int:
+        """How many of the *process_limit* descriptors a cache keeps: the rest is for connections and other files."""
+        return min(DESCRIPTORS_MAX, max(DESCRIPTORS_MIN, process_limit // 4))
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -49,6 +73,22 @@ class Descriptors:
             except KeyError:
                 pass  # another thread let it go just now; ours stays open while we hold it
         return descriptor
+
+    def open_file(self, path: str, flags: int) -> int:
+        """Open *path*, after closing files of this cache that rest if the process has no free descriptor."""
+        flags |= os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in _OUT_OF_DESCRIPTORS or not self._kept:
+                raise
+        self._close_oldest(-(-len(self._kept) // 2))
+        return os.open(path, flags, 0o644)
+
+    def _close_oldest(self, count: int) -> None:
+        with self._lock:
+            for _ in range(min(count, len(self._kept))):
+                self._kept.popitem(last=False)
 
     def keep(self, key: Hashable, fd: int) -> Descriptor:
         """Keep the open file *fd* under *key*; the one that was not used for longest goes if there are too many."""

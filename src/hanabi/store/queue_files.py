@@ -150,7 +150,10 @@ class QueueFiles:
     # reading
 
     def read_bytes(self, start: int, size: int) -> bytes:
-        """The bytes from *start*, at most *size*. Fewer at the end, and where a file is damaged (which is logged)."""
+        """The bytes from *start*, at most *size*. Fewer at the end, and where a file is damaged (which is logged).
+
+        StoreError if the system refuses to read: then nothing is known, and the caller tries again later.
+        """
         with self._lock:
             written = self._written
             if start >= written:
@@ -169,7 +172,12 @@ class QueueFiles:
         while len(data) < size:
             at = (start + len(data)) % file_bytes
             asked = min(size - len(data), file_bytes - at)
-            piece = self._read_file(start + len(data) - at, at, asked)
+            try:
+                piece = self._read_file(start + len(data) - at, at, asked)
+            except StoreError:
+                if not data:
+                    raise
+                break  # the next read meets the error
             data += piece
             if len(piece) < asked:
                 break
@@ -179,9 +187,11 @@ class QueueFiles:
         try:
             descriptor = self.family.descriptors.get((self, base)) or self._open(base)
             data = os.pread(descriptor.fd, size, at)
-        except OSError as error:
+        except FileNotFoundError as error:
             self.family.report(f"{self.path(base)} cannot be read: {error.strerror}")
             return b""
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"reading {self.path(base)}") from error
         if len(data) < size:
             self.family.report(f"{self.path(base)} was cut to less than {at + size} bytes")
         return data
@@ -248,7 +258,8 @@ class QueueFiles:
 
     def _open(self, base: int) -> Descriptor:
         access = os.O_RDWR if self.family.writable else os.O_RDONLY
-        return self.family.descriptors.keep((self, base), os.open(self.path(base), access | os.O_CLOEXEC))
+        descriptors = self.family.descriptors
+        return descriptors.keep((self, base), descriptors.open_file(self.path(base), access))
 
     def _open_to_write(self, base: int, *, create: bool) -> Descriptor:
         family = self.family
@@ -269,7 +280,7 @@ class QueueFiles:
             raise OSError(errno.EROFS, "the store was opened for reading only")
         path = self.path(base)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = family.descriptors.open_file(path, os.O_RDWR)
         except FileNotFoundError:
             fd = self._make_whole(path)
         family.unsynced_directories.add(self.directory)
@@ -289,13 +300,13 @@ class QueueFiles:
             os.makedirs(self.directory, exist_ok=True)  # noqa: PTH103 (strings: 40,000 Path objects are 20 MB)
             family.unsynced_directories |= {family.root, f"{family.root}/{self.topic}"}
         fresh = f"{family.root}.{threading.get_native_id()}{UNFINISHED}"
-        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = family.descriptors.open_file(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             os.ftruncate(fd, family.file_bytes)
             os.link(fresh, path)
         except FileExistsError:  # the other thread was faster, and its file is as whole as ours
             os.close(fd)
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = family.descriptors.open_file(path, os.O_RDWR)
         except OSError:
             os.close(fd)
             raise
@@ -415,6 +426,8 @@ def list_bases(directory: str) -> list[int]:
         names = os.listdir(directory)  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise StoreError.from_os_error(error, f"listing {directory}") from error
     return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from hanabi.errors import StoreError
 from hanabi.store.commit_log import CommitLog
 from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY, ConsumeQueue
@@ -105,7 +106,10 @@ class QueueReader:
         entry_filter: EntryFilter | None = None,
         record_filter: RecordFilter | None = None,
     ) -> GetResult:
-        """At most *max_count* messages from *offset* on that the filters let pass, and at least one if there is one."""
+        """At most *max_count* messages from *offset* on that the filters let pass, and at least one if there is one.
+
+        StoreError if the system refuses to read the queue: nothing is known then, so no offset is corrected.
+        """
         max_count = max(max_count, 1)
         queue = self._queues.find(topic, queue_id)
         if queue is None:
@@ -178,7 +182,7 @@ class QueueReader:
                     count += 1
             if offset >= look_until or count >= max_count:
                 break
-            entries = queue.read(offset, look_until - offset)
+            entries = _next_entries(queue, offset, look_until - offset, found=count)
         result.slices, result.count, result.size, result.next_offset = _join(picked), count, total, offset
         result.last_store_ms = _store_time(picked)
         result.behind_bytes = log_end - log_offset
@@ -286,6 +290,16 @@ class QueueReader:
         """Whether a message is so far behind that it has probably left the memory."""
         log_offset = self.log_offset(topic, queue_id, offset)
         return log_offset is not None and self._log.end_offset - log_offset > self._memory_bytes
+
+
+def _next_entries(queue: ConsumeQueue, offset: int, count: int, *, found: int) -> bytes:
+    """Read on. Where that fails, what was *found* is delivered, and the next read meets the error."""
+    try:
+        return queue.read(offset, count)
+    except StoreError:
+        if not found:
+            raise
+        return b""
 
 
 def _store_time(picked: list[Run]) -> int:

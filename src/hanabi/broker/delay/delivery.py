@@ -64,6 +64,10 @@ class _Level:
         self.due_ms = NEVER_MS  # when the message at `offset` is due, as its queue says
         self.retries = Retries()
 
+    def name(self) -> str:
+        """The level's place, for a log."""
+        return f"message {self.offset} of {SCHEDULE_TOPIC}/{self.queue_id}"
+
     def next_ms(self, now_ms: int) -> int:
         """When there is something to do."""
         due_ms = self.correct(self.due_ms, now_ms)
@@ -104,7 +108,7 @@ class DelayedDelivery:
         for level in sorted({*range(1, levels.highest + 1), *offsets, *_levels_with_messages(store)}):
             corrected = self._correct_offset(level, offsets.get(level, 0))
             self._levels[level] = _Level(level - 1, corrected, levels.delay_ms(level))
-            self._look_at_next(self._levels[level])
+            self._begin_level(self._levels[level])
         # Where another broker has delivered in between, its table is right and our marks tell nothing.
         marks = (mark for mark in self._mark.load() or [] if mark.offset_table == offsets)
         self._saved: _Saved | None = next(marks, None)
@@ -159,7 +163,10 @@ class DelayedDelivery:
             if self._repeats and all(level.correct(level.due_ms, now_ms) > now_ms for level in self._levels.values()):
                 self._repeats = Counter()  # what comes now was not due before
             return first.next_ms(now_ms)
-        self._deliver(first, now_ms)
+        try:
+            self._deliver(first, now_ms)
+        except StoreError as error:  # its queue cannot be read now: what is in it is not gone
+            first.retries.postpone(now_ms, first.name, str(error))
         return min(level.next_ms(now_ms) for level in self._levels.values())
 
     def _remember(self, repeats: Counter[int]) -> None:
@@ -218,6 +225,13 @@ class DelayedDelivery:
             now_ms,
             lambda: f"message {record.queue_offset} of {SCHEDULE_TOPIC}/{level.queue_id} for {message.topic}",
         )
+
+    def _begin_level(self, level: _Level) -> None:
+        try:
+            self._look_at_next(level)
+        except StoreError as error:
+            level.due_ms = 0  # not known: `step` looks again
+            level.retries.postpone(self._now_ms(), level.name, str(error))
 
     def _look_at_next(self, level: _Level) -> None:
         reader, queue_id = self._store.reader, level.queue_id

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from hanabi.errors import StoreError
 from hanabi.store.message_store import PutResult, PutStatus
 
 logger = logging.getLogger(__name__)
@@ -42,11 +43,15 @@ class Retries:
         if result.status in _HOPELESS:
             logger.error("%s cannot be delivered, ever: %s", place(), result.reason)
             return True
+        self.postpone(now_ms, place, result.reason)
+        return False
+
+    def postpone(self, now_ms: int, place: Callable[[], str], reason: str) -> None:
+        """Try again later, longer and longer after each failure. The first of several is logged."""
         self._failures += 1
         self.at_ms = now_ms + pause_ms(self._failures)
         if self._failures == 1:
-            logger.warning("%s cannot be delivered now (%s): trying again", place(), result.reason)
-        return False
+            logger.warning("%s cannot be delivered now (%s): trying again", place(), reason)
 
 
 class Alarm:
@@ -78,9 +83,15 @@ class Alarm:
 
 async def keep_stepping(step: Callable[[], int], alarm: Alarm, now_ms: Callable[[], int]) -> None:
     """Call *step*, which returns when it wants to be called again, for ever."""
+    last_error = ""
     while True:
         try:
             due_ms = step()
+            last_error = ""
+        except StoreError as error:
+            if str(error) != last_error:  # once, not every second
+                logger.error("delivering waiting messages failed, trying again: %s", error)
+            last_error, due_ms = str(error), now_ms() + _UNEXPECTED_PAUSE_MS
         except Exception:
             # One message that nobody thought of must not end the delivery of all others.
             logger.exception("delivering waiting messages failed, trying again")

@@ -89,7 +89,7 @@ class Timer:
         self._retries = Retries()
         try:
             checkpoint = self._files.open()
-        except StoreError as error:
+        except StoreDamaged as error:
             logger.error("the files of the timer are made anew: %s", error)
             checkpoint = None
         self._begin(checkpoint)
@@ -254,9 +254,9 @@ class Timer:
         bucket = self._unloaded[0]
         if self._slots.first is not None and self._slots.first // SLOTS_A_BUCKET < bucket - 1:
             return False
-        self._is_unloaded.discard(heapq.heappop(self._unloaded))
         checkpoint, in_flight = self._kept
         parts = self._files.read(checkpoint, bucket), in_flight.get(bucket, b""), self._unsaved.get(bucket, b"")
+        self._is_unloaded.discard(heapq.heappop(self._unloaded))  # only now: what cannot be read is read later
         self._loading, self._loading_at = b"".join(parts), 0
         self._loaded_below = bucket + 1
         return True

@@ -109,15 +109,20 @@ class TimerFiles:
             raise StoreError.from_os_error(error, f"clearing {self._directory}") from error
 
     def read(self, checkpoint: Checkpoint, bucket: int) -> bytes:
-        """The entries of a file; none if there is no such file."""
+        """The entries of a file; none if the checkpoint knows no such file.
+
+        StoreDamaged if it holds less than it should, another StoreError if the system refuses to read it now.
+        """
         size = checkpoint.bucket_bytes.get(bucket, 0)
         if not size:
             return b""
         try:
             with self._path(bucket).open("rb") as file:
                 raw = file.read(size)
+        except FileNotFoundError as error:
+            raise StoreDamaged(f"{self._path(bucket)} is missing and should have {size} bytes") from error
         except OSError as error:
-            raise StoreDamaged(f"{self._path(bucket)} cannot be read: {error}") from error
+            raise StoreError.from_os_error(error, f"reading {self._path(bucket)}") from error
         if len(raw) < size:
             raise StoreDamaged(f"{self._path(bucket)} has {len(raw)} bytes and should have {size}")
         return raw

@@ -16,7 +16,7 @@ from hanabi.broker.transactions.ended_halves import EndedHalves
 from hanabi.broker.transactions.ending import Ending
 from hanabi.broker.transactions.half_message import QUEUE_ID, HalfMessage, revived, to_half
 from hanabi.broker.transactions.neighbours import Intake, Offsets, Producers, TopicMaker
-from hanabi.errors import BrokerError, QueryNotFound, RemoteProtocolError
+from hanabi.errors import BrokerError, QueryNotFound, RemoteProtocolError, StoreError
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.wire.message_id import decode_offset_id
@@ -68,6 +68,8 @@ class Transactions:
         try:
             for _ in work:
                 await asyncio.sleep(0)
+        except StoreError as error:
+            logger.error("a round of checking half messages failed, the next one begins where it stopped: %s", error)
         except Exception:
             logger.exception("a round of checking half messages failed, the next one begins where it stopped")
 
