@@ -12,7 +12,7 @@ import pytest
 from hanabi.errors import RequestTimeoutError, TooManyRequestsError
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.descriptors import DESCRIPTORS_FOR_FILES, raise_descriptor_limit
+from hanabi.remoting.descriptors import DESCRIPTORS_FOR_FILES, PROCESS, raise_descriptor_limit
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
@@ -115,6 +115,44 @@ def test_there_are_no_more_connections_than_descriptors(run: Run, caplog: pytest
     caplog.set_level("INFO")
     run(main())
     assert "at most 70 connections, not 10000: the system allows no more open files" in caplog.messages
+
+
+def test_all_ports_together_leave_files_their_descriptors(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Two servers of one process, as a broker has: neither takes what a store needs."""
+
+    async def main() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for_files = 100
+        release = PROCESS.keep_for_files(lambda: for_files)
+        clients: list[socket.socket] = []
+        try:
+            async with serving() as (first, first_address), serving() as (second, second_address):
+                allowed = DESCRIPTORS_FOR_FILES + for_files + 60
+                for number in range(80):
+                    # The clients' descriptors are ours too, and none of those that the servers count.
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                    clients.append(socket.create_connection(parse_address((first_address, second_address)[number % 2])))
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+                    await eventually(lambda: _seen(first) + _seen(second) == len(clients))
+                assert first.statistics().connections + second.statistics().connections == 60
+                assert first.statistics().refused + second.statistics().refused == 20
+                for_files = 50  # files were closed: there is room again
+                clients.append(socket.create_connection(parse_address(first_address)))
+                await eventually(lambda: _seen(first) + _seen(second) == 81)
+                assert first.statistics().connections + second.statistics().connections == 61
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            release()
+            for client in clients:
+                client.close()
+
+    run(main())
+    assert any("kept for the store" in line for line in warnings(caplog))
+
+
+def _seen(server: RemotingServer) -> int:
+    statistics = server.statistics()
+    return statistics.connections + statistics.refused
 
 
 def test_a_limit_of_descriptors_that_is_high_enough_alarms_nobody(run: Run, caplog: pytest.LogCaptureFixture) -> None:

@@ -31,7 +31,7 @@ from hanabi.errors import ConfigError, MQError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.connector import Connector
-from hanabi.remoting.descriptors import connections_within
+from hanabi.remoting.descriptors import PROCESS
 from hanabi.remoting.dispatch import Express, Handler
 from hanabi.remoting.server import RemotingServer
 from hanabi.remoting.tls import TlsConfig
@@ -166,6 +166,7 @@ class Broker:
             MessageStore.open, self.settings.store, now_ms=self._now_ms, hooks=self.tables.store_hooks()
         )
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
+        self._undo.callback(PROCESS.keep_for_files(lambda: self.store.descriptors_max))
         await asyncio.to_thread(
             self.tables.offsets.attach, self.store.reader.max_offset, lambda: self.store.flush(log_only=True)
         )
@@ -180,7 +181,7 @@ class Broker:
         limits = self.settings.broker.remoting()
         bound = await self._listen_on(handlers, host, port, limits)
         # What the system allows was told for the first port, if it is less.
-        limits = msgspec.structs.replace(limits, connections_max=connections_within(limits.connections_max))
+        limits = msgspec.structs.replace(limits, connections_max=PROCESS.connections_within(limits.connections_max))
         fast = self.settings.broker.fast_port_enabled
         fast_port = bound[1] - FAST_PORT_DISTANCE
         if fast or (fast is None and port > FAST_PORT_DISTANCE):

@@ -16,7 +16,7 @@ import msgspec
 from hanabi.errors import RemoteProtocolError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.descriptors import connections_within
+from hanabi.remoting.descriptors import PROCESS, DescriptorBudget
 from hanabi.remoting.dispatch import Express, Handler
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
@@ -51,8 +51,11 @@ class RemotingServer:
         *,
         tls: TlsConfig | None = None,
         on_close: Callable[[Connection], None] | None = None,
+        descriptors: DescriptorBudget = PROCESS,
     ) -> None:
         self._config = config
+        self._descriptors = descriptors
+        self._stop_counting: Callable[[], None] | None = None
         self._connections_max = config.connections_max
         self._endpoint = Endpoint(handlers, config, on_open=self._opened, on_close=on_close)
         self._tls_config = tls
@@ -85,7 +88,7 @@ class RemotingServer:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address that was bound: port 0 means any. A taken port is an OSError."""
         loop = asyncio.get_running_loop()
-        self._connections_max = connections_within(self._config.connections_max)
+        self._connections_max = self._descriptors.connections_within(self._config.connections_max)
         if self._connections_max < self._config.connections_max:
             logger.log(
                 logging.INFO if self._connections_max < FEW_CONNECTIONS else logging.DEBUG,
@@ -104,9 +107,13 @@ class RemotingServer:
         except OSError:
             self._close_listeners()
             raise
+        self._stop_counting = self._descriptors.count_connections(self._count)
         for listener in self._listeners:
             loop.add_reader(listener.fileno(), self._accept, listener)
         return self._bound()
+
+    def _count(self) -> int:
+        return len(self._endpoint.connections) + len(self._welcoming)
 
     def _bound(self) -> tuple[str, int]:
         host, port = self._listeners[0].getsockname()[:2]
@@ -122,6 +129,9 @@ class RemotingServer:
         for connection in list(self._endpoint.connections):
             connection.finish("the server shuts down")
         await self._endpoint.all_gone(deadline_seconds)
+        if self._stop_counting is not None:
+            self._stop_counting()
+            self._stop_counting = None
 
     async def _end_welcomes(self, deadline_seconds: float) -> None:
         """Who has said nothing yet may go. Who is being connected is let in first: cut off then, uvloop would close
@@ -148,9 +158,10 @@ class RemotingServer:
             except OSError as error:  # out of descriptors or memory: waiting is all we can do
                 self._pause_accepting(listener, error)
                 return
-            if len(self._endpoint.connections) + len(self._welcoming) >= self._connections_max:
+            refusal = self._why_refused()
+            if refusal is not None:
                 client.close()
-                self._count_refusal()
+                self._count_refusal(refusal)
                 continue
             self._accepted += 1
             client.setblocking(False)
@@ -169,12 +180,20 @@ class RemotingServer:
 
         loop.call_later(ACCEPT_PAUSE_SECONDS, go_on)
 
-    def _count_refusal(self) -> None:
+    def _why_refused(self) -> str | None:
+        """Why there can be no connection more; None if there can."""
+        if self._count() >= self._connections_max:
+            return f"limit of {self._connections_max} connections reached"
+        if not self._descriptors.has_room():
+            return f"{self._count()} connections here, and what is left of open files (ulimit -n) is kept for the store"
+        return None
+
+    def _count_refusal(self, reason: str) -> None:
         self._refused += 1
         self._refused_unlogged += 1
         now = asyncio.get_running_loop().time()
         if now - self._refusal_logged >= REFUSAL_LOG_SECONDS:
-            logger.warning("limit of %d connections reached, %d refused", self._connections_max, self._refused_unlogged)
+            logger.warning("%s, %d refused", reason, self._refused_unlogged)
             self._refusal_logged, self._refused_unlogged = now, 0
 
     def _opened(self, connection: Connection) -> None:

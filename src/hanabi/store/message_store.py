@@ -276,6 +276,12 @@ class MessageStore:
         """When the newest message of all was stored; 0 if there was none."""
         return self._commit_log.store_timestamp_ms
 
+    @property
+    def descriptors_max(self) -> int:
+        """How many descriptors its files may take: the queues', and two for each mapped file and the next one."""
+        mapped = len(self._log.segments) + 1 + (len(self._index.files) + 1 if self._index is not None else 0)
+        return self._queues.descriptors.limit + 2 * mapped
+
     def read_log(self, log_offset: int) -> memoryview | None:
         """The log's bytes from there to the end of the file, for a slave; empty at the end, None outside."""
         return self._log.read_tail(log_offset)
