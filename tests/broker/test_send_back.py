@@ -15,6 +15,7 @@ from hanabi.wire.command import VERSION, Command
 from hanabi.wire.headers.send import ConsumerSendMsgBackHeader
 from hanabi.wire.message_id import encode_offset_id
 from hanabi.wire.properties import decode_properties
+from tests.broker.forged import BODY_AT, forged_record
 from tests.broker.sending import STORE_HOST, TOPIC, Taking, properties, send, talking, text
 from tests.broker.talk import Peer
 
@@ -144,6 +145,21 @@ def test_an_offset_at_which_no_message_begins_is_refused(tmp_path: Path, offset:
             reply = await send_back(peer, offset)
             assert reply.code == ResponseCode.SYSTEM_ERROR
             assert reply.remark == f"look message by offset failed, {offset}"
+
+    asyncio.run(main())
+
+
+def test_a_record_in_the_body_of_another_message_cannot_be_given_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        taking = Taking(tmp_path)
+        async with talking(taking) as peer:
+            end = taking.store.max_log_offset
+            await send(peer, forged_record(end, "Never", {"RETRY_TOPIC": "Never"}))
+            assert taking.store.queries.record(end + BODY_AT) is not None, "it is not what an attacker would send"
+            reply = await send_back(peer, end + BODY_AT)
+            assert reply.code == ResponseCode.SYSTEM_ERROR
+            assert reply.remark == f"look message by offset failed, {end + BODY_AT}"
+            assert taking.schedule() == []
 
     asyncio.run(main())
 

@@ -65,6 +65,19 @@ class Queries:
         found = self._dispatch_at(log_offset)
         return self._log.read(log_offset, found.size) if found is not None else None
 
+    def queued_record(self, log_offset: int) -> memoryview | None:
+        """The message at *log_offset*, if its queue points there; None otherwise.
+
+        The body of a message may hold bytes that are a valid record for the place where they lie. A request that acts
+        on the message at an offset must not take them for one.
+        """
+        found = self._dispatch_at(log_offset)
+        queue = self._queues.find(found.topic, found.queue_id) if found is not None else None
+        if found is None or queue is None:
+            return None
+        entries = queue.entries(found.queue_offset, 1)
+        return self._log.read(log_offset, found.size) if entries and entries[0][0] == log_offset else None
+
     def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[QueueEntry] | None:
         """The entries of a queue from *offset* on, as they stand there; None if there is no such queue."""
         queue = self._queues.find(topic, queue_id)

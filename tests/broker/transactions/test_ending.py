@@ -2,14 +2,16 @@
 
 import pytest
 
-from hanabi.broker.topics import OP_HALF_TOPIC
+from hanabi.broker.topics import HALF_TOPIC, OP_HALF_TOPIC
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.message_store import PutStatus
 from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.transaction import EndTransactionHeader
 from hanabi.wire.properties import decode_properties
+from tests.broker.forged import BODY_AT, forged_record
 from tests.broker.transactions.world import BORN_HOST, COMMIT, GROUP, QUEUE_ID, ROLLBACK, TOPIC, UNKNOWN, World
+from tests.store.stores import read_queue
 
 
 def test_nobody_sees_a_message_before_its_transaction_is_committed(world: World) -> None:
@@ -182,3 +184,50 @@ def test_an_end_needs_no_field_that_old_clients_do_not_send(world: World) -> Non
         msg_id="K1",
     )
     assert world.transactions.end(header).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("before", [COMMIT, ROLLBACK])
+def test_a_queue_that_begins_at_0_again_has_transactions_of_its_own(world: World, before: int) -> None:
+    """An administrator's 306 or 316, of Apache's broker or an older one of ours, deletes the queue of half messages."""
+    assert world.end(world.send(b"old"), before).code == ResponseCode.SUCCESS
+    world.store.delete_topic(HALF_TOPIC)
+    half = world.send(b"new", key="K2")
+    assert half.queue_offset == 0
+    assert world.end(half, COMMIT, key="K2").code == ResponseCode.SUCCESS
+    assert world.bodies()[-1:] == [b"new"]
+
+
+@pytest.mark.parametrize(("first", "second"), [(COMMIT, ROLLBACK), (ROLLBACK, COMMIT)])
+def test_after_a_restart_the_contrary_of_what_was_said_first_is_refused_too(
+    world: World, first: int, second: int
+) -> None:
+    half = world.send()
+    world.end(half, first)
+    world.restart()
+    for _ in world.transactions.check():
+        pass
+    before = world.bodies()
+    assert world.end(half, second).code == ResponseCode.SYSTEM_ERROR
+    assert world.end(half, first).code == ResponseCode.SUCCESS
+    assert world.bodies() == before
+
+
+@pytest.mark.parametrize("how", [COMMIT, ROLLBACK])
+def test_a_half_message_in_the_body_of_another_message_is_none(world: World, how: int) -> None:
+    world.end(world.send(), COMMIT)
+    end = world.store.max_log_offset
+    names = {"PGROUP": GROUP, "REAL_TOPIC": "Closed", "REAL_QID": "0", "UNIQ_KEY": "K9"}
+    body = forged_record(end, HALF_TOPIC, names, queue_offset=1)
+    world.store.put(PendingMessage("Other", 0, body, b"", world.clock.now_ms, BORN_HOST, BORN_HOST))
+    assert world.store.queries.record(end + BODY_AT) is not None, "it is not what an attacker would send"
+    header = EndTransactionHeader(
+        producer_group=GROUP,
+        tran_state_table_offset=1,
+        commit_log_offset=end + BODY_AT,
+        commit_or_rollback=how,
+        msg_id="K9",
+    )
+    reply = world.transactions.end(header)
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+    assert read_queue(world.store, "Closed") == []
+    assert world.ops() == [b"0"]

@@ -142,7 +142,7 @@ class _SendsBack:
         return topic
 
     def _find(self, log_offset: int) -> Record:
-        view = self._store.queries.record(log_offset)
+        view = self._store.queries.queued_record(log_offset)
         if view is None:
             raise BrokerError(f"look message by offset failed, {log_offset}")
         try:

@@ -79,7 +79,7 @@ class CheckBack:
                     if not told:
                         logger.warning("op message %d tells of no half message: %r", op.queue_offset, op.body[:40])
                     # What lies behind the end of the queue was never stored here: not to be marked for a later one.
-                    ended.op_seen(op.queue_offset, [offset for offset in told if offset < half_end])
+                    ended.op_seen(op.queue_offset, [offset for offset in told if offset < half_end], op.log_offset)
             if result.next_offset <= ended.next_op and not result.count:
                 return
             ended.next_op = max(ended.next_op, result.next_offset)
@@ -162,8 +162,7 @@ class CheckBack:
 
     def _has_ended_otherwise(self, half: HalfMessage) -> bool:
         """Whether what becomes of *half* was decided by another copy of it."""
-        first = half.prepared_queue_offset
-        if first is not None and self._ended.end_of(first):
+        if self._has_first_copy_ended(half):
             return True
         if self._copies.has_newer(half):
             return True
@@ -171,6 +170,13 @@ class CheckBack:
             self._ending.write_op(half, End.COMMITTED)
             return True
         return False
+
+    def _has_first_copy_ended(self, half: HalfMessage) -> bool:
+        first = half.prepared_queue_offset
+        if first is None:
+            return False
+        log_offset = self._store.reader.log_offset(HALF_TOPIC, QUEUE_ID, first)  # None: deleted, as it is old
+        return bool(self._ended.end_of(first, log_offset or 0))
 
     def _give_up(self, half: HalfMessage) -> bool:
         self._topics.create_on_send_back(CHECK_MAX_TIME_TOPIC, 1, PERM_READ | PERM_WRITE)

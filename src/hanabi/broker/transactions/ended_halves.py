@@ -6,12 +6,16 @@
     op queue      0 1 2 3 4                an op message is done with when all that it tells of lie below `half_offset`
                   ^ op_offset   ^ next_op  and those before it are done with: then a restart need not read it again
 
-One byte for each half message and a number for each op message: a minute of 20,000 transactions a second takes a few
-megabytes. Marks are kept for some time below `half_offset` too, so that a producer that ends a transaction twice, or
-after it was asked, does not make a second message of it. No I/O.
+A mark also has the place in the log where the end was told. A half message that lies behind that place is another one,
+which got the offset because the queue was deleted and began at 0 again.
+
+Nine bytes for each half message and a number for each op message: a minute of 20,000 transactions a second takes some
+ten megabytes. Marks are kept for some time below `half_offset` too, so that a producer that ends a transaction twice,
+or after it was asked, does not make a second message of it. No I/O.
 """
 
 import enum
+from array import array
 from collections import deque
 from typing import Final
 
@@ -40,27 +44,33 @@ class EndedHalves:
         self.next_op = max(op_offset - READ_AGAIN, 0)  # what is read again is only remembered
         self._base = max(half_offset - REMEMBERED, 0)
         self._marks = bytearray()
+        self._told_at = array("q")  # of each mark
         self._largest: deque[int] = deque()  # of each op message from `op_offset` on, the largest offset it tells of
 
-    def end_of(self, half_offset: int) -> End:
+    def end_of(self, half_offset: int, log_offset: int) -> End:
+        """How the half message at *half_offset* of the queue, and at *log_offset* of the log, has ended."""
         index = half_offset - self._base
-        return End(self._marks[index]) if 0 <= index < len(self._marks) else End.NOT_YET
+        if not 0 <= index < len(self._marks) or self._told_at[index] <= log_offset:
+            return End.NOT_YET
+        return End(self._marks[index])
 
-    def mark(self, half_offset: int, end: End) -> None:
-        """What is known already is not forgotten again."""
+    def mark(self, half_offset: int, end: End, told_at: int) -> None:
+        """Note an end; *told_at* is an offset of the log behind the half message. What is known is not forgotten."""
         index = half_offset - self._base
         if index < 0:
             return
         missing = index + 1 - len(self._marks)
         if missing > 0:
             self._marks += bytes(missing)
+            self._told_at.frombytes(bytes(missing * self._told_at.itemsize))
         if not self._marks[index] or end is not End.SOMEHOW:
             self._marks[index] = end
+        self._told_at[index] = max(self._told_at[index], told_at)
 
-    def op_seen(self, op_offset: int, half_offsets: list[int]) -> None:
+    def op_seen(self, op_offset: int, half_offsets: list[int], told_at: int) -> None:
         """The op message at *op_offset* tells that these have ended. They come in the order of their queue."""
         for half_offset in half_offsets:
-            self.mark(half_offset, End.SOMEHOW)
+            self.mark(half_offset, End.SOMEHOW, told_at)
         if op_offset >= self.op_offset:
             if not self._largest:
                 self.op_offset = op_offset
@@ -86,5 +96,5 @@ class EndedHalves:
             self.op_offset += 1
         surplus = self.half_offset - self._base - REMEMBERED
         if surplus > REMEMBERED:
-            del self._marks[:surplus]
+            del self._marks[:surplus], self._told_at[:surplus]
             self._base += surplus

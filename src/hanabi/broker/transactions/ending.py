@@ -59,16 +59,24 @@ class Ending:
         wrong = why_wrong(half, header)
         if wrong:
             return _refuse(wrong)
-        before = self._ended.end_of(half.record.queue_offset)
+        before = self._ended.end_of(half.record.queue_offset, half.record.log_offset)
         if before:
-            if before in (end, End.SOMEHOW):
-                return Reply()
-            how = "committed" if before is End.COMMITTED else "rolled back"
-            return _refuse(f"The transaction was {how} already")
+            return self._again(half, end, before)
         return self._commit(half) if end is End.COMMITTED else self._roll_back(half)
 
+    def _again(self, half: HalfMessage, end: End, before: End) -> Reply:
+        """Answer a second end: with success only if the first was the same."""
+        if before is End.SOMEHOW and end is End.COMMITTED and not self._copies.is_committed(half):
+            return _refuse("The transaction has ended already, and no message of it is found")
+        if before is End.SOMEHOW:
+            before = End.COMMITTED if self._copies.is_committed(half) else End.ROLLED_BACK
+        if before is end:
+            return Reply()
+        how = "committed" if before is End.COMMITTED else "rolled back"
+        return _refuse(f"The transaction was {how} already")
+
     def _find(self, log_offset: int) -> HalfMessage | None:
-        view = self._store.queries.record(log_offset)
+        view = self._store.queries.queued_record(log_offset)
         if view is None:
             return None
         record = decode_record(view, check_crc=False)  # the store has checked it
@@ -100,14 +108,15 @@ class Ending:
         offset = half.record.queue_offset
         result = self._intake.put(to_op(half.record, self._now_ms()))
         stored = result.status is PutStatus.PUT_OK
+        told_at = self._store.max_log_offset
         if stored:
             op_offset = result.appended[0].queue_offset
             if op_offset == self._ended.next_op:  # all before it have been read, so this one need not be
-                self._ended.op_seen(op_offset, [offset])
+                self._ended.op_seen(op_offset, [offset], told_at)
         else:
             logger.error("the end of half message %d cannot be stored: %s", offset, result.reason or result.status)
         if stored or end is End.COMMITTED:
-            self._ended.mark(offset, end)
+            self._ended.mark(offset, end, told_at)
         return stored
 
 

@@ -76,7 +76,7 @@ class Transactions:
     def resume_check(self, message_id: str) -> PutResult:
         """Ask again about a half message that was given up: put the one with this id (of host and log offset) back."""
         try:
-            view = self._store.queries.record(decode_offset_id(message_id).log_offset)
+            view = self._store.queries.queued_record(decode_offset_id(message_id).log_offset)
         except RemoteProtocolError as error:
             raise BrokerError(str(error)) from error
         if view is None:

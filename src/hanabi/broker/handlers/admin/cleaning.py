@@ -2,13 +2,18 @@
 
     306  queues whose messages are all gone     316  queues of topics that do not exist     329  log files that are old
 
-Agrees with AdminBrokerProcessor (4.9.8). Log files are deleted by the store's own thread, in its next rounds, so the
-answer to 329 says only that they will be: as Java's.
+Queues of the broker's own topics stay: what waits there is known by its queue offset. A queue that was deleted begins
+at 0 again, so the offsets of groups in it become 0 too; a group that stood further would pass over what comes next.
+
+Agrees with AdminBrokerProcessor (4.9.8), which deletes more and leaves the groups' offsets as they are. Log files are
+deleted by the store's own thread, in its next rounds, so the answer to 329 says only that they will be: as Java's.
 """
 
 import logging
 
+from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.topics import Topics
@@ -23,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 def cleaning_handlers(
-    store: MessageStore, removal: QueueRemoval, topics: Topics, stats: BrokerStats
+    store: MessageStore, removal: QueueRemoval, topics: Topics, offsets: ConsumerOffsets, stats: BrokerStats
 ) -> dict[int, Handler]:
     """What deletes the useless."""
-    handlers = CleaningHandlers(store, removal, topics, stats)
+    handlers = CleaningHandlers(store, removal, topics, offsets, stats)
     return {
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Handler(NoHeader, handlers.expired_queues, NO_BODY_BYTES_MAX),
         RequestCode.CLEAN_UNUSED_TOPIC: Handler(NoHeader, handlers.unused_topics, NO_BODY_BYTES_MAX),
@@ -37,23 +42,45 @@ def cleaning_handlers(
 class CleaningHandlers:
     """An administrator wants space now."""
 
-    def __init__(self, store: MessageStore, removal: QueueRemoval, topics: Topics, stats: BrokerStats) -> None:
-        self._store, self._removal, self._topics, self._stats = store, removal, topics, stats
+    def __init__(
+        self,
+        store: MessageStore,
+        removal: QueueRemoval,
+        topics: Topics,
+        offsets: ConsumerOffsets,
+        stats: BrokerStats,
+    ) -> None:
+        self._store, self._removal, self._topics, self._offsets, self._stats = store, removal, topics, offsets, stats
 
     async def expired_queues(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
-        count = await self._removal.remove(self._store.expired_queues())
+        queues = [queue for queue in self._store.expired_queues() if not self._topics.is_system(queue[0])]
+        count = await self._removal.remove(queues)
+        await self._begin_again({topic for topic, _ in queues})
         logger.info("%s: %d queues without messages are deleted", connection.peer, count)
         return Reply()
 
     async def unused_topics(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
-        unused = self._store.unused_topics(self._topics.names())
+        unused = [
+            topic for topic in self._store.unused_topics(self._topics.names()) if not self._topics.is_system(topic)
+        ]
         for topic in unused:
             if topic in self._topics:
                 continue  # it was made while another one was deleted
             count = await self._removal.remove_topic(topic)
             self._stats.remove_topic(topic)
             logger.info("%s: topic %s is unused, its %d queues are deleted", connection.peer, topic, count)
+        await self._begin_again(set(unused))
         return Reply()
+
+    async def _begin_again(self, topics: set[str]) -> None:
+        """Set offsets in queues of *topics* to 0 that are behind the end of their queue, as the queue was deleted."""
+        pace, end_of = Pace(), self._store.reader.max_offset
+        for topic, group in self._offsets.each_topic_and_group() if topics else ():
+            if topic in topics:
+                for queue_id, offset in self._offsets.of(group, topic).items():
+                    if offset > end_of(topic, queue_id):
+                        self._offsets.reset(group, topic, queue_id, 0)
+            await pace.pause()
 
     def old_log_files(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         self._store.retention.ask()

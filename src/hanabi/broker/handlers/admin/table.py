@@ -130,6 +130,6 @@ def admin_handlers(
         connection_handlers(producers, consumers, offsets, address, now_ms),
         stats_handlers(progress, topics, groups, offsets, stats, address),
         queue_handlers(store, consumers, filters, settings),
-        cleaning_handlers(store, removal, topics, stats),
+        cleaning_handlers(store, removal, topics, offsets, stats),
         half_message_handlers(transactions),
     )
