@@ -54,7 +54,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def commit_log(tmp_path: Path, clock: Clock) -> CommitLog:
-    return CommitLog(Log(tmp_path, SIZE, prepare_ahead=False), now_ms=clock)
+    return CommitLog(Log(tmp_path, SIZE), now_ms=clock)
 
 
 def stored(commit_log: CommitLog, result: AppendResult) -> Record:
@@ -78,7 +78,7 @@ def all_records(commit_log: CommitLog) -> list[Record]:
 @pytest.mark.parametrize("name", STORES)
 def test_apaches_log_written_again_by_us_is_the_same_byte_for_byte(name: str, tmp_path: Path, clock: Clock) -> None:
     golden = [content for content in golden_logs(name) if any(content)]  # one was only prepared
-    commit_log = CommitLog(Log(tmp_path, len(golden[0]), prepare_ahead=False), now_ms=clock)
+    commit_log = CommitLog(Log(tmp_path, len(golden[0])), now_ms=clock)
     count = 0
     for content in golden:
         for at, checked in scan_records(content):
@@ -390,7 +390,7 @@ def test_whatever_was_appended_is_in_the_log_in_order_and_once(
     tmp_path_factory: pytest.TempPathFactory, script: list[tuple[int, int, tuple[str, list[bytes]]]]
 ) -> None:
     clock = Clock()
-    commit_log = CommitLog(Log(tmp_path_factory.mktemp("log"), SIZE, prepare_ahead=False), now_ms=clock)
+    commit_log = CommitLog(Log(tmp_path_factory.mktemp("log"), SIZE), now_ms=clock)
     expected: list[tuple[int, int, bytes]] = []
     counts = [0, 0, 0]
     for queue_id, clock_step, (kind, contents) in script:

@@ -306,14 +306,51 @@ def test_after_a_crash_files_later_than_the_checkpoint_are_deleted(
 
 def test_a_full_disk_is_an_error_when_a_file_is_made_and_leaves_none_behind(small_disk: Path) -> None:
     (small_disk / "ballast").write_bytes(bytes(50_000))
-    index = KeyIndex(small_disk / "index", slots=1_000, entries_max=1_000, now_ms=Clock())
+    index = KeyIndex(small_disk / "index", slots=5_000, entries_max=1_000, now_ms=Clock())
     for _ in range(2):
-        with pytest.raises(StoreFull, match="no room on the disk for creating"):
+        with pytest.raises(StoreFull, match="no room on the disk for"):
             index.put("T", ["key"], 100, START_MS)
     assert contents(small_disk / "index") == []
     (small_disk / "ballast").unlink()
     index.put("T", ["key"], 100, START_MS)
     assert index.search("T", "key", *FOREVER, 9).log_offsets == [100]
+    index.close()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_disk_that_fills_up_while_a_file_grows_is_an_error_that_changes_nothing(
+    small_disk: Path, reopened: bool
+) -> None:
+    def fresh() -> KeyIndex:
+        index = KeyIndex(small_disk / "index", slots=100, entries_max=20_000, now_ms=Clock())
+        index.load()
+        return index
+
+    index = fresh()
+    index.put("T", ["key"], 100, START_MS)
+    state = os.statvfs(small_disk)
+    (small_disk / "ballast").write_bytes(bytes(state.f_bavail * state.f_frsize))
+    if reopened:
+        index.close()
+        index = fresh()
+    number = 2
+    with pytest.raises(StoreFull, match="no room on the disk for the entries of"):
+        for number in range(2, 20_000):
+            index.put("T", ["key"], number * 100, START_MS)
+    found = index.search("T", "key", *FOREVER, 20_000)
+    assert found.log_offsets == [at * 100 for at in range(number - 1, 0, -1)]
+    (small_disk / "ballast").unlink()
+    index.put("T", ["key"], number * 100, START_MS)
+    assert index.search("T", "key", *FOREVER, 1).log_offsets == [number * 100]
+    index.close()
+
+
+def test_a_new_file_has_its_full_size_and_takes_little_of_the_disk(tmp_path: Path) -> None:
+    index = KeyIndex(tmp_path, slots=5_000_000, entries_max=20_000_000, now_ms=Clock())
+    index.put("T", ["key"], 100, START_MS)
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_size == index_file_bytes(5_000_000, 20_000_000) == 420_000_040
+    assert 20_000_000 <= path.stat().st_blocks * 512 < 32 << 20
     index.close()
 
 

@@ -51,14 +51,14 @@ def test_an_empty_log_begins_and_ends_at_zero(directory: Path) -> None:
 
 
 def test_segments_are_named_by_their_first_offset_in_twenty_digits(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(bytes(2 * SIZE + 1))
     assert names(directory) == ["00000000000000000000", "00000000000000004096", "00000000000000008192"]
     assert log.end_offset == 2 * SIZE + 1
 
 
 def test_every_offset_is_found_in_its_segment(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.start_at(5 * SIZE)
     log.append(bytes(range(256)) * (3 * SIZE // 256))
     for offset in (5 * SIZE, 6 * SIZE - 1, 6 * SIZE, 7 * SIZE + 300):
@@ -74,7 +74,7 @@ def test_every_offset_is_found_in_its_segment(directory: Path) -> None:
 
 
 def test_rolling_fills_the_old_segment_first(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(b"alpha")
     log.roll(b"BLANK")
     log.append(b"omega")
@@ -83,22 +83,31 @@ def test_rolling_fills_the_old_segment_first(directory: Path) -> None:
     assert (log.end_offset, log.max_offset) == (SIZE + 5, SIZE + 5)
 
 
-def test_the_next_segment_is_prepared_in_the_second_half_of_the_active_one(directory: Path) -> None:
+def test_a_prepared_segment_is_used_when_the_active_one_is_full(directory: Path) -> None:
     log = Log(directory, SIZE)
-    log.append(bytes(SIZE // 2))
-    assert names(directory) == [segment_name(0)]
-    log.append(b"x")
-    log._preparation._thread.join()  # type: ignore[union-attr]
-    assert names(directory) == [segment_name(0), segment_name(SIZE)]
+    log.append(bytes(SIZE - 1))
+    for _ in range(2):  # the second one finds it there
+        log.prepare_next()
+        assert names(directory) == [segment_name(0), segment_name(SIZE)]
     inode = (directory / segment_name(SIZE)).stat().st_ino
-    assert log.end_offset == SIZE // 2 + 1
+    assert log.end_offset == SIZE - 1
     log.append(bytes(SIZE))
     assert (directory / segment_name(SIZE)).stat().st_ino == inode
+
+
+def test_an_empty_or_closed_log_prepares_nothing(directory: Path) -> None:
+    log = Log(directory, SIZE)
+    log.prepare_next()
+    log.append(b"x")
+    log.close()
+    log.prepare_next()
+    assert names(directory) == [segment_name(0)]
 
 
 def test_a_prepared_segment_that_was_not_needed_is_removed_at_the_end(directory: Path) -> None:
     log = Log(directory, SIZE)
     log.append(bytes(SIZE - 1))
+    log.prepare_next()
     log.close()
     assert names(directory) == [segment_name(0)]
 
@@ -129,10 +138,10 @@ def test_a_log_can_begin_in_the_middle_but_only_at_the_start_of_a_file(directory
 
 
 def test_a_reopened_log_counts_as_full_until_its_end_is_told(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(b"x" * (SIZE + 10))
     log.close()
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     assert log.end_offset == 2 * SIZE
     log.truncate_to(SIZE + 10)
     assert log.end_offset == log.max_offset == SIZE + 10
@@ -141,7 +150,7 @@ def test_a_reopened_log_counts_as_full_until_its_end_is_told(directory: Path) ->
 
 
 def test_a_missing_file_in_the_middle_is_named(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(bytes(3 * SIZE))
     log.close()
     (directory / segment_name(SIZE)).unlink()
@@ -150,7 +159,7 @@ def test_a_missing_file_in_the_middle_is_named(directory: Path) -> None:
 
 
 def test_a_file_of_another_size_stops_the_opening(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(bytes(2 * SIZE))
     log.close()
     os.truncate(directory / segment_name(0), 17)
@@ -159,7 +168,7 @@ def test_a_file_of_another_size_stops_the_opening(directory: Path) -> None:
 
 
 def test_an_empty_last_file_is_what_a_crash_left_and_is_removed(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(b"alpha")
     log.close()
     (directory / segment_name(SIZE)).touch()
@@ -176,7 +185,7 @@ def test_other_files_in_the_directory_are_left_alone(directory: Path) -> None:
 
 
 def test_a_log_opened_for_reading_writes_nothing(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(b"alpha")
     log.close()
     reader = Log(directory, SIZE, writable=False)
@@ -200,7 +209,7 @@ def test_truncating_removes_later_files_and_zeroes_the_rest(directory: Path) -> 
 
 
 def test_truncating_at_a_border_leaves_no_empty_segment(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(bytes(2 * SIZE))
     log.truncate_to(SIZE)
     assert names(directory) == [segment_name(0)]
@@ -208,7 +217,7 @@ def test_truncating_at_a_border_leaves_no_empty_segment(directory: Path) -> None
 
 
 def test_truncating_to_the_beginning_keeps_the_first_file(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.start_at(SIZE)
     log.append(b"x")
     log.truncate_to(SIZE)
@@ -217,7 +226,7 @@ def test_truncating_to_the_beginning_keeps_the_first_file(directory: Path) -> No
 
 
 def test_truncating_outside_is_an_error_and_changes_nothing(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.truncate_to(0)
     log.start_at(SIZE)
     log.append(b"x")
@@ -231,7 +240,7 @@ def test_truncating_outside_is_an_error_and_changes_nothing(directory: Path) -> 
 
 
 def test_deleting_moves_the_beginning_and_never_takes_the_last(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(bytes(2 * SIZE + 1))
     assert log.delete_oldest()
     assert (log.min_offset, names(directory)[0]) == (SIZE, segment_name(SIZE))
@@ -243,7 +252,7 @@ def test_deleting_moves_the_beginning_and_never_takes_the_last(directory: Path) 
 
 
 def test_readers_slices_live_through_deletion_truncation_and_closing(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(b"a" * SIZE + b"b" * SIZE + b"c" * SIZE)
     views = [log.read(offset, SIZE) or b"" for offset in (0, SIZE, 2 * SIZE)]
     log.delete_oldest()
@@ -290,7 +299,7 @@ def test_deleting_while_others_read_and_the_writer_rolls_harms_nobody(memory_dir
 
 
 def test_flushing_goes_from_the_oldest_to_the_newest(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(bytes(2 * SIZE + 7))
     assert log.flushed_offset == 0
     assert log.flush() == log.flushed_offset == 2 * SIZE + 7
@@ -298,7 +307,7 @@ def test_flushing_goes_from_the_oldest_to_the_newest(directory: Path) -> None:
 
 
 def test_after_a_failed_flush_nothing_more_is_taken(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(b"alpha")
     (directory / segment_name(0)).unlink()
     with pytest.raises(StoreDamaged, match=r"flushing .* failed"):
@@ -311,7 +320,7 @@ def test_after_a_failed_flush_nothing_more_is_taken(directory: Path) -> None:
 
 
 def test_nothing_counts_as_flushed_behind_what_could_not_be(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(bytes(SIZE + 7))
     (directory / segment_name(0)).unlink()
     with pytest.raises(StoreDamaged):
@@ -320,7 +329,7 @@ def test_nothing_counts_as_flushed_behind_what_could_not_be(directory: Path) -> 
 
 
 def test_a_segment_deleted_by_retention_before_it_was_flushed_is_no_damage(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(bytes(SIZE + 1))
     oldest = log.segments[0]
     log.delete_oldest()
@@ -332,7 +341,7 @@ def test_a_segment_deleted_by_retention_before_it_was_flushed_is_no_damage(direc
 
 
 def test_with_write_buffers_readers_see_only_what_is_committed(directory: Path) -> None:
-    log = Log(directory, SIZE, pool=WriteBufferPool(2, SIZE), prepare_ahead=False)
+    log = Log(directory, SIZE, pool=WriteBufferPool(2, SIZE))
     log.append(b"x" * (SIZE + 10))
     assert (log.max_offset, log.end_offset) == (0, SIZE + 10)
     assert log.read(0, 1) is None
@@ -346,7 +355,7 @@ def test_with_write_buffers_readers_see_only_what_is_committed(directory: Path) 
 
 def test_a_full_committed_segment_gives_its_buffer_back(directory: Path) -> None:
     pool = WriteBufferPool(1, SIZE)
-    log = Log(directory, SIZE, pool=pool, prepare_ahead=False)
+    log = Log(directory, SIZE, pool=pool)
     log.append(b"x" * SIZE)
     assert pool.borrow() is None
     log.append(b"y")  # no buffer left: straight into the file, and what is older before it
@@ -359,7 +368,7 @@ def test_a_full_committed_segment_gives_its_buffer_back(directory: Path) -> None
 
 
 def test_truncating_keeps_what_was_only_in_a_write_buffer_before_the_place(directory: Path) -> None:
-    log = Log(directory, SIZE, pool=WriteBufferPool(1, SIZE), prepare_ahead=False)
+    log = Log(directory, SIZE, pool=WriteBufferPool(1, SIZE))
     log.append(b"alphaomega")
     log.truncate_to(5)
     log.append(b"!")
@@ -370,19 +379,25 @@ def test_truncating_keeps_what_was_only_in_a_write_buffer_before_the_place(direc
 # A full or forbidding disk
 
 
-@pytest.mark.parametrize("prepare_ahead", [True, False])
-def test_a_full_disk_is_an_error_that_changes_nothing_and_passes(small_disk: Path, prepare_ahead: bool) -> None:
+def free_bytes(disk: Path) -> int:
+    state = os.statvfs(disk)
+    return state.f_bavail * state.f_frsize
+
+
+def test_a_full_disk_is_an_error_that_changes_nothing_and_passes(small_disk: Path) -> None:
     segment_bytes = 16_384
-    (small_disk / "ballast").write_bytes(bytes(40_000))
     directory = small_disk / "commitlog"
-    log = Log(directory, segment_bytes, prepare_ahead=prepare_ahead)
+    log = Log(directory, segment_bytes)
     log.append(b"a" * (segment_bytes - 100))
+    (small_disk / "ballast").write_bytes(bytes(free_bytes(small_disk)))
     for _ in range(3):
+        with pytest.raises(StoreFull, match="no room on the disk"):
+            log.prepare_next()
         with pytest.raises(StoreFull, match="no room on the disk"):
             log.roll(b"BLANK")
     assert (log.end_offset, names(directory)) == (segment_bytes - 100, [segment_name(0)])
     assert bytes_at(log, segment_bytes - 101, 1) == b"a"
-    log.append(b"fits")  # what is reserved can still be used
+    log.append(b"fits")  # what is allocated can still be used
     log.flush()
 
     (small_disk / "ballast").unlink()
@@ -394,21 +409,40 @@ def test_a_full_disk_is_an_error_that_changes_nothing_and_passes(small_disk: Pat
     log.close()
 
 
-def test_a_sparse_file_on_a_full_disk_is_an_error_when_it_is_opened_for_writing(small_disk: Path) -> None:
+def test_a_next_segment_without_room_for_the_message_leaves_the_log_in_the_old_one(small_disk: Path) -> None:
+    log = Log(small_disk / "commitlog", 16_384)
+    log.append(b"a" * 16_000)
+    (small_disk / "ballast").write_bytes(bytes(free_bytes(small_disk) - 4096))  # one page for the next segment
+    with pytest.raises(StoreFull):
+        log.roll(b"BLANK", room=8_000)
+    assert log.end_offset == 16_000
+    (small_disk / "ballast").unlink()
+    assert log.roll(b"BLANK", room=8_000).allocated >= 8_000
+    log.close()
+
+
+def test_a_sparse_file_on_a_full_disk_refuses_messages_until_there_is_room(small_disk: Path) -> None:
     directory = small_disk / "commitlog"
     directory.mkdir()
-    with (directory / segment_name(0)).open("wb") as file:
+    with (directory / segment_name(0)).open("wb") as file:  # as Apache makes them
         file.truncate(32_768)
-    (small_disk / "ballast").write_bytes(bytes(49_152))
+    (small_disk / "ballast").write_bytes(bytes(free_bytes(small_disk)))
     log = Log(directory, 32_768)
+    log.truncate_to(0)  # what is stored can be read on a full disk
     with pytest.raises(StoreFull):
-        log.truncate_to(0)
+        log.append(b"x")
+    assert log.roll(b"BLANK") is log.active  # there is nothing to roll: a message is refused when it is appended
+    with pytest.raises(StoreFull):
+        log.append(b"x")
+    assert log.end_offset == 0
+    (small_disk / "ballast").unlink()
+    log.append(b"x")
     log.close()
 
 
 def test_a_directory_that_became_read_only_is_an_error_that_passes(small_disk: Path) -> None:
     directory = small_disk / "commitlog"
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(b"a" * SIZE)
     subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True)
     try:
@@ -423,7 +457,7 @@ def test_a_directory_that_became_read_only_is_an_error_that_passes(small_disk: P
 
 
 def test_a_directory_that_went_away_is_an_error_that_passes(directory: Path) -> None:
-    log = Log(directory, SIZE, prepare_ahead=False)
+    log = Log(directory, SIZE)
     log.append(b"a" * SIZE)
     moved = directory.rename(directory.with_name("moved"))
     with pytest.raises(StoreUnwritable, match=r"creating .*: No such file"):

@@ -13,7 +13,7 @@ import pytest
 
 from hanabi.errors import StoreClosed, StoreDamaged, StoreFull, StoreLocked, StoreUnwritable
 from hanabi.store.checkpoint import Checkpoint
-from hanabi.store.config import FlushMode
+from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire import sysflag
@@ -86,6 +86,14 @@ def test_a_closed_store_takes_nothing(store: MessageStore) -> None:
     assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
     with pytest.raises(StoreClosed):
         store.append_copy(0, b"")
+
+
+def test_the_first_message_of_a_store_takes_little_of_the_disk(tmp_path: Path) -> None:
+    with MessageStore.open(StoreConfig(root=str(tmp_path)), disk_ratio=lambda _: 0.1) as store:
+        assert store.put(message(properties={"KEYS": "k"})).appended
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert sum(path.stat().st_size for path in files) > 1 << 30, "the sizes are Apache's"
+        assert sum(path.stat().st_blocks * 512 for path in files) < 128 << 20
 
 
 def test_a_full_disk_is_an_answer_and_what_is_stored_stays(small_disk: Path) -> None:

@@ -154,8 +154,7 @@ def test_old_records_behind_a_torn_one_do_not_come_back(memory_directory: Path) 
 def test_a_file_prepared_ahead_is_not_taken_for_messages(memory_directory: Path) -> None:
     store = open_store(memory_directory / "a")
     fill(store, 12)
-    assert store._log._preparation is not None
-    assert store._log._preparation.take() is not None
+    store._log.prepare_next()
     copy = copy_as_after_a_kill(store, memory_directory / "b")
     assert len(list((copy / "commitlog").iterdir())) == 2
     again = open_store(copy)

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanabi.errors import StoreDamaged, StoreUnwritable
+from hanabi.store.blocks import STEP_BYTES_MAX, STEP_BYTES_MIN
 from hanabi.store.segment import Segment, segment_name
 from tests.store.open_files import open_files
+from tests.store.scarce_memory import no_large_maps
 
 SIZE = 16_384
 
@@ -29,11 +31,41 @@ def is_mapped(path: Path) -> bool:
     return str(path) in Path("/proc/self/maps").read_text()
 
 
-def test_a_new_segment_has_its_full_size_and_all_its_blocks(segment: Segment) -> None:
-    state = segment.path.stat()
-    assert state.st_size == SIZE
-    assert state.st_blocks * 512 >= SIZE
+def allocated_bytes(segment: Segment) -> int:
+    return segment.path.stat().st_blocks * 512
+
+
+def test_a_new_segment_has_its_full_size_and_the_blocks_of_its_first_step(tmp_path: Path) -> None:
+    segment = Segment.create(tmp_path / segment_name(SIZE), 1 << 30)
+    assert segment.path.stat().st_size == 1 << 30
+    assert STEP_BYTES_MIN <= segment.allocated <= allocated_bytes(segment) < 2 * STEP_BYTES_MIN
     assert (segment.base_offset, segment.written, segment.flushed) == (SIZE, 0, 0)
+
+
+def test_nothing_is_written_where_there_are_no_blocks(tmp_path: Path) -> None:
+    segment = Segment.create(tmp_path / segment_name(0), 1 << 30)
+    for _ in range(40):
+        segment.append(bytes(1 << 20))
+        assert segment.written <= segment.allocated <= allocated_bytes(segment)
+    assert segment.allocated <= segment.written + STEP_BYTES_MAX
+
+
+def test_the_next_step_is_allocated_when_half_of_the_last_is_used(tmp_path: Path) -> None:
+    segment = Segment.create(tmp_path / segment_name(0), 1 << 30)
+    before = segment.allocated
+    segment.append(bytes(STEP_BYTES_MIN // 2 - 1))
+    segment.allocate_ahead()
+    assert segment.allocated == before
+    segment.append(b"xxxxxxxxxxxxxxxx" * 1024)
+    segment.allocate_ahead()
+    assert segment.allocated >= before + STEP_BYTES_MIN
+
+
+def test_what_is_allocated_later_keeps_what_is_written(segment: Segment) -> None:
+    segment.append(b"alpha")
+    segment.truncate_to(3)
+    segment.append(b"x" * 5_000)
+    assert segment.path.read_bytes()[:4] == b"alpx"
 
 
 def test_what_is_appended_is_read_back_without_a_copy(segment: Segment) -> None:
@@ -169,12 +201,14 @@ def test_nothing_behind_a_truncation_survives_on_the_disk(
     assert bytes_at(segment, position, 3) == b"new"
 
 
-def test_truncating_reserves_the_blocks_of_a_sparse_file(tmp_path: Path) -> None:
+def test_a_sparse_file_gets_blocks_before_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / segment_name(0)  # as Apache makes them
     with path.open("wb") as file:
         file.truncate(SIZE)
-    assert path.stat().st_blocks == 0
-    Segment.open(path, SIZE).truncate_to(0)
+    segment = Segment.open(path, SIZE)
+    segment.truncate_to(100)
+    assert (path.stat().st_blocks, segment.allocated) == (0, 100)
+    segment.append(b"alpha")
     assert path.stat().st_blocks * 512 >= SIZE
 
 
@@ -202,11 +236,19 @@ def test_a_missing_directory_is_a_clear_error(tmp_path: Path) -> None:
         Segment.create(path, SIZE)
 
 
-def test_a_file_that_cannot_be_reserved_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_sized_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / segment_name(0)
     with pytest.raises(StoreUnwritable, match="reserving"):
         Segment.create(path, 1 << 62)
     assert not path.exists()
+
+
+def test_a_file_that_cannot_be_mapped_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / segment_name(0)
+    with no_large_maps(), pytest.raises(StoreUnwritable, match=r"mapping .*: Cannot allocate memory"):
+        Segment.create(path, 1 << 30)
+    assert not path.exists()
+    assert not open_files(tmp_path)
 
 
 # Warm-up and the write buffer

@@ -73,7 +73,7 @@ cdef class Place:
 
 
 cdef class PlainPuts:
-    cdef object store, commit_log, log, indexer, key_index, retention, flusher, pages, clock, dispatched, listens
+    cdef object store, commit_log, log, indexer, key_index, retention, flusher, ahead, clock, dispatched, listens
     cdef dict topics
     cdef object segment, index_file
     cdef list places  # of this run

@@ -260,7 +260,7 @@ cdef class PlainPuts:
         self.indexer, self.key_index = store._indexer, store._index
         self.topics, self.clock = store._queues._topics, store._commit_log._now_ms
         self.listens = store._indexer.listens
-        self.retention, self.flusher, self.pages = store.retention, store._log_flusher, store._pages_ahead
+        self.retention, self.flusher, self.ahead = store.retention, store._log_flusher, store._work_ahead
         self.places, self.run, self.is_running = [], 0, False
 
     cdef bint begin(self) except -1:
@@ -274,7 +274,7 @@ cdef class PlainPuts:
         self.segment, self.index_file = segment, None
         self.written = segment.written
         self.base_offset = segment.base_offset
-        self.room = min(<int64_t> segment.size - BLANK_BYTES, <int64_t> log.prepare_at)
+        self.room = min(<int64_t> segment.size - BLANK_BYTES, <int64_t> segment.allocated)
         self.body_bytes_max = self.commit_log.message_bytes_max
         self.entries_left = 0
         if self.key_index is not None:
@@ -285,7 +285,7 @@ cdef class PlainPuts:
                 and self.base_offset + self.written > <int64_t> file.end_log_offset
             ):
                 self.index_file = file
-                self.entries_left = <Py_ssize_t> file.entries_max - <Py_ssize_t> file.next_entry
+                self.entries_left = <Py_ssize_t> file.allocated_entries - <Py_ssize_t> file.next_entry
         self.now_ms = max(<int64_t> self.clock(), <int64_t> self.commit_log.store_timestamp_ms)
         PyObject_GetBuffer(segment._map, &self.log_view, PyBUF_WRITABLE)
         self.places = []
@@ -464,8 +464,8 @@ cdef class PlainPuts:
                 if place.next_offset > place.first_offset and self.listens(place.topic, place.queue_id):
                     self.tell(place)
         self.flusher.appended()
-        if self.base_offset + self.written > <int64_t> self.pages.due_at:
-            self.pages.wake()
+        if self.base_offset + self.written > <int64_t> self.ahead.due_at:
+            self.ahead.wake()
 
     cdef add_entries(self, Place place):
         """As `ConsumeQueue.put` for each record of *place*."""

@@ -111,8 +111,6 @@ class CommitLog:
         if counted:
             self._queue_offsets[queue] = queue_offset + 1
         self.store_timestamp_ms = now_ms  # after the bytes: who reads this and then flushes has flushed them
-        if segment.written > log.prepare_at:
-            log.prepare_next()
         return AppendResult(log_offset, size, queue_offset, now_ms, message.store_host)
 
     def append_batch(self, messages: Sequence[PendingMessage]) -> list[AppendResult]:
@@ -146,8 +144,6 @@ class CommitLog:
         segment.append(b"".join(records))
         self._queue_offsets[queue] = first_offset + len(records)
         self.store_timestamp_ms = now_ms
-        if segment.written > log.prepare_at:
-            log.prepare_next()
         return results
 
     def append_copy(self, log_offset: int, data: Buffer) -> None:
@@ -194,7 +190,7 @@ class CommitLog:
         if size + BLANK_BYTES_MIN > log.segment_bytes:
             raise MessageRefused(f"{size} bytes do not fit in a log file of {log.segment_bytes}")
         room = log.segment_bytes - log.active.written if log.active is not None else 0
-        return log.roll(encode_blank(room) if room else b"")
+        return log.roll(encode_blank(room) if room else b"", room=size)
 
     # Queue offsets
 

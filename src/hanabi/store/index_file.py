@@ -13,8 +13,9 @@ Agrees with IndexFile.java and IndexHeader.java byte for byte, big-endian. `seco
 hash is Java's of the text, made positive. Only hashes are compared here: the reader compares the keys in the records,
 so a damaged file can hide a message from a search but never show a wrong one.
 
-A file is mapped and preallocated: a full disk is an error when it is made, and not a signal later. It is unmapped when
-the last reader lets it go, so a file may be deleted while another thread searches it.
+A file is mapped. The blocks of header and slots are allocated when it is made or first changed, those of the entries
+in steps (see `blocks`): a full disk is an error of that call, and not a signal later. It is unmapped when the last
+reader lets it go, so a file may be deleted while another thread searches it.
 """
 
 import array
@@ -24,12 +25,14 @@ import mmap
 import os
 import struct
 import sys
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from hanabi.errors import StoreError
+from hanabi.store import blocks
 from hanabi.store.segment import sync_file
 
 HEADER: Final = struct.Struct(">qqqqii")
@@ -55,7 +58,10 @@ def index_file_bytes(slots: int, entries_max: int) -> int:
 
 
 class IndexFile:
-    """One index file. Invariant: 1 <= next_entry <= entries_max; entries [1, next_entry) are in their slots' chains."""
+    """One index file. Invariant: 1 <= next_entry <= entries_max; entries [1, next_entry) are in their slots' chains.
+
+    One thread writes, and only entries below `allocated_entries`; another one may allocate and sync.
+    """
 
     def __init__(self, path: Path, slots: int, entries_max: int, fd: int, *, writable: bool) -> None:
         """Use `create` or `open`. Takes *fd* over."""
@@ -65,8 +71,12 @@ class IndexFile:
         self._fd = fd
         self._close_fd = weakref.finalize(self, os.close, fd)
         self._entries_at = _SLOTS_AT + slots * SLOT.size
+        self.allocated_entries = 0  # 0: not even header and slots are known to have blocks
+        self._allocated = 0
+        self._allocating = threading.Lock()
+        self._file_bytes = index_file_bytes(slots, entries_max)
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        self._map = mmap.mmap(fd, index_file_bytes(slots, entries_max), access=access)
+        self._map = mmap.mmap(fd, self._file_bytes, access=access)
         header: tuple[int, int, int, int, int, int] = HEADER.unpack_from(self._map)
         self.begin_ms, self.end_ms, self.begin_log_offset, self.end_log_offset, self.slots_used, next_entry = header
         self.next_entry = min(max(next_entry, 1), entries_max)
@@ -75,7 +85,7 @@ class IndexFile:
     def create(
         cls, path: Path, slots: int, entries_max: int, *, end_log_offset: int = 0, end_ms: int = 0
     ) -> "IndexFile":
-        """Make a new file with all its blocks reserved. It goes on from where the file before it ends."""
+        """Make a new file with the blocks of its first entries. It goes on from where the file before it ends."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -85,16 +95,19 @@ class IndexFile:
             # and has the messages of its recovery in it twice. The number of the next entry is 0 as long as there is
             # none, as Apache's.
             os.pwrite(fd, HEADER.pack(end_ms, end_ms, end_log_offset, end_log_offset, 0, 0), 0)
-            _reserve(fd, index_file_bytes(slots, entries_max))
+            os.ftruncate(fd, index_file_bytes(slots, entries_max))
         except OSError as error:
             os.close(fd)
             path.unlink(missing_ok=True)
             raise StoreError.from_os_error(error, f"creating {path}") from error
-        try:
-            file = cls(path, slots, entries_max, fd, writable=True)
-        except OSError as error:
-            path.unlink(missing_ok=True)
-            raise StoreError.from_os_error(error, f"mapping {path}") from error
+        with contextlib.ExitStack() as undo:
+            undo.callback(path.unlink, missing_ok=True)
+            try:
+                file = cls(path, slots, entries_max, fd, writable=True)
+            except OSError as error:
+                raise StoreError.from_os_error(error, f"mapping {path}") from error
+            file.allocate(2)
+            undo.pop_all()
         file.is_synced = False
         return file
 
@@ -113,13 +126,40 @@ class IndexFile:
     def is_full(self) -> bool:
         return self.is_sealed or self.next_entry >= self.entries_max
 
+    def allocate(self, end: int) -> None:
+        """Give header, slots and the entries below *end*, at least, their blocks; StoreFull if the disk has none. May
+        block. Any thread."""
+        with self._allocating:
+            if self.allocated_entries < min(end, self.entries_max):
+                self._allocate_step(self._entry_at(end))
+
+    def allocate_ahead(self) -> None:
+        """Allocate the next step when half of the last one is used, as far as the disk has room. May block."""
+        used = (self.next_entry + 1) * ENTRY.size
+        with self._allocating:
+            if self._allocated < min(self._entries_at + used + _step_bytes(used) // 2, self._file_bytes):
+                self._allocate_step(max(self._allocated, self._entries_at))
+
+    def _allocate_step(self, end: int) -> None:
+        ahead = _step_bytes(end - self._entries_at)
+        try:
+            self._allocated = blocks.allocate(self._fd, self._allocated, end, ahead, self._file_bytes)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"the entries of {self.path}") from error
+        self.allocated_entries = (self._allocated - self._entries_at) // ENTRY.size
+
+    def _entry_at(self, number: int) -> int:
+        return self._entries_at + number * _ENTRY_BYTES
+
     def put(self, hashed_key: int, log_offset: int, store_ms: int) -> None:
         """Add one entry. The file must not be full."""
         self.put_all((hashed_key,), log_offset, store_ms)
 
     def put_all(self, hashed_keys: Sequence[int], log_offset: int, store_ms: int) -> None:
-        """Add the entries of one message. The file must have room for all of them."""
+        """Add the entries of one message. The file must have room for all of them. StoreFull leaves it as it was."""
         first = self.next_entry
+        if first + len(hashed_keys) > self.allocated_entries:
+            self.allocate(first + len(hashed_keys))
         begin_ms = self.begin_ms
         seconds = min((store_ms - begin_ms) // 1000, _INT_MAX) if 0 < begin_ms < store_ms else 0
         first_seconds = seconds
@@ -276,11 +316,9 @@ class IndexFile:
             raise StoreError.from_os_error(error, f"deleting {self.path}") from error
 
 
-def _reserve(fd: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
-    else:
-        os.ftruncate(fd, size)
+def _step_bytes(used: int) -> int:
+    """How far ahead of *used* bytes of entries their blocks are allocated: less than the log's, as a message is."""
+    return blocks.step_bytes(used) // 4
 
 
 def link_entries(

@@ -7,6 +7,7 @@ of records; time comes in as a parameter.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -47,7 +48,8 @@ class KeyIndex:
         """*on_full* gets a file that is complete, to sync it (in a thread of its own) and to note its time."""
         self._directory, self._slots, self._entries_max = directory, slots, entries_max
         self._now_ms, self._on_full, self._writable = now_ms, on_full, writable
-        self.files: list[IndexFile] = []
+        self.files: list[IndexFile] = []  # replaced, never changed, while other threads may walk over it
+        self._changing = threading.Lock()  # held while it is replaced
         self._growing: IndexFile | None = None
         self._prefixes: dict[str, int] = {}  # of the texts that are hashed, by topic
 
@@ -147,7 +149,8 @@ class KeyIndex:
             end_log_offset=last.end_log_offset if last else 0,
             end_ms=last.end_ms if last else 0,
         )
-        self.files.append(file)
+        with self._changing:
+            self.files = [*self.files, file]
         self._growing = file
         if last is not None and self._on_full is not None:
             self._on_full(last)
@@ -197,6 +200,12 @@ class KeyIndex:
             if file.begin_ms < begin_ms:
                 return
 
+    def allocate_ahead(self) -> None:
+        """Give the entries to come their blocks. May block; any thread."""
+        file = self._growing
+        if file is not None:
+            file.allocate_ahead()
+
     def sync(self) -> int:
         """Sync every file that changed; return the store time up to which the index is then safe. Any thread."""
         until_ms = 0
@@ -230,11 +239,12 @@ class KeyIndex:
 
     def delete_expired(self, log_offset_min: int) -> int:
         """Delete the files whose messages all lie below *log_offset_min*, but not the last one; return how many."""
-        files = self.files
-        count = 0
-        while count < len(files) - 1 and files[count].end_log_offset < log_offset_min:
-            count += 1
-        expired, self.files = files[:count], files[count:]  # a new list: others may be walking over the old one
+        with self._changing:
+            files = self.files
+            count = 0
+            while count < len(files) - 1 and files[count].end_log_offset < log_offset_min:
+                count += 1
+            expired, self.files = files[:count], files[count:]
         for file in expired:
             file.delete()
         return count

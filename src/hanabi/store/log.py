@@ -11,15 +11,12 @@ import itertools
 import logging
 import mmap
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from hanabi.errors import StoreClosed, StoreDamaged, StoreError
 from hanabi.store.segment import Buffer, Segment, segment_name
 
 logger = logging.getLogger(__name__)
-
-_NEVER = 1 << 62
 
 
 class WriteBufferPool:
@@ -56,17 +53,15 @@ class Log:
         writable: bool = True,
         warm: bool = False,
         pool: WriteBufferPool | None = None,
-        prepare_ahead: bool = True,
     ) -> None:
         """Open the log in *directory*, which need not exist yet. Raises StoreDamaged if files are missing or cut."""
         self.directory, self.segment_bytes = directory, segment_bytes
         self.segments = _open_segments(directory, segment_bytes, writable=writable)
         self.active: Segment | None = self.segments[-1] if self.segments else None
-        self.prepare_at = _NEVER  # position in the active segment from which `prepare_next` is due
         self.failure: StoreError | None = None  # why nothing may be written any more
-        self._pool, self._warm, self._prepare_ahead = pool, warm, prepare_ahead
-        self._preparation: _Preparation | None = None
-        self._next: Segment | None = None
+        self._pool, self._warm = pool, warm
+        self._next: Segment | None = None  # prepared, and not part of the log yet
+        self._preparing = threading.Lock()  # held while `_next` is made or used
         self._committing = threading.Lock()  # by the writer, now and then, or by the one who flushes
         self._changing = threading.Lock()  # held while `segments` is replaced
 
@@ -125,15 +120,18 @@ class Log:
 
     # Writing
 
-    def roll(self, filler: bytes = b"") -> Segment:
-        """Fill up the active segment and go on in the next one.
+    def roll(self, filler: bytes = b"", *, room: int = 0) -> Segment:
+        """Fill up the active segment and go on in the next one, which has blocks for *room* bytes.
 
-        The next one is there before anything is changed, so that a full disk leaves the log as it was.
+        Everything that can fail comes before anything is changed, so that a full disk leaves the log as it was.
         """
         active = self.active
         if active is not None and active.written == 0:
             return active
+        if active is not None:
+            active.allocate(active.written + len(filler))
         segment = self._next_segment(0 if active is None else active.base_offset + self.segment_bytes)
+        segment.allocate(room)
         if active is not None:
             if active.written < self.segment_bytes:
                 active.fill(filler)
@@ -161,16 +159,18 @@ class Log:
             room = self.segment_bytes - segment.written
             segment.append(view[:room])
             view = view[room:]
-            if segment.written > self.prepare_at:
-                self.prepare_next()
         return start
 
     def prepare_next(self) -> None:
-        """Begin to make the next segment in a thread; due once the active one is written up to `prepare_at`."""
-        self.prepare_at = _NEVER
-        if self.active is not None:
-            base_offset = self.active.base_offset + self.segment_bytes
-            self._preparation = _Preparation(lambda: self._create(base_offset))
+        """Make the next segment before it is needed; nothing if it is there. Blocks. Any thread.
+
+        StoreError if it cannot be made: call it again. When the writer needs it and it is still missing, `roll` tries
+        once more, and its error is the answer to that message.
+        """
+        with self._preparing:
+            active = self.active
+            if active is not None and self.failure is None and self._next is None:
+                self._next = self._create(active.base_offset + self.segment_bytes)
 
     def truncate_to(self, offset: int) -> None:
         """Forget everything from *offset* on, on the disk too. Afterwards the log ends there."""
@@ -188,7 +188,6 @@ class Log:
                 self.segments = self.segments[:-1]
             self.active = last = self.segments[-1]
             last.truncate_to(offset - last.base_offset)
-        self.prepare_at = self._prepare_position()
 
     def delete_oldest(self) -> bool:
         """Remove the oldest segment and its file; readers that have it keep it. False if only one is left."""
@@ -262,12 +261,10 @@ class Log:
     def _next_segment(self, base_offset: int) -> Segment:
         """The prepared segment, or a new one. It is kept until `_use`, should something go wrong before."""
         self.check_usable()
-        if self._next is None:
-            preparation, self._preparation = self._preparation, None
-            self._next = preparation.take() if preparation is not None else None
-        if self._next is None:
-            self._next = self._create(base_offset)
-        return self._next
+        with self._preparing:
+            if self._next is None:
+                self._next = self._create(base_offset)
+            return self._next
 
     def _create(self, base_offset: int) -> Segment:
         buffer = self._pool.borrow() if self._pool is not None else None
@@ -282,18 +279,12 @@ class Log:
     def _use(self, segment: Segment) -> None:
         with self._changing:
             self.segments = (*self.segments, segment)
-        self.active, self._next = segment, None
-        self.prepare_at = self._prepare_position()
-
-    def _prepare_position(self) -> int:
-        # Halfway is early enough for the thread, and late enough not to hold a gigabyte for a log that hardly grows.
-        return self.segment_bytes // 2 if self._prepare_ahead else _NEVER
+        with self._preparing:
+            self.active, self._next = segment, None
 
     def _drop_preparation(self) -> None:
-        preparation, self._preparation = self._preparation, None
-        segment, self._next = self._next, None
-        if preparation is not None:
-            segment = preparation.take()
+        with self._preparing:
+            segment, self._next = self._next, None
         if segment is not None:
             self._give_back(segment)
             segment.delete()
@@ -320,25 +311,3 @@ def _open_segments(directory: Path, segment_bytes: int, *, writable: bool) -> tu
         if path.name != expected:
             raise StoreDamaged(f"{directory}: {previous.name} is followed by {path.name}, but {expected} is expected")
     return tuple(Segment.open(path, segment_bytes, writable=writable) for path in paths)
-
-
-class _Preparation:
-    """A thread that makes one segment and ends."""
-
-    def __init__(self, make: Callable[[], Segment]) -> None:
-        self._make = make
-        self._segment: Segment | None = None
-        self._thread = threading.Thread(target=self._run, name="hanabi-prepare-segment", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._segment = self._make()
-        except StoreError as error:
-            # Not yet a failure: it is tried again, by the writer and with its consequences, when it is needed.
-            logger.warning("could not prepare the next segment: %s", error)
-
-    def take(self) -> Segment | None:
-        """Wait for the thread; the segment, or None if it could not be made."""
-        self._thread.join()
-        return self._segment

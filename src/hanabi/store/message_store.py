@@ -27,12 +27,12 @@ from hanabi.store.indexer import SCHEDULE_TOPIC, Hooks, Indexer
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
 from hanabi.store.log_walk import LogWalk
-from hanabi.store.pages_ahead import PagesAhead
 from hanabi.store.queries import Queries
 from hanabi.store.reads import QueueReader
 from hanabi.store.recovery import Parts, Recovery, newest_file_ms, recover, restore_queue_offsets
 from hanabi.store.retention import Retention
 from hanabi.store.segment import Buffer
+from hanabi.store.work_ahead import WorkAhead
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class MessageStore:
             self._flush_queues, lambda: self._indexer.dispatched_ms, self._checkpoint, config
         )
         self._retention_thread = Repeater("hanabi-retention", self.retention.step)
-        self._pages_ahead = PagesAhead(self._log)
+        self._work_ahead = WorkAhead(self._log, self._index)
         self._checkpointed_to = self._log.end_offset
         self._copied_to = self._log.end_offset
         self._closed = False
@@ -182,8 +182,8 @@ class MessageStore:
             return _failed(error, [message])
         indexer.appended(message, appended, queue)
         self._log_flusher.appended()
-        if appended.log_offset > self._pages_ahead.due_at:
-            self._pages_ahead.wake()
+        if appended.log_offset > self._work_ahead.due_at:
+            self._work_ahead.wake()
         return PutResult(PUT_OK, (appended,))
 
     def put_batch(self, messages: Sequence[PendingMessage]) -> PutResult:
@@ -201,8 +201,8 @@ class MessageStore:
         for message, result in zip(messages, appended, strict=True):
             self._indexer.appended(message, result, queue)
         self._log_flusher.appended()
-        if appended[-1].log_offset > self._pages_ahead.due_at:
-            self._pages_ahead.wake()
+        if appended[-1].log_offset > self._work_ahead.due_at:
+            self._work_ahead.wake()
         return PutResult(PUT_OK, tuple(appended))
 
     @property
@@ -229,6 +229,8 @@ class MessageStore:
         self._copied_to = walk.end
         self._commit_log.store_timestamp_ms = max(self._commit_log.store_timestamp_ms, walk.last_store_ms)
         self._log_flusher.appended()
+        if self._log.end_offset > self._work_ahead.due_at:
+            self._work_ahead.wake()
 
     def restore_queue_offsets(self) -> None:
         """Go on counting where the queues end: for a slave that becomes a master."""
@@ -334,7 +336,7 @@ class MessageStore:
         self._log_flusher.start()
         self._queue_flusher.start()
         self._retention_thread.start()
-        self._pages_ahead.start()
+        self._work_ahead.start()
 
     def use(self, config: StoreConfig) -> None:
         """Keep to the limits, intervals and times in *config* from now on. Paths, sizes of files and the flush mode
@@ -362,7 +364,7 @@ class MessageStore:
             if self._index is not None:
                 steps.callback(self._index.close)
             steps.callback(self._stop_flushing)
-            steps.callback(self._pages_ahead.stop)
+            steps.callback(self._work_ahead.stop)
             steps.callback(self._retention_thread.stop)
 
     def _stop_flushing(self) -> None:

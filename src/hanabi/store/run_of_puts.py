@@ -84,7 +84,7 @@ class PlainPuts:
     def __init__(self, store: MessageStore) -> None:
         self._store, self._commit_log, self._log = store, store._commit_log, store._commit_log.log
         self._indexer, self._index, self._queues = store._indexer, store._index, store._queues
-        self._flusher, self._pages, self._retention = store._log_flusher, store._pages_ahead, store.retention
+        self._flusher, self._ahead, self._retention = store._log_flusher, store._work_ahead, store.retention
         self._now_ms = 0
         self._hosts_and_time = b""
         self._segment: Segment | None = None
@@ -108,12 +108,12 @@ class PlainPuts:
             return False
         self._segment = segment
         self._end = segment.base_offset + segment.written
-        self._end_max = segment.base_offset + min(segment.size - BLANK_BYTES_MIN, log.prepare_at)
+        self._end_max = segment.base_offset + min(segment.size - BLANK_BYTES_MIN, segment.allocated)
         self._body_bytes_max = self._commit_log.message_bytes_max
         self._now_ms = max(self._commit_log._now_ms(), self._commit_log.store_timestamp_ms)
         self._hosts_and_time = _HOSTS_AND_TIME.pack(born_host, self._now_ms, store_host)
         self._index_file = file = self._growing_file()
-        self._keyed_max = file.entries_max - file.next_entry if file is not None else 0
+        self._keyed_max = file.allocated_entries - file.next_entry if file is not None else 0
         self._records, self._keyed, self.places = [], [], []
         return True
 
@@ -248,8 +248,8 @@ class PlainPuts:
                 if place.entries and indexer.listens(*place.key):
                     self._tell(place, segment)
         self._flusher.appended()
-        if self._end > self._pages.due_at:
-            self._pages.wake()
+        if self._end > self._ahead.due_at:
+            self._ahead.wake()
 
     def _tell(self, place: Place, segment: Segment) -> None:
         """As the end of `Indexer.appended` for each message of *place*."""

@@ -1,7 +1,7 @@
-"""One preallocated, memory-mapped file of a log. Knows nothing of messages, of the other files, or of time.
+"""One memory-mapped file of a log. Knows nothing of messages, of the other files, or of time.
 
-    0 ........ flushed ........ readable ........ written ........ size
-      on disk           in the file      in the buffer      zeros
+    0 ........ flushed ........ readable ........ written ........ allocated ........ size
+      on disk           in the file      in the buffer     zeros            a hole, see `blocks`
 
 Without a write buffer `readable` and `written` are the same.
 
@@ -10,17 +10,19 @@ map, the map holds the file, and CPython lets both go with the last slice. So `d
 segment that its log has dropped disappears when the last reader is done. (Apache counts by hand, in ReferenceResource.)
 """
 
+import contextlib
 import errno
 import logging
 import mmap
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hanabi.durable_table import sync_directory
 from hanabi.errors import StoreDamaged, StoreError
-from hanabi.store import mapped_pages
+from hanabi.store import blocks, mapped_pages
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +46,16 @@ def segment_name(base_offset: int) -> str:
 class Segment:
     """A file of a log. Invariant: 0 <= flushed <= readable <= written <= size; bytes below `written` never change.
 
-    One thread writes; another one may commit and flush; any number may read.
+    One thread writes, and only below `allocated`; another one may commit and flush, a third one allocate; any number
+    may read.
     """
 
     def __init__(self, path: Path, size: int, descriptor: int, *, writable: bool, buffer: mmap.mmap | None) -> None:
         """Use `create` or `open`. Takes *descriptor* over."""
         self.path, self.size = path, size
         self.base_offset = int(path.name)
-        self.written = self.committed = self.flushed = 0
+        self.written = self.committed = self.flushed = self.allocated = 0
+        self._allocating = threading.Lock()
         self._deleted = False
         self._descriptor = descriptor
         # Closed when the object goes, not when the file is deleted: a flush in another thread that still has hold of
@@ -60,6 +64,7 @@ class Segment:
         try:
             self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         except OSError as error:
+            self._close_descriptor()
             raise StoreError.from_os_error(error, f"mapping {path}") from error
         self._view = memoryview(self._map).toreadonly()
         self.buffer = buffer
@@ -67,24 +72,33 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, size: int, *, warm: bool = False, buffer: mmap.mmap | None = None) -> "Segment":
-        """Make a new file with all its blocks reserved; StoreFull if there is no room, and then no file either."""
+        """Make a new file with the blocks of its first messages; StoreError if that fails, and then no file either."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as error:
             raise StoreError.from_os_error(error, f"creating {path}") from error
+        with contextlib.ExitStack() as undo:
+            undo.callback(path.unlink, missing_ok=True)
+            segment = cls._fill_in(path, size, descriptor, warm=warm, buffer=buffer)
+            undo.pop_all()
+        if warm:
+            segment.lock_in_memory()
+        return segment
+
+    @classmethod
+    def _fill_in(cls, path: Path, size: int, descriptor: int, *, warm: bool, buffer: mmap.mmap | None) -> "Segment":
+        """Size, allocate and map a file that was just created. Takes *descriptor* over."""
         try:
             os.ftruncate(descriptor, size)  # first, so that a crash leaves an empty file or one of full size
-            _reserve(descriptor, size)
-            if warm or not hasattr(os, "posix_fallocate"):
+            allocated = blocks.allocate(descriptor, 0, size if warm else 1, blocks.step_bytes(0), size)
+            if warm:
                 _warm(descriptor, size)
             sync_directory(path.parent)
         except OSError as error:
             os.close(descriptor)
-            path.unlink(missing_ok=True)
             raise StoreError.from_os_error(error, f"reserving {size} bytes for {path}") from error
         segment = cls(path, size, descriptor, writable=True, buffer=buffer)
-        if warm:
-            segment.lock_in_memory()
+        segment.allocated = allocated
         return segment
 
     @classmethod
@@ -100,14 +114,16 @@ class Segment:
             os.close(descriptor)
             raise StoreDamaged(f"{path} has {found} bytes, but the files of this log have {size}")
         segment = cls(path, size, descriptor, writable=writable, buffer=None)
-        segment.written = segment.committed = segment.flushed = size
+        segment.written = segment.committed = segment.flushed = segment.allocated = size
         return segment
 
     # Writing
 
     def append(self, data: Buffer) -> None:
-        """Copy *data* behind what is written. The caller has seen to it that it fits."""
+        """Copy *data* behind what is written. The caller has seen to it that it fits. StoreFull changes nothing."""
         start, end = self.written, self.written + len(data)
+        if end > self.allocated:
+            self.allocate(end)
         if end - start > _COPIED_AT_ONCE_BYTES and end <= self.size:  # half a copy begins with zeros: no record does
             self._target[start + _FIRST_BYTES : end] = memoryview(data)[_FIRST_BYTES:]
             self._target[start : start + _FIRST_BYTES] = data[:_FIRST_BYTES]
@@ -115,10 +131,30 @@ class Segment:
             self._target[start:end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
         self.written = end
 
+    def allocate(self, end: int) -> None:
+        """Give the file blocks up to *end*, at least; StoreFull if the disk has none. May block. Any thread."""
+        with self._allocating:
+            if self.allocated < min(end, self.size):
+                self._allocate_step(end)
+
+    def allocate_ahead(self) -> None:
+        """Allocate the next step when half of the last one is used, as far as the disk has room. May block."""
+        with self._allocating:
+            if self.allocated < min(self.written + blocks.step_bytes(self.written) // 2, self.size):
+                self._allocate_step(self.allocated)
+
+    def _allocate_step(self, end: int) -> None:
+        start, ahead = self.allocated, blocks.step_bytes(end)
+        try:
+            self.allocated = blocks.allocate(self._descriptor, start, end, ahead, self.size)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"bytes {start} to {end} of {self.path}") from error
+
     def fill(self, header: bytes) -> None:
         """Give up the rest of this segment: write *header* there, and count all of it as written."""
         start = self.written
         header = header[: self.size - start]
+        self.allocate(start + len(header))
         self._target[start : start + len(header)] = header
         if self.buffer is not None:  # a buffer was used before, and old bytes must not get into a new file
             self._target[start + len(header) : self.size] = bytes(self.size - start - len(header))
@@ -160,11 +196,11 @@ class Segment:
         end where an old one begins, the next recovery would bring back messages that this one declared lost.
         """
         try:
-            _reserve(self._descriptor, self.size)  # Apache's files are sparse: a full disk would be a SIGBUS
             _zero(self._descriptor, position, self.size)
         except OSError as error:
             raise StoreError.from_os_error(error, f"truncating {self.path}") from error
         self.written = self.committed = position
+        self.allocated = position  # Apache's files are sparse, and so may be ours behind the last step
         self.flushed = 0  # the zeros, and perhaps what a killed process wrote: the next flush brings them to the disk
 
     # Reading
@@ -195,6 +231,10 @@ class Segment:
         if state.st_size != self.size:
             raise StoreDamaged(f"{self.path} was cut to {state.st_size} of {self.size} bytes while in use")
 
+    def populate(self, start: int, end: int) -> bool:
+        """Make the pages of a part that has blocks, ready to be written. False if this kernel cannot."""
+        return mapped_pages.populate(self._map, start, end)
+
     def lock_in_memory(self) -> None:
         """Ask that no page of it be swapped out. Refusal (RLIMIT_MEMLOCK) is logged and does no harm."""
         self._tell("mlock", mapped_pages.lock(self._map))
@@ -223,12 +263,6 @@ class Segment:
         except BufferError:
             logger.debug("%s is still being read; it is unmapped after the last reader", self.path)
         self._close_descriptor()
-
-
-def _reserve(descriptor: int, size: int) -> None:
-    """Give the file all its blocks now. What it already holds stays as it is."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
 
 
 def _warm(descriptor: int, size: int) -> None:
