@@ -317,6 +317,17 @@ def test_a_full_disk_is_an_error_when_a_file_is_made_and_leaves_none_behind(smal
     index.close()
 
 
+def put_until_full(index: KeyIndex) -> int:
+    """The number of the first message that is refused."""
+    for number in range(2, 20_000):
+        try:
+            index.put("T", ["key"], number * 100, START_MS)
+        except StoreFull as error:
+            assert "no room on the disk for the entries of" in str(error)
+            return number
+    raise AssertionError("the disk is larger than it should be")
+
+
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_disk_that_fills_up_while_a_file_grows_is_an_error_that_changes_nothing(
     small_disk: Path, reopened: bool
@@ -333,10 +344,7 @@ def test_a_disk_that_fills_up_while_a_file_grows_is_an_error_that_changes_nothin
     if reopened:
         index.close()
         index = fresh()
-    number = 2
-    with pytest.raises(StoreFull, match="no room on the disk for the entries of"):
-        for number in range(2, 20_000):
-            index.put("T", ["key"], number * 100, START_MS)
+    number = put_until_full(index)
     found = index.search("T", "key", *FOREVER, 20_000)
     assert found.log_offsets == [at * 100 for at in range(number - 1, 0, -1)]
     (small_disk / "ballast").unlink()
