@@ -13,14 +13,16 @@ from hanabi.broker.config import BrokerConfig
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.lite_pull import LitePullConsumer
 from hanabi.client.consumer.pull import PullConsumer
+from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.producer import Producer
 from hanabi.errors import ConnectError, SendFailed
-from hanabi.message import Message
+from hanabi.message import Message, StoredMessage
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.dispatch import Reply
 from hanabi.testing.cluster import HOST, running_broker
+from hanabi.testing.proxied import proxied_cluster
 from hanabi.testing.proxy import Proxy
 from hanabi.wire.headers.send import SendMessageReplyHeader, SendMessageV2Header
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
@@ -165,5 +167,50 @@ def test_with_both_name_servers_down_clients_start_say_so_and_work_when_one_is_t
                     await within(producer.send(Message("T", b"in time")))
                     got = await within(consumer.poll(30.0), 40.0)
                     assert [message.body for message in got] == [b"in time"]
+
+    asyncio.run(main())
+
+
+# Without a word
+
+
+def test_a_producer_whose_connections_died_silently_sends_again_after_one_timeout(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with proxied_cluster(tmp_path, brokers=("broker-a",)) as cluster:
+            await cluster.make_topic("T")
+            config = ClientConfig(namesrv=cluster.namesrv)
+            async with Producer("g", config=config, retries=0, send_timeout_s=4.0) as producer:
+                await producer.send(Message("T", b"before"))
+                for proxy in cluster.proxies.values():
+                    proxy.swallow()
+                with pytest.raises(SendFailed):
+                    await producer.send(Message("T", b"into the void"))
+                for _ in range(20):
+                    await within(producer.send(Message("T", b"after")))
+
+    asyncio.run(main())
+
+
+def test_a_consumer_whose_connections_died_silently_goes_on_with_new_ones(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with proxied_cluster(tmp_path, brokers=("broker-a",)) as cluster:
+            await cluster.make_topic("T", queues=1)
+            config = ClientConfig(namesrv=cluster.namesrv, heartbeat_s=1.0)
+            got: list[bytes] = []
+            consumer = PushConsumer("g", config=config, consume_from="first")
+            consumer.subscribe("T")
+
+            @consumer.listener
+            async def take(messages: list[StoredMessage]) -> None:
+                got.extend(message.body for message in messages)
+
+            async with consumer:
+                async with Producer("p", namesrv=cluster.namesrv) as producer:
+                    await producer.send(Message("T", b"before"))
+                await eventually(lambda: got == [b"before"])
+                cluster.proxies["broker-a"].swallow()
+                async with Producer("p", namesrv=cluster.namesrv) as producer:
+                    await producer.send(Message("T", b"after"))
+                await eventually(lambda: got == [b"before", b"after"])
 
     asyncio.run(main())

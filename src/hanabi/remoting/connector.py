@@ -1,14 +1,15 @@
 """Asking others: one connection to each address, opened when it is first needed and shared by all who ask.
 
-A connection that is lost is not opened again by itself; the next request does that. Retrying is the caller's
-decision, as only it knows whether asking twice is harmless.
+A connection that is lost is not opened again by itself; the next request does that. One on which a request timed out
+and nothing else was heard for `silent_peer_seconds` is dropped, as its peer may be gone without a word.
+Retrying is the caller's decision, as only it knows whether asking twice is harmless.
 """
 
 import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from hanabi.errors import ConnectError, TransportError
 from hanabi.remoting.address import parse_address
@@ -39,11 +40,16 @@ class Connector:
     ) -> None:
         self._config = config
         self._on_close = on_close
-        self._endpoint = Endpoint(handlers or {}, config, on_close=self._forget)
+        self._endpoint = Endpoint(handlers or {}, config, drops_silent=True, on_close=self._forget)
         self._tls = client_context(tls) if tls is not None else None
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
+
+    @property
+    def connections(self) -> Set[Connection]:
+        """Those that are open, to look at."""
+        return frozenset(self._endpoint.connections)
 
     async def request(
         self,

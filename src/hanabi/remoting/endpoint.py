@@ -36,10 +36,13 @@ class Endpoint:
         handlers: Mapping[int, Handler],
         config: RemotingConfig,
         *,
+        drops_silent: bool = False,
         on_open: Callable[["Connection"], None] | None = None,
         on_close: Callable[["Connection"], None] | None = None,
     ) -> None:
+        """*drops_silent*: the peers are servers, which answer every request. One that does not is dead."""
         self.handlers = handlers
+        self.drops_silent = drops_silent
         self.express: Express | None = None  # asked first, for all that is read
         self.config = config
         self.connections: set[Connection] = set()

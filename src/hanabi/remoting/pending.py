@@ -13,7 +13,7 @@ from hanabi.wire.codes import request_name
 from hanabi.wire.command import Command
 
 _NEVER: Final = float("inf")
-_CLOCK_STEP_SECONDS: Final = 0.001  # of uvloop's clock: a timer may ring that much before its time
+CLOCK_STEP_SECONDS: Final = 0.001  # of uvloop's clock: a timer may ring that much before its time
 
 
 class Answer(Protocol):
@@ -51,12 +51,15 @@ _Waiting: TypeAlias = tuple[Answer, float, int, float]
 
 
 class PendingRequests:
-    """By their opaque numbers. *peer* is for errors."""
+    """By their opaque numbers. *peer* is for errors. *unanswered* is called with the time at which a request began
+    that has timed out, or was given up by its caller."""
 
-    __slots__ = ("_loop", "_peer", "_rings_at", "_timer", "_waiting")
+    __slots__ = ("_loop", "_peer", "_rings_at", "_timer", "_unanswered", "_waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
-        self._loop, self._peer = loop, peer
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, peer: str, unanswered: Callable[[float], None] = lambda began: None
+    ) -> None:
+        self._loop, self._peer, self._unanswered = loop, peer, unanswered
         self._waiting: dict[int, _Waiting] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = _NEVER
@@ -76,6 +79,12 @@ class PendingRequests:
         waiting = self._waiting.pop(opaque, None)
         return None if waiting is None else waiting[0]
 
+    def give_up(self, opaque: int) -> None:
+        """The caller does not wait any longer."""
+        if (waiting := self._waiting.pop(opaque, None)) is not None:
+            _, ends, _, timeout = waiting
+            self._unanswered(ends - timeout)
+
     def fail(self, reason: str) -> None:
         """No answer can come any more: the connection is lost."""
         if self._timer is not None:
@@ -93,9 +102,12 @@ class PendingRequests:
 
     def _ring(self) -> None:
         self._timer, self._rings_at = None, _NEVER
-        now = self._loop.time() + _CLOCK_STEP_SECONDS
+        now = self._loop.time() + CLOCK_STEP_SECONDS
         late = [opaque for opaque, (_, ends, _, _) in self._waiting.items() if ends <= now]
-        for answer, _, code, timeout in map(self._waiting.pop, late):
+        timed_out = [self._waiting.pop(opaque) for opaque in late]
+        if timed_out:  # first: a caller that asks again at once must not get a connection that is dead
+            self._unanswered(min(ends - timeout for _, ends, _, timeout in timed_out))
+        for answer, _, code, timeout in timed_out:
             if not answer.done():
                 answer.set_exception(
                     RequestTimeoutError(f"{self._peer}: no answer to {request_name(code)} within {timeout:.3g} s")

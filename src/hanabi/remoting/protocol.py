@@ -19,10 +19,11 @@ from time import monotonic
 from typing import Any, cast
 
 from hanabi.errors import ConnectionLostError, RemoteProtocolError, TooManyRequestsError, TransportError
+from hanabi.remoting import liveness
 from hanabi.remoting.dispatch import Express, LateAnswers, Reply, dispatch, error_reply, settled
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.loop import writes_are_cheap
-from hanabi.remoting.pending import AnswerTo, PendingRequests
+from hanabi.remoting.pending import CLOCK_STEP_SECONDS, AnswerTo, PendingRequests
 from hanabi.wire.codes import Flag, ResponseCode, request_name
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
 from hanabi.wire.frame import FrameDecoder, encode_frame
@@ -82,6 +83,7 @@ class Connection(asyncio.Protocol):
         "_turn",
         "_turn_ends",
         "_turn_seconds",
+        "_unanswered_since",
         "_unsent_max",
         "_writes_are_cheap",
         "closed",
@@ -116,7 +118,8 @@ class Connection(asyncio.Protocol):
         self._reason = ""
         self._finishing = False
         self._told_unheard = False
-        self._last_active = 0.0
+        self._last_active = 0.0  # when the peer was last heard; what we write says nothing about it
+        self._unanswered_since = 0.0  # when the first request began that timed out after that
         self._stalled_since = 0.0
         self._frame_since = 0.0
         self._closing_since = 0.0
@@ -127,10 +130,13 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
-        self._pending = PendingRequests(self._loop, self.peer)
+        self._pending = PendingRequests(self._loop, self.peer, self._unanswered)
         self._writes_are_cheap = writes_are_cheap(self._loop, self._transport)
         self._last_active = self._now()
         self._transport.set_write_buffer_limits(high=self._unsent_max)
+        if (own := self._transport.get_extra_info("socket")) is not None:
+            with suppress(OSError):  # the peer has gone already: the loop is about to say so
+                liveness.watch(own, self._endpoint.config.idle_seconds)
         self._endpoint.joined(self)
 
     def data_received(self, data: bytes) -> None:
@@ -439,6 +445,9 @@ class Connection(asyncio.Protocol):
                 frame = encode_request(code, opaque, header, body)
                 self._write_soon([frame], len(frame))
             return await future
+        except asyncio.CancelledError:
+            self._pending.give_up(opaque)
+            raise
         finally:
             self._pending.end(opaque)
 
@@ -460,7 +469,6 @@ class Connection(asyncio.Protocol):
         frame = encode_request(code, opaque, header, body)
         self._pending.begin(opaque, code, timeout, AnswerTo(ended))
         if self._writes_are_cheap:
-            self._last_active = self._now()
             self._write([frame], len(frame))
         else:
             self._write_soon([frame], len(frame))
@@ -473,6 +481,28 @@ class Connection(asyncio.Protocol):
             raise TooManyRequestsError(f"{self.peer}: does not read, {self.unsent_bytes} bytes wait for it already")
         frame = encode_request(code, next(self._opaques) & OPAQUE_MASK, header, body, oneway=True)
         self._write_soon([frame], len(frame))
+
+    def _unanswered(self, began: float) -> None:
+        """A request that began then has no answer. A server that has sent nothing at all since then may be gone.
+
+        Agrees with Java's closeSocketIfTimeout, but a peer that answers other requests keeps its connection.
+        """
+        if not self._endpoint.drops_silent or self._paused or self._heard_since(began):
+            return
+        if self._heard_since(self._unanswered_since):
+            self._unanswered_since = began
+        silent = self._now() - self._unanswered_since
+        if silent >= self._endpoint.config.silent_peer_seconds and not self._has_unread():
+            self.drop(f"no answer, nor anything else, for {silent:.3g} s; the next request connects anew")
+
+    def _has_unread(self) -> bool:
+        """Whether the loop, busy with other work, has not read yet what the peer sent."""
+        own = self._transport.get_extra_info("socket")
+        return own is not None and liveness.has_unread(own)
+
+    def _heard_since(self, moment: float) -> bool:
+        """Whether the peer has sent a byte after *moment*. What the clock cannot tell apart came before."""
+        return self._last_active > moment + CLOCK_STEP_SECONDS
 
     def _must_be_open(self) -> None:
         if self.closed:
@@ -509,7 +539,6 @@ class Connection(asyncio.Protocol):
         pieces, size = self._outbox, self._outbox_bytes
         if size:
             self._outbox, self._outbox_bytes = [], 0
-            self._last_active = self._now()
             self._write(pieces, size)
 
     @property
@@ -624,7 +653,7 @@ class Connection(asyncio.Protocol):
                 self.drop(f"has not read for {config.stalled_peer_seconds:g} s, {self.unsent_bytes} bytes wait for it")
         elif self.held_bytes and now - self._frame_since >= config.frame_seconds_max:
             self.drop(f"a frame is not complete after {config.frame_seconds_max:g} s")
-        elif now - self._last_active >= config.idle_seconds:
+        elif now - self._last_active >= config.idle_seconds and not self._pending:  # requests have their own time
             self.close(f"idle for {config.idle_seconds:g} s")
 
 
