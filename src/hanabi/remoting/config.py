@@ -17,6 +17,7 @@ class RemotingConfig(msgspec.Struct, frozen=True, kw_only=True):
     read_buffer_total_bytes_max: int = 256 * 1024 * 1024  # of incomplete frames, on all: the fullest is dropped
     write_buffer_bytes_max: int = 4 * 1024 * 1024  # above it the peer is not read from until it reads again
     write_buffer_total_bytes_max: int = 256 * 1024 * 1024  # on all connections together: the fullest are dropped
+    answers_total_bytes_max: int = 64 * 1024 * 1024  # of large answers being made, on all: others wait for their turn
     stalled_peer_seconds: float = 30.0  # a peer that stays paused this long is dropped
     idle_seconds: float = 120.0  # without a byte from the peer
     silent_peer_seconds: float = 3.0  # a server that leaves requests unanswered and sends nothing else is dropped

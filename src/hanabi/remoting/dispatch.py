@@ -65,6 +65,18 @@ class Handler:
     handle: Callable[[Any, Command, "Connection"], Reply | Awaitable[Reply]]
     body_bytes_max: int | None = None  # above it the request is refused unread; None: as long as a frame may be
     express: object | None = None  # its part of the short cut, for who makes that
+    # About how much memory its answer takes while it is made, by its header. For those that wait (a Reply at once
+    # needs none) and may be large: see `AnswerSpace`.
+    answer_bytes: Callable[[Any], int] | None = None
+
+    def answer_bytes_of(self, request: Command) -> int:
+        """As `answer_bytes`, of a request; 0 for one whose header cannot be read, which is answered at once."""
+        if self.answer_bytes is None:
+            return 0
+        try:
+            return self.answer_bytes(request.header(self.header))
+        except MQError:
+            return 0
 
 
 def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Connection") -> Reply | Awaitable[Reply]:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hanabi.remoting.answer_space import AnswerSpace
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import Express, Handler
 
@@ -49,6 +50,7 @@ class Endpoint:
         self.held_bytes = 0
         self.write_allowance = config.write_buffer_total_bytes_max
         self.writes_too_much = False
+        self.answer_space = AnswerSpace(config.answers_total_bytes_max)
         self.requests = 0
         self.protocol_errors = 0
         self._on_open = on_open
@@ -77,6 +79,7 @@ class Endpoint:
             self._orphans.add(task)
             task.add_done_callback(self._orphans.discard)
         self.connections.discard(connection)
+        self.answer_space.leave(connection)
         if not self.connections:
             if self._timer is not None:
                 self._timer.cancel()

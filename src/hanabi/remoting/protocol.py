@@ -2,8 +2,8 @@
 
 All frames that one read brought are handled in that turn, and answered with one write; unless that takes so long
 that others would wait for it, then the rest has its turn after theirs. A request costs no task unless its handler
-has to wait. Bounded: what waits for an answer, what waits for the rest of its frame, what waits for the peer to
-read. What to answer is `dispatch`'s business, the bytes are `hanabi.wire`'s.
+has to wait. Bounded: what waits for an answer, the answers that are being made, what waits for the rest of its frame,
+what waits for the peer to read. What to answer is `dispatch`'s business, the bytes are `hanabi.wire`'s.
 
 If the connection goes away, handlers that still wait are cancelled, as nobody is left to hear their answer:
 a handler that awaits something it shares with others shields it.
@@ -26,7 +26,7 @@ from hanabi.remoting.loop import writes_are_cheap
 from hanabi.remoting.pending import CLOCK_STEP_SECONDS, AnswerTo, PendingRequests
 from hanabi.wire.codes import Flag, ResponseCode, request_name
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
-from hanabi.wire.frame import FrameDecoder, encode_frame
+from hanabi.wire.frame import FRAME_BYTES_MAX, FrameDecoder, encode_frame
 from hanabi.wire.headers.base import Header, header_fields
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ JOIN_BYTES_MAX = 64 * 1024  # copying this little is cheaper than handing over t
 # that the peer is busy with it while we go on.
 SOON_BYTES_MAX = 4 * 1024
 LINGER_SECONDS = 0.25  # for the peer to close after our last answer; to close first could reset it unread
+NOT_NOW = -1  # in place of the size of an answer
 OPAQUE_MASK = 0x7FFF_FFFF
 RESPONSE, ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)
 
@@ -44,8 +45,8 @@ Piece = bytes | memoryview
 
 
 class Connection(asyncio.Protocol):
-    """Invariant: while the peer does not read, too many handlers wait, or others have their turn, nothing is read
-    from it, and whole frames wait in the backlog, which is empty otherwise.
+    """Invariant: while the peer does not read, too many handlers wait, too much is being made for it or for all, or
+    others have their turn, nothing is read from it, and whole frames wait in the backlog, which is empty otherwise.
 
     `peer` is its address: as we asked for it if we connected, as the socket has it if the peer did.
     `closed` says that nothing can be sent any more; the peer may not know it yet.
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol):
         "_largest_write",
         "_last_active",
         "_loop",
+        "_making_bytes",
         "_now",
         "_opaques",
         "_outbox",
@@ -110,6 +112,7 @@ class Connection(asyncio.Protocol):
         self._turn_ends = 0.0
         self._garbage = ""  # why nothing that follows the backlog can be understood
         self._answering: set[asyncio.Future[Any]] = set()
+        self._making_bytes = 0  # of large answers
         self._opaques = count(1)
         self._outbox: list[Piece] = []
         self._outbox_bytes = 0
@@ -239,11 +242,16 @@ class Connection(asyncio.Protocol):
         unsent = 0
         for handled, frame in enumerate(frames, 1):
             try:
-                unsent += self._handle_one(frame, pieces)
+                size = self._handle_one(frame, pieces)
             except RemoteProtocolError as error:
                 self._write(pieces, unsent)
                 self._refuse(str(error))
                 break
+            if size == NOT_NOW:
+                self._pause()
+                self._backlog = frames[handled - 1 :]
+                break
+            unsent += size
             if unsent > self._unsent_max:
                 self._write(pieces, unsent)
                 pieces, unsent = [], 0
@@ -258,17 +266,52 @@ class Connection(asyncio.Protocol):
             self._write(pieces, unsent)
 
     def _handle_one(self, frame: bytes, pieces: list[Piece]) -> int:
-        """Put the answer behind *pieces*, if it is there at once; return how many bytes that are."""
+        """Put the answer behind *pieces*, if it is there at once; return how many bytes that are. NOT_NOW: there is no
+        space to make it, and nothing was done."""
         command = decode_command(frame, self._header_max)
         if command.flag & RESPONSE:
             self._take_response(command)
             return 0
+        handler = self._handlers.get(command.code)
+        if handler is not None and handler.answer_bytes is not None:
+            return self._handle_large(command, handler.answer_bytes_of(command), pieces)
         self._endpoint.requests += 1
         answer = dispatch(self._handlers, command, self)
         if type(answer) is Reply:
             return self._append_reply(pieces, command, answer)
         self._answer_later(command, cast(Awaitable[Reply], answer))
         return 0
+
+    def _handle_large(self, command: Command, size: int, pieces: list[Piece]) -> int:
+        """As `_handle_one`, for an answer that takes *size* bytes until it is written."""
+        making = self._making_bytes
+        if making and making + self.unsent_bytes + size > self._unsent_max:
+            return NOT_NOW  # until one of those is written
+        if not self._endpoint.answer_space.take(size, self):
+            return NOT_NOW
+        self._endpoint.requests += 1
+        answer = dispatch(self._handlers, command, self)
+        if type(answer) is Reply:
+            self._endpoint.answer_space.give_back(size)
+            return self._append_reply(pieces, command, answer)
+        self._making_bytes += size
+        awaited = settled(answer, command, self) if isinstance(answer, asyncio.Future) else answer
+        task = self._loop.create_task(self._answer(command, cast(Awaitable[Reply], awaited)))
+        task.add_done_callback(partial(self._made, size))
+        self._when_done(task, self._answered)
+        return 0
+
+    def _made(self, size: int, _: asyncio.Task[None]) -> None:
+        """A large answer is written, or will never be."""
+        self._making_bytes -= size
+        self._endpoint.answer_space.give_back(size)
+        if self._paused:
+            self._catch_up()
+
+    def go_on_if_possible(self) -> None:
+        """There may be space for the large answer that the backlog begins with."""
+        if self._paused:
+            self._catch_up()
 
     def _answer_later(self, request: Command, answer: Awaitable[Reply]) -> None:
         if isinstance(answer, asyncio.Future):
@@ -370,6 +413,8 @@ class Connection(asyncio.Protocol):
             body_bytes = sum(map(len, body)) if isinstance(body, list) else len(body)
             fields = header_fields(reply.header) if reply.header is not None else reply.fields
             head = encode_reply_head(request, reply.code, reply.remark, fields, body_bytes)
+            if len(head) + body_bytes > FRAME_BYTES_MAX:
+                head, body, body_bytes = self._too_long(request, len(head) + body_bytes), b"", 0
         except Exception as error:  # half a surrogate pair in a name, say: this answer fails, not the connection
             logger.error("%s: answer to %s cannot be sent", self.peer, request_name(request.code), exc_info=error)
             head = encode_reply_head(request, ResponseCode.SYSTEM_ERROR, "the answer cannot be encoded")
@@ -380,6 +425,13 @@ class Connection(asyncio.Protocol):
         elif body_bytes:
             pieces.append(body)
         return len(head) + body_bytes
+
+    def _too_long(self, request: Command, size: int) -> bytes:
+        """The answer in place of one that no client of RocketMQ reads: it would close the connection without a word."""
+        name = request_name(request.code)
+        logger.warning("%s: the answer to %s has %d bytes, and clients read %d", self.peer, name, size, FRAME_BYTES_MAX)
+        remark = f"the answer to {name} has {size} bytes, limit {FRAME_BYTES_MAX}: ask for less at once"
+        return encode_reply_head(request, ResponseCode.SYSTEM_ERROR, remark)
 
     def _log_unheard(self, request: Command, reply: Reply) -> None:
         """The first time aloud: a peer that fails a thousand times a second must not fill the log."""

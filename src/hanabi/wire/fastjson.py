@@ -153,13 +153,14 @@ Writer = Callable[[Any], bytes]
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_body(value: Any, *, standard: bool = False) -> bytes:
+def encode_body(value: Any, *, kind: Any = None, standard: bool = False) -> bytes:
     """*value* as fastjson writes it, or, if *standard*, as it does with BrowserCompatible and QuoteFieldNames.
 
-    The second is for routes: clients from 4.9.4 on ask for it. Maps keep the order they have.
+    The second is for routes: clients from 4.9.4 on ask for it. Maps keep the order they have. *kind* is for maps and
+    lists, which do not know what is in them: `dict[MessageQueue, TopicOffset]`.
     """
-    kind: Any = type(value)
-    data = _writer(kind, standard)(value)
+    written_as: Any = type(value) if kind is None else kind
+    data = _writer(written_as, standard)(value)
     if standard and not data.isascii():
         return _NOT_ASCII.sub(_escape_character, data.decode()).encode()
     return data

@@ -7,6 +7,7 @@ from hanabi.broker.handlers.admin.offsets import NEVER, group_progress_handlers,
 from hanabi.remoting.dispatch import Handler
 from hanabi.wire.bodies.offsets import ConsumerOffsetTable, ConsumeTimeSpans, CorrectionOffsets, DelayOffsetTable
 from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.group import QueryConsumeTimeSpanHeader
 from hanabi.wire.headers.offset import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
 from tests.broker.admin.world import World, asking
@@ -108,5 +109,20 @@ def test_time_spans_tell_where_a_group_is_in_time(tmp_path: Path) -> None:
                 RequestCode.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanHeader(topic="U", group="g")
             )
             assert code == ResponseCode.TOPIC_NOT_EXIST
+
+    asyncio.run(main())
+
+
+def test_the_times_of_many_queues_are_told_as_if_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+            world.topic("T", 600)
+            world.put(queue_id=599)
+            header = QueryConsumeTimeSpanHeader(topic="T", group="g")
+            reply = await admin.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+            found = decode_body(reply.body, ConsumeTimeSpans)
+            assert [span.message_queue.queue_id for span in found.consume_time_span_set] == list(range(600))
+            assert found.consume_time_span_set[599].min_time_stamp == START_MS
+            assert encode_body(found) == reply.body
 
     asyncio.run(main())

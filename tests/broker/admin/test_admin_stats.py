@@ -9,6 +9,7 @@ from hanabi.remoting.dispatch import Handler
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.bodies.stats import BrokerStatsData, ConsumeStats, ConsumeStatsList
 from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
 from hanabi.wire.headers.group import GetConsumeStatsHeader
 from tests.broker.admin.world import ADDRESS, BROKER, World, asking
@@ -99,5 +100,45 @@ def test_a_counter_is_told_over_its_windows_and_an_unknown_one_is_not(tmp_path: 
             header = ViewBrokerStatsDataHeader(stats_name="TOPIC_PUT_SIZE", stats_key="U")
             code, remark = await admin.refused(RequestCode.VIEW_BROKER_STATS_DATA, header)
             assert (code, remark) == (ResponseCode.SYSTEM_ERROR, "The stats <TOPIC_PUT_SIZE> <U> not exist")
+
+    asyncio.run(main())
+
+
+def test_answers_of_many_queues_are_written_as_if_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+            for topic in ("T", "U", "V"):
+                world.topic(topic, 600)
+                world.put(topic=topic)
+                for queue_id in range(0, 600, 7):
+                    world.offsets.commit("g", topic, queue_id, 1)
+            world.groups.update(SubscriptionGroupConfig(group_name="g"))
+            world.groups.update(SubscriptionGroupConfig(group_name="without offsets"))
+            reply = await admin.ask(RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader(consumer_group="g"))
+            found = decode_body(reply.body, ConsumeStats)
+            assert len(found.offset_table) == 1_800
+            assert encode_body(found) == reply.body
+            reply = await admin.ask(RequestCode.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsHeader(is_order=False))
+            everything = decode_body(reply.body, ConsumeStatsList)
+            assert encode_body(everything) == reply.body
+            stats = {name: found for entry in everything.consume_stats_list for name, found in entry.items()}
+            assert [len(of_topic.offset_table) for of_topic in stats["g"]] == [600, 600, 600]
+            assert stats["without offsets"] == []
+
+    asyncio.run(main())
+
+
+def test_the_progress_of_all_groups_longer_than_clients_read_is_an_error(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+            topic = "T" * 127
+            world.topic(topic, 16_384)
+            for group in range(5):
+                world.groups.update(SubscriptionGroupConfig(group_name=f"g{group}"))
+                world.offsets.commit(f"g{group}", topic, 0, 1)
+            header = GetBrokerConsumeStatsHeader(is_order=False)
+            code, remark = await admin.refused(RequestCode.GET_BROKER_CONSUME_STATS, header)
+            assert code == ResponseCode.SYSTEM_ERROR
+            assert remark == "the answer exceeds the 16777216 bytes that clients read: ask for one group or topic"
 
     asyncio.run(main())

@@ -15,7 +15,7 @@ from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.bodies.stats import TopicStatsTable
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigList, TopicConfigTable
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.fastjson import encode_body
+from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.topic import (
     CreateTopicHeader,
     DeleteTopicHeader,
@@ -251,5 +251,32 @@ def test_a_topic_is_consumed_by_who_subscribes_and_by_who_has_an_offset(tmp_path
             header = QueryTopicConsumeByWhoHeader(topic="T")
             found = await admin.read(GroupList, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
             assert found.group_list == ["offline", "online"]
+
+    asyncio.run(main())
+
+
+def test_a_wide_topics_queues_are_told_as_if_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+            world.topic("T", 1_000)
+            world.put(queue_id=999)
+            reply = await admin.ask(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoHeader(topic="T"))
+            found = decode_body(reply.body, TopicStatsTable)
+            assert [queue.queue_id for queue in found.offset_table] == list(range(1_000))
+            assert found.offset_table[world.queue(999)].max_offset == 1
+            assert encode_body(found) == reply.body
+
+    asyncio.run(main())
+
+
+def test_eight_hundred_requests_about_a_wide_topic_are_not_answered_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+            world.topic("T", 16_384)
+            before = len(asyncio.all_tasks())
+            header = GetTopicStatsInfoHeader(topic="T")
+            answers = [admin.peer.start(RequestCode.GET_TOPIC_STATS_INFO, header) for _ in range(800)]
+            assert len((await answers[0]).body) > 1_000_000
+            assert len(asyncio.all_tasks()) - before <= 1
 
     asyncio.run(main())

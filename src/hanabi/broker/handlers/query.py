@@ -26,6 +26,7 @@ from hanabi.wire.headers.query import QueryMessageHeader, QueryMessageReplyHeade
 NO_BODY_BYTES_MAX = 4 * 1024
 REPLY_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024  # its header has some place as well
 SEARCH_SECONDS_MAX: Final = 15.0  # mqadmin waits no longer
+_ANSWER_BYTES: Final = 1 << 20  # for one query, so that few of one connection are under way: messages stay in the log
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,9 @@ def query_handlers(
     """What looks up messages. *workers* search; *clock* tells seconds."""
     handlers = QueryHandlers(store, settings, workers, clock)
     return {
-        RequestCode.QUERY_MESSAGE: Handler(QueryMessageHeader, handlers.by_key, NO_BODY_BYTES_MAX),
+        RequestCode.QUERY_MESSAGE: Handler(
+            QueryMessageHeader, handlers.by_key, NO_BODY_BYTES_MAX, answer_bytes=lambda _: _ANSWER_BYTES
+        ),
         RequestCode.VIEW_MESSAGE_BY_ID: Handler(ViewMessageHeader, handlers.by_place, NO_BODY_BYTES_MAX),
     }
 

@@ -4,8 +4,11 @@ Shared by the answers about one group (208) and about all groups (317). Agrees w
 `pull_offset`, with 5.x: this broker does not know how far a group has pulled ahead, so nothing is in flight.
 """
 
+from collections.abc import AsyncIterator
+
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
+from hanabi.broker.handlers.admin.long_body import CHUNK
 from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.message import MessageQueue
 from hanabi.store.message_store import MessageStore
@@ -23,13 +26,16 @@ class ConsumeProgress:
         online = self._consumers.find_group(group)
         return online is None or not online.subscriptions or topic in online.subscriptions
 
-    async def of(self, group: str, topic: str, queue_nums: int, pace: Pace) -> dict[MessageQueue, OffsetWrapper]:
-        """The progress of *group* in the first *queue_nums* queues of *topic*."""
-        found: dict[MessageQueue, OffsetWrapper] = {}
-        for queue_id in range(queue_nums):
-            found[MessageQueue(topic, self._broker_name, queue_id)] = self._in_queue(group, topic, queue_id)
-            await pace.pause()
-        return found
+    async def of(
+        self, group: str, topic: str, queue_nums: int, pace: Pace
+    ) -> AsyncIterator[dict[MessageQueue, OffsetWrapper]]:
+        """The progress of *group* in the first *queue_nums* queues of *topic*, some of them at a time."""
+        for first in range(0, queue_nums, CHUNK):
+            found: dict[MessageQueue, OffsetWrapper] = {}
+            for queue_id in range(first, min(first + CHUNK, queue_nums)):
+                found[MessageQueue(topic, self._broker_name, queue_id)] = self._in_queue(group, topic, queue_id)
+                await pace.pause()
+            yield found
 
     def _in_queue(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         offset = max(0, self._offsets.find(group, topic, queue_id))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.admin.long_body import CHUNK, ENTRY_BYTES, LongBody
 from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.settings import Settings
 from hanabi.broker.topics import Topics
@@ -65,7 +66,10 @@ def group_progress_handlers(
     handlers = GroupProgressHandlers(offsets, store, topics, consumers, settings, now_ms)
     return {
         RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(
-            QueryConsumeTimeSpanHeader, handlers.time_spans, NO_BODY_BYTES_MAX
+            QueryConsumeTimeSpanHeader,
+            handlers.time_spans,
+            NO_BODY_BYTES_MAX,
+            answer_bytes=handlers.time_spans_bytes,
         ),
         RequestCode.QUERY_CORRECTION_OFFSET: Handler(
             QueryCorrectionOffsetHeader, handlers.correction, NO_BODY_BYTES_MAX
@@ -93,12 +97,19 @@ class GroupProgressHandlers:
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotExist(f"topic[{header.topic}] not exist")
-        spans: list[QueueTimeSpan] = []
-        pace = Pace()
-        for queue_id in range(topic.write_queue_nums):
-            spans.append(self._time_span(header.group, header.topic, queue_id))
-            await pace.pause()
-        return Reply(body=encode_body(ConsumeTimeSpans(consume_time_span_set=spans)))
+        spans, pace = LongBody(), Pace()
+        for first in range(0, topic.write_queue_nums, CHUNK):
+            some: list[QueueTimeSpan] = []
+            for queue_id in range(first, min(first + CHUNK, topic.write_queue_nums)):
+                some.append(self._time_span(header.group, header.topic, queue_id))
+                await pace.pause()
+            spans.add(some, list[QueueTimeSpan])
+        return Reply(body=spans.within(encode_body(ConsumeTimeSpans()), b'"consumeTimeSpanSet":['))
+
+    def time_spans_bytes(self, header: QueryConsumeTimeSpanHeader) -> int:
+        """How much memory the answer of `time_spans` takes."""
+        topic = self._topics.find(header.topic)
+        return ENTRY_BYTES * topic.write_queue_nums if topic is not None else 0
 
     def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
         queries = self._store.queries

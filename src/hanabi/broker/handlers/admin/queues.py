@@ -5,6 +5,8 @@ by the message itself where need be (Java looks at what consumequeue_ext has, an
 place without an entry is answered with an empty list (Java sends nothing at all, on which its own mqadmin fails).
 """
 
+from typing import Final
+
 import msgspec
 
 from hanabi.broker.clients.consumers import Consumers
@@ -26,13 +28,27 @@ from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.query import QueryConsumeQueueHeader
 
+_ENTRY_BYTES: Final = 1_024  # that an entry takes while the answer is made, about
+
 
 def queue_handlers(
     store: MessageStore, consumers: Consumers, filters: ConsumerFilters, settings: Settings
 ) -> dict[int, Handler]:
     """What shows queues."""
     handlers = QueueHandlers(store, consumers, filters, settings)
-    return {RequestCode.QUERY_CONSUME_QUEUE: Handler(QueryConsumeQueueHeader, handlers.show, NO_BODY_BYTES_MAX)}
+    return {
+        RequestCode.QUERY_CONSUME_QUEUE: Handler(
+            QueryConsumeQueueHeader, handlers.show, NO_BODY_BYTES_MAX, answer_bytes=_answer_bytes
+        )
+    }
+
+
+def _answer_bytes(header: QueryConsumeQueueHeader) -> int:
+    return _ENTRY_BYTES * _count(header)
+
+
+def _count(header: QueryConsumeQueueHeader) -> int:
+    return min(max(header.count, 0), ENTRIES_MAX)
 
 
 class QueueHandlers:
@@ -43,8 +59,7 @@ class QueueHandlers:
 
     async def show(self, header: QueryConsumeQueueHeader, _: Command, connection: Connection) -> Reply:
         topic, queue_id = header.topic, header.queue_id
-        count = min(max(header.count, 0), ENTRIES_MAX)
-        entries = self._store.queries.entries(topic, queue_id, header.index, count)
+        entries = self._store.queries.entries(topic, queue_id, header.index, _count(header))
         if entries is None:
             return Reply(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         subscription = filter_text = wanted = None

@@ -5,22 +5,28 @@
 Agrees with AdminBrokerProcessor (4.9.8).
 """
 
+from typing import Final
+
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.groups import Groups
 from hanabi.broker.handlers.admin.consume_progress import ConsumeProgress
 from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.admin.long_body import LONGEST_BYTES, LongBody
 from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.stats.tally import Figures
 from hanabi.broker.topics import Topics
+from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
-from hanabi.wire.bodies.stats import BrokerStatsData, BrokerStatsItem, ConsumeStats, ConsumeStatsList
+from hanabi.wire.bodies.stats import BrokerStatsData, BrokerStatsItem, ConsumeStats, ConsumeStatsList, OffsetWrapper
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
 from hanabi.wire.headers.group import GetConsumeStatsHeader
+
+_QUEUES: Final = dict[MessageQueue, OffsetWrapper]
 
 
 def stats_handlers(
@@ -44,9 +50,11 @@ def stats_handlers(
         return Reply(body=encode_body(data))
 
     return {
-        RequestCode.GET_CONSUME_STATS: Handler(GetConsumeStatsHeader, consume.of_group, NO_BODY_BYTES_MAX),
+        RequestCode.GET_CONSUME_STATS: Handler(
+            GetConsumeStatsHeader, consume.of_group, NO_BODY_BYTES_MAX, answer_bytes=lambda _: LONGEST_BYTES
+        ),
         RequestCode.GET_BROKER_CONSUME_STATS: Handler(
-            GetBrokerConsumeStatsHeader, consume.of_all_groups, NO_BODY_BYTES_MAX
+            GetBrokerConsumeStatsHeader, consume.of_all_groups, NO_BODY_BYTES_MAX, answer_bytes=lambda _: LONGEST_BYTES
         ),
         RequestCode.VIEW_BROKER_STATS_DATA: Handler(ViewBrokerStatsDataHeader, view, NO_BODY_BYTES_MAX),
     }
@@ -54,6 +62,10 @@ def stats_handlers(
 
 def _item(figures: Figures) -> BrokerStatsItem:
     return BrokerStatsItem(sum=figures.sum, tps=figures.tps, avgpt=figures.average)
+
+
+def _consume_stats(tps: float, table: LongBody) -> bytes:
+    return table.within(encode_body(ConsumeStats(consume_tps=tps)), b'"offsetTable":{')
 
 
 class ConsumeStatsHandlers:
@@ -72,48 +84,45 @@ class ConsumeStatsHandlers:
         self._stats, self._address = stats, address
 
     async def of_group(self, header: GetConsumeStatsHeader, _: Command, connection: Connection) -> Reply:
-        group = header.consumer_group
-        found = ConsumeStats()
-        pace = Pace()
+        group, pace = header.consumer_group, Pace()
+        table, tps = LongBody(), 0.0
         for topic in self._topics_asked_for(header):
             config = self._topics.find(topic)
             if config is None or not self._progress.consumes(group, topic):
                 continue
-            queues = await self._progress.of(group, topic, config.read_queue_nums, pace)
-            found = ConsumeStats(
-                consume_tps=found.consume_tps + self._stats.group_get_tps(group, topic),
-                offset_table={**found.offset_table, **queues},
-            )
-        return Reply(body=encode_body(found))
+            async for queues in self._progress.of(group, topic, config.read_queue_nums, pace):
+                table.add(queues, _QUEUES)
+            tps += self._stats.group_get_tps(group, topic)
+        return Reply(body=_consume_stats(tps, table))
 
     def _topics_asked_for(self, header: GetConsumeStatsHeader) -> list[str]:
-        several = [topic for topic in (header.topic_list or "").split(";") if topic]
+        several = dict.fromkeys(topic for topic in (header.topic_list or "").split(";") if topic)
         if several:
-            return several
+            return list(several)
         if header.topic and header.topic.strip():
             return [header.topic]
         return sorted(self._offsets.topics_of(header.consumer_group))
 
     async def of_all_groups(self, header: GetBrokerConsumeStatsHeader, _: Command, connection: Connection) -> Reply:
-        pace = Pace()
-        entries: list[dict[str, list[ConsumeStats]]] = []
-        behind = 0
+        """There is no way to ask for a part: an answer longer than clients read is an error that names 208."""
+        pace, groups, behind = Pace(), LongBody(), 0
         topics_of = self._topics_by_group()
         for group in self._groups.names():
-            found: list[ConsumeStats] = []
+            of_topics = LongBody()
             for topic in topics_of.get(group, []):
                 config = self._topics.find(topic)
                 if config is None or (header.is_order and not config.order):
                     continue
                 if not self._progress.consumes(group, topic):
                     continue
-                queues = await self._progress.of(group, topic, config.write_queue_nums, pace)
-                behind += sum(queue.broker_offset - queue.consumer_offset for queue in queues.values())
-                found.append(ConsumeStats(consume_tps=self._stats.group_get_tps(group, topic), offset_table=queues))
-            entries.append({group: found})
-        return Reply(
-            body=encode_body(ConsumeStatsList(broker_addr=self._address, consume_stats_list=entries, total_diff=behind))
-        )
+                table = LongBody()
+                async for queues in self._progress.of(group, topic, config.write_queue_nums, pace):
+                    behind += sum(queue.broker_offset - queue.consumer_offset for queue in queues.values())
+                    table.add(queues, _QUEUES)
+                of_topics.add_encoded(_consume_stats(self._stats.group_get_tps(group, topic), table))
+            groups.add_encoded(b"{%b:[%b]}" % (encode_body(group), of_topics.joined()))
+        empty = encode_body(ConsumeStatsList(broker_addr=self._address, total_diff=behind))
+        return Reply(body=groups.within(empty, b'"consumeStatsList":['))
 
     def _topics_by_group(self) -> dict[str, list[str]]:
         """One walk over all offsets, not one for each group."""

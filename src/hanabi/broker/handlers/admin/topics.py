@@ -16,6 +16,7 @@ import msgspec
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, QUEUES_MAX
+from hanabi.broker.handlers.admin.long_body import CHUNK, ENTRY_BYTES, LongBody
 from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
 from hanabi.broker.handlers.admin.slave import refuse_on_slave
@@ -80,7 +81,9 @@ def topic_view_handlers(
         RequestCode.GET_ALL_TOPIC_CONFIG: Handler(NoHeader, views.all, NO_BODY_BYTES_MAX),
         RequestCode.GET_TOPIC_CONFIG: Handler(GetTopicConfigHeader, views.one, NO_BODY_BYTES_MAX),
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Handler(NoHeader, views.of_the_system, NO_BODY_BYTES_MAX),
-        RequestCode.GET_TOPIC_STATS_INFO: Handler(GetTopicStatsInfoHeader, views.stats, NO_BODY_BYTES_MAX),
+        RequestCode.GET_TOPIC_STATS_INFO: Handler(
+            GetTopicStatsInfoHeader, views.stats, NO_BODY_BYTES_MAX, answer_bytes=views.stats_bytes
+        ),
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Handler(
             QueryTopicConsumeByWhoHeader, views.consumed_by, NO_BODY_BYTES_MAX
         ),
@@ -165,6 +168,10 @@ class TopicChangeHandlers:
             raise UnknownReplyError(f"The topic[{topic}] is conflict with system topic.")
 
 
+def _queue_nums(topic: TopicConfig) -> int:
+    return max(topic.write_queue_nums, topic.read_queue_nums)
+
+
 class TopicViewHandlers:
     """What there is to know about topics."""
 
@@ -197,14 +204,21 @@ class TopicViewHandlers:
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotExist(f"topic[{header.topic}] not exist")
-        table: dict[MessageQueue, TopicOffset] = {}
-        pace = Pace()
-        for queue_id in range(max(topic.write_queue_nums, topic.read_queue_nums)):
-            queue = MessageQueue(header.topic, self._settings.broker.broker_name, queue_id)
-            table[queue] = self._queue_stats(header.topic, queue_id)
-            await pace.pause()
-        tps = self._stats.topic_put_tps(header.topic)
-        return Reply(body=encode_body(TopicStatsTable(offset_table=table, topic_put_tps=tps)))
+        table, pace, broker_name = LongBody(), Pace(), self._settings.broker.broker_name
+        queue_nums = _queue_nums(topic)
+        for first in range(0, queue_nums, CHUNK):
+            queues: dict[MessageQueue, TopicOffset] = {}
+            for queue_id in range(first, min(first + CHUNK, queue_nums)):
+                queues[MessageQueue(header.topic, broker_name, queue_id)] = self._queue_stats(header.topic, queue_id)
+                await pace.pause()
+            table.add(queues, dict[MessageQueue, TopicOffset])
+        empty = encode_body(TopicStatsTable(topic_put_tps=self._stats.topic_put_tps(header.topic)))
+        return Reply(body=table.within(empty, b'"offsetTable":{'))
+
+    def stats_bytes(self, header: GetTopicStatsInfoHeader) -> int:
+        """How much memory the answer of `stats` takes."""
+        topic = self._topics.find(header.topic)
+        return ENTRY_BYTES * _queue_nums(topic) if topic is not None else 0
 
     def _queue_stats(self, topic: str, queue_id: int) -> TopicOffset:
         reader = self._store.reader

@@ -1,0 +1,71 @@
+"""Memory for the large answers that one server makes at the same time.
+
+A request of a hundred bytes may ask for an answer of megabytes, and a peer may send a thousand of them at once. A
+handler says beforehand how much its answer takes (`Handler.answer_bytes`). That is taken here before the handler
+begins, and given back when the answer is written. A connection that gets none waits, unread, in a line with the others.
+"""
+
+import asyncio
+from collections import OrderedDict
+from typing import Protocol
+
+
+class Waiting(Protocol):
+    """Called when there may be space: takes it, or lets its turn pass."""
+
+    def go_on_if_possible(self) -> None: ...
+
+
+class AnswerSpace:
+    """Invariant: `taken` is the sum of what was taken and not given back; it is over the limit only if that is one
+    answer. Nothing overtakes the first in line, so that a large answer is not kept waiting by small ones.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.taken = 0
+        self._line: OrderedDict[Waiting, None] = OrderedDict()
+        self._offered: Waiting | None = None
+        self._will_offer = False
+
+    def take(self, size: int, owner: Waiting) -> bool:
+        """Whether *size* bytes were taken; if not, *owner* is in line, and is called when its turn has come."""
+        first = self._offered is owner
+        if (self._line and not first) or (self.taken and self.taken + size > self._bytes_max):
+            self._line[owner] = None
+            if first:
+                self._line.move_to_end(owner, last=False)
+            return False
+        self._line.pop(owner, None)
+        self._offered = None  # what it wants next is for the end of the line
+        self.taken += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        self.taken -= size
+        self._offer_soon()
+
+    def leave(self, owner: Waiting) -> None:
+        """*owner* wants nothing any more."""
+        if owner in self._line:
+            del self._line[owner]
+            self._offer_soon()
+
+    def _offer_soon(self) -> None:
+        if self._line and not self._will_offer:
+            self._will_offer = True
+            asyncio.get_running_loop().call_soon(self._offer)
+
+    def _offer(self) -> None:
+        """Call the first in line. One in a turn of the loop, as it may do all the work of its request at once."""
+        self._will_offer = False
+        if not self._line:
+            return
+        owner, _ = self._line.popitem(last=False)
+        self._offered = owner
+        try:
+            owner.go_on_if_possible()
+        finally:
+            self._offered = None
+        if owner not in self._line:  # it was served, or cannot go on for another reason; else it is still the first
+            self._offer_soon()
