@@ -359,6 +359,25 @@ def test_a_repeated_step_goes_on_after_an_error_that_is_logged_once(caplog: pyte
     assert caplog.text.count("no room") == 1
 
 
+def test_a_thread_whose_step_fails_in_any_way_tries_again(caplog: pytest.LogCaptureFixture) -> None:
+    recovered = threading.Event()
+    faults = iter((MemoryError("no memory"), RuntimeError("can't start new thread")))
+
+    def step() -> float:
+        error = next(faults, None)
+        if error is not None:
+            raise error
+        recovered.set()
+        return 600.0
+
+    repeater = Repeater("test", step)
+    repeater.start()
+    assert recovered.wait(60)
+    repeater.stop()
+    assert "no memory; retrying" in caplog.text
+    assert "Traceback" in caplog.text
+
+
 # Consume queues and checkpoint
 
 

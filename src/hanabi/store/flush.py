@@ -229,7 +229,7 @@ class QueueFlusher:
 class Repeater:
     """A thread that calls *step* again after as many seconds as it returned, or as soon as it is woken.
 
-    A step that raises StoreError is logged, and called again a second later.
+    A step that raises is logged, and called again a second later: a passing fault (no memory) does not end the thread.
     """
 
     def __init__(self, name: str, step: Callable[[], float]) -> None:
@@ -261,8 +261,9 @@ class Repeater:
             try:
                 seconds = self._step()
                 last_error = ""
-            except StoreError as error:
-                if str(error) != last_error:  # once, not every second
-                    logger.error("%s: %s", self._thread.name, error)
-                last_error, seconds = str(error), 1.0
+            except Exception as error:
+                if repr(error) != last_error:  # once, not every second
+                    is_ours = isinstance(error, StoreError)
+                    logger.error("%s: %s; retrying", self._thread.name, error, exc_info=None if is_ours else error)
+                last_error, seconds = repr(error), 1.0
             self._wake.wait(seconds)
