@@ -11,9 +11,9 @@ import pytest
 
 from hanabi import aio
 from hanabi.admin import Admin, GroupChange, TopicChange
-from hanabi.broker.broker import clock_ms
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.own_address import local_address
+from hanabi.broker.steady_clock import SteadyClock
 from hanabi.client.config import ClientConfig
 from hanabi.doctor import Diagnosis, examine
 from hanabi.errors import ConnectError
@@ -202,7 +202,7 @@ def test_a_name_server_without_brokers_is_found(tmp_path: Path) -> None:
 
 def test_a_clock_that_is_an_hour_ahead_is_found(tmp_path: Path) -> None:
     async def main() -> None:
-        async with cluster(tmp_path, now_ms=lambda: clock_ms() + 3_600_000) as running:
+        async with cluster(tmp_path, now_ms=lambda: SteadyClock()() + 3_600_000) as running:
             found = await diagnosis(running.namesrv)
             assert rules(found) == [("warning", "clock-off", "broker-a")]
             assert "3600 s ahead" in found.findings[0].what

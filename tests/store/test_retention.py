@@ -1,5 +1,6 @@
 """What is deleted when: the decision first, then the deed."""
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,6 +67,12 @@ def test_young_files_go_as_well_when_the_disk_is_very_full_unless_that_is_switch
     assert decided(ratios=(0.86, 0.1), ages=[OLD, YOUNG], config=careful) == (1, False)
 
 
+def test_nothing_goes_for_its_age_while_the_clock_is_in_doubt() -> None:
+    unsettled = Facts(4, (0.5, 0.5), [OLD], is_asked_for=True, is_clock_settled=False)
+    assert decide(unsettled, CONFIG).files == 0
+    assert decide(unsettled._replace(disk_ratios=(0.95, 0.5)), CONFIG).files == 1
+
+
 def test_messages_are_refused_above_90_percent() -> None:
     assert decided(ratios=(0.90, 0.1)) == (0, False)
     assert decided(ratios=(0.91, 0.1)) == (0, True)
@@ -124,6 +131,24 @@ def test_old_files_are_deleted_at_the_hour_and_readers_go_on_behind_them(world: 
     first = world.store.reader.min_offset("T", 0)
     assert len(left) == everything - first
     assert records_of(world.store.get("T", 0, first, 1))[0].log_offset == begins_at
+    world.store.close()
+
+
+def test_files_with_times_of_a_clock_that_was_ahead_go_when_those_of_others_would(world: World) -> None:
+    """New messages have such times for as long as the clock was ahead: they would fill the disk."""
+    world.clock.now_ms += 2400 * HOUR_MS
+    world.fill(4)
+    ahead = world.store.max_log_offset
+    world.clock.now_ms -= 2400 * HOUR_MS
+    world.fill(4)
+    for path in world.store.config.commit_log_path.iterdir():
+        os.utime(path, (START_MS / 1000, START_MS / 1000))
+    oldest = min(world.store.config.commit_log_path.iterdir())
+    os.utime(oldest, (world.clock.now_ms / 1000 + 86_400, world.clock.now_ms / 1000 + 86_400))
+    world.clock.now_ms += 100 * HOUR_MS
+    world.set_hour(4)
+    world.store.retention.run_round()
+    assert world.store.min_log_offset >= ahead
     world.store.close()
 
 

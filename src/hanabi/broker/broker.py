@@ -9,7 +9,6 @@ Nothing here is global: any number of them run in one process, each with a store
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -27,6 +26,7 @@ from hanabi.broker.own_address import advertised_host, in_figures
 from hanabi.broker.parts import Services, Tables
 from hanabi.broker.registration import Identity, Registration
 from hanabi.broker.settings import Settings
+from hanabi.broker.steady_clock import SteadyClock
 from hanabi.errors import ConfigError, MQError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
@@ -49,11 +49,6 @@ PROTECTION_SECONDS: Final = 180.0
 logger = logging.getLogger(__name__)
 
 
-def clock_ms() -> int:
-    """The time of day in milliseconds, which is what messages carry."""
-    return time.time_ns() // 1_000_000
-
-
 class Broker:
     """One broker. Holds the lock on its store from `start` to `stop`; the parts are there between the two."""
 
@@ -69,18 +64,23 @@ class Broker:
         store_config: StoreConfig,
         *,
         tls: TlsConfig | None = None,
-        now_ms: Callable[[], int] = clock_ms,
+        now_ms: Callable[[], int] | None = None,
         around: Callable[[int, Handler], Handler] | None = None,
         around_express: Callable[[Express], Express] | None = None,
     ) -> None:
-        """*around* is put around the handler of each request code, *around_express* around the short cut of some: for
-        who wants to know how long they take."""
+        """*now_ms* is the time of day, which messages carry; None: the machine's, without leaps.
+
+        *around* is put around the handler of each request code, *around_express* around the fast path of some: for
+        measuring how long they take.
+        """
         if config.broker_role == "SLAVE":
             raise ConfigError("brokerRole = SLAVE: this broker can only be a master")
         if config.broker_role == "SYNC_MASTER":
             logger.warning("brokerRole = SYNC_MASTER: there are no slaves here, messages are kept on this machine only")
         parse_delay_levels(config.message_delay_levels)  # so that what is wrong with them is known before any start
-        self._config, self._store_config, self._tls, self._now_ms = config, store_config, tls, now_ms
+        self._config, self._store_config, self._tls = config, store_config, tls
+        self._steady_clock = SteadyClock()
+        self._now_ms = now_ms or self._steady_clock
         self._around, self._around_express = around, around_express
         self._home = Path(store_config.root).absolute()
         self._background = Background()
@@ -163,18 +163,30 @@ class Broker:
         self.tables = Tables(self.settings, tables, self._now_ms)
         # Recovery may take a while, and who shares the loop with us (a name server, say) has its work to do.
         self.store = await asyncio.to_thread(
-            MessageStore.open, self.settings.store, now_ms=self._now_ms, hooks=self.tables.store_hooks()
+            MessageStore.open,
+            self.settings.store,
+            now_ms=self._now_ms,
+            is_clock_settled=lambda: self._steady_clock.is_settled,
+            hooks=self.tables.store_hooks(),
         )
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
         self._undo.callback(PROCESS.keep_for_files(lambda: self.store.descriptors_max))
         await asyncio.to_thread(
             self.tables.offsets.attach, self.store.reader.max_offset, lambda: self.store.flush(log_only=True)
         )
+        self._doubt_clock()
         self.services = Services(self.tables, self.store, self._home, self._now_ms)
         self._undo.push_async_callback(asyncio.to_thread, self.services.queries.stop)
         self._undo.callback(self._save)
         self.store.start()
         self.settings.on_change.append(lambda: self.store.use(self.settings.store))
+
+    def _doubt_clock(self) -> None:
+        """Delete nothing for its age at once if all would go: the machine may have started with a wrong clock."""
+        reserved_ms = self.settings.store.file_reserved_hours * 3_600_000
+        age_ms = self._now_ms() - self.store.latest_store_ms
+        if self.store.latest_store_ms and age_ms > reserved_ms:
+            self._steady_clock.unsettle(f"the newest message is {age_ms // 3_600_000} hours old")
 
     async def _listen(self, handlers: Mapping[int, Handler], host: str, port: int) -> tuple[str, int]:
         self._undo.push_async_callback(self._background.stop)

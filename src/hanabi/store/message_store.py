@@ -94,6 +94,7 @@ class MessageStore:
         recovery: Recovery,
         *,
         now_ms: Callable[[], int],
+        is_clock_settled: Callable[[], bool],
         disk_ratio: Callable[[Path], float],
         memory_bytes: int,
     ) -> None:
@@ -104,7 +105,10 @@ class MessageStore:
         self.reader = QueueReader(self._commit_log, self._queues, config, physical_memory_bytes=memory_bytes)
         self.queries = Queries(self._commit_log, self._queues, self._index)
         self.retention = Retention(
-            self._commit_log, self._queues, self._index, config, now_ms=now_ms, disk_ratio=disk_ratio
+            *(self._commit_log, self._queues, self._index, config),
+            now_ms=now_ms,
+            is_clock_settled=is_clock_settled,
+            disk_ratio=disk_ratio,
         )
         self.get = self.reader.get
         self._log_flusher = LogFlusher(self._commit_log, self._checkpoint, config)
@@ -124,10 +128,14 @@ class MessageStore:
         *,
         now_ms: Callable[[], int] = _clock_ms,
         hooks: Hooks | None = None,
+        is_clock_settled: Callable[[], bool] = lambda: True,
         disk_ratio: Callable[[Path], float] = used_ratio,
         memory_bytes: int | None = None,
     ) -> "MessageStore":
-        """Lock the directory, recover what is in it, and be ready for messages. Nothing is flushed before `start`."""
+        """Lock the directory, recover what is in it, and be ready for messages. Nothing is flushed before `start`.
+
+        *is_clock_settled* tells whether *now_ms* can be believed so far that messages are deleted for their age.
+        """
         root = Path(config.root)
         with contextlib.ExitStack() as undo:
             lock = undo.enter_context(StoreLock(root))
@@ -159,6 +167,7 @@ class MessageStore:
                 parts,
                 recovery,
                 now_ms=now_ms,
+                is_clock_settled=is_clock_settled,
                 disk_ratio=disk_ratio,
                 memory_bytes=memory_bytes or physical_memory_bytes(),
             )

@@ -37,6 +37,7 @@ class Facts(NamedTuple):
     disk_ratios: Sequence[float]  # of the log's disk and of the queues'; negative: unknown
     file_ages_ms: Sequence[int]  # oldest first, without the file that is written to
     is_asked_for: bool  # somebody asked for it
+    is_clock_settled: bool = True  # otherwise ages mean nothing
 
 
 class Decision(NamedTuple):
@@ -63,6 +64,8 @@ def decide(facts: Facts, config: StoreConfig) -> Decision:
         reason = "somebody asked for it"
     else:
         return Decision(0, refuses, "")
+    if not facts.is_clock_settled:
+        return Decision(0, refuses, f"{reason}, but the clock was set")
     return Decision(_expired(facts.file_ages_ms, config.file_reserved_hours * _HOUR_MS), refuses, reason)
 
 
@@ -84,10 +87,11 @@ class Retention:
         config: StoreConfig,
         *,
         now_ms: Callable[[], int],
+        is_clock_settled: Callable[[], bool] = lambda: True,
         disk_ratio: Callable[[Path], float] = used_ratio,
     ) -> None:
         self._log, self._queues, self._index, self._config = commit_log.log, queues, index, config
-        self._now_ms, self._disk_ratio = now_ms, disk_ratio
+        self._now_ms, self._is_clock_settled, self._disk_ratio = now_ms, is_clock_settled, disk_ratio
         self._rounds_asked_for = 0
         self._due = 0  # files of this round that are still to be deleted
         self._followed_to = 0
@@ -141,6 +145,7 @@ class Retention:
             disk_ratios=[self._disk_ratio(path) for path in (self._log.directory, Path(self._config.root))],
             file_ages_ms=self._ages_ms(now_ms),
             is_asked_for=self._rounds_asked_for > 0,
+            is_clock_settled=self._is_clock_settled(),
         )
         return decide(facts, self._config)
 
@@ -153,18 +158,22 @@ class Retention:
         self.refuses = decision.refuses
 
     def _ages_ms(self, now_ms: int) -> list[int]:
-        """How old the newest message of each file is: hardly older than the first one of the next file."""
+        """How old the newest message of each file is: hardly older than the first one of the next file.
+
+        After the clock was ahead for a while messages have times in the future. Then the file's own time tells, and it
+        is never younger than the files behind it.
+        """
         segments = self._log.segments[: FILES_A_ROUND_MAX + 1]
         ages: list[int] = []
         for segment, following in itertools.pairwise(segments):
             first = record_at(self._log, following.base_offset)
-            if first is not None:
+            if first is not None and first.store_timestamp_ms <= now_ms:
                 ages.append(now_ms - first.store_timestamp_ms)
             elif segment.path.exists():
                 ages.append(now_ms - int(segment.path.stat().st_mtime * 1000))
             else:
                 break
-        return ages
+        return list(itertools.accumulate(reversed(ages), max))[::-1]
 
     def _follow(self) -> None:
         """Delete what queues and index hold of messages that are gone."""

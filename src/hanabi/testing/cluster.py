@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from hanabi.broker.broker import Broker, clock_ms
+from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
@@ -50,7 +50,7 @@ async def running_broker(
     config: BrokerConfig = BrokerConfig(broker_name="broker-a"),  # noqa: B008 - frozen
     store: StoreConfig | None = None,
     *,
-    now_ms: Callable[[], int] = clock_ms,
+    now_ms: Callable[[], int] | None = None,
 ) -> AsyncIterator[Broker]:
     """A broker on a free port, with no name server unless *config* names one."""
     async with Broker(config, store or small_store(home), now_ms=now_ms) as broker:
@@ -64,7 +64,7 @@ async def cluster(
     config: BrokerConfig = BrokerConfig(broker_name="broker-a"),  # noqa: B008 - frozen
     store: StoreConfig | None = None,
     *,
-    now_ms: Callable[[], int] = clock_ms,
+    now_ms: Callable[[], int] | None = None,
 ) -> AsyncIterator[Cluster]:
     """A name server, and a broker that is registered with it."""
     async with NameServer(NamesrvConfig(), home) as name_server:
