@@ -9,6 +9,7 @@ Agrees with Java's ConfigManager and MixAll.string2File in the names; knows noth
 
 import logging
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +43,8 @@ class DurableTable(Generic[T]):
         self._backup = path.with_name(path.name + ".bak")
         self._encode, self._decode = encode, decode
         self._last_good: bytes | None = None  # what becomes the backup: never bytes that nobody could read
+        self._is_in_file = False  # the last good one, for certain
+        self._saving = threading.Lock()
 
     def load(self) -> T | None:
         """The table, from the backup if need be; None when there is neither. StoreDamaged if nothing is readable."""
@@ -61,7 +64,7 @@ class DurableTable(Generic[T]):
             except (ValueError, msgspec.MsgspecError, MQError) as error:
                 reasons.append(f"{path}: {error}")
                 continue
-            self._last_good = raw
+            self._last_good, self._is_in_file = raw, path == self.path
             if path != self.path:
                 logger.warning("%s is missing or unreadable, read %s instead%s", self.path, path, _because(reasons))
             return table
@@ -84,10 +87,17 @@ class DurableTable(Generic[T]):
             raise StoreUnwritable(f"writing {self.path!r} failed: {error}") from error
 
     def save(self, table: T) -> None:
-        """Write the table; a crash at any moment leaves the old or the new one. Does nothing if it is the same."""
-        raw = self._encode(table)
-        if raw == self._last_good and self.path.exists():
-            return
+        """Write the table; a crash at any moment leaves the old or the new one. Does nothing if it is the same.
+
+        Blocks for the disk. May be called by any thread.
+        """
+        with self._saving:
+            raw = self._encode(table)
+            if raw != self._last_good or not self._is_in_file or not self.path.exists():
+                self._write(raw)
+
+    def _write(self, raw: bytes) -> None:
+        self._is_in_file = False  # until all is done: a write that fails may have come as far as the new name
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._last_good is not None:
@@ -96,7 +106,7 @@ class DurableTable(Generic[T]):
             sync_directory(self.path.parent)
         except OSError as error:
             raise StoreError.from_os_error(error, f"writing {self.path}") from error
-        self._last_good = raw
+        self._last_good, self._is_in_file = raw, True
 
 
 def _temporary(path: Path) -> Path:

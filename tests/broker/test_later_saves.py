@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.later_saves import LaterSaves
 from hanabi.broker.settings import Settings
 from hanabi.broker.topics import Topics
-from hanabi.errors import StoreFull
+from hanabi.errors import NoPermission, StoreError, StoreFull
 from hanabi.store.config import StoreConfig
 from hanabi.testing.cluster import running_broker
 from hanabi.wire.bodies.topics import TopicConfig
@@ -20,8 +22,9 @@ from tests.broker.talk import Clock, connected
 from tests.broker.test_broker_lifecycle import send_header
 
 
-def topics(path: Path) -> Topics:
-    return Topics(path, Settings(BrokerConfig(broker_name="broker-a"), StoreConfig()), Clock())
+def topics(path: Path, **broker: object) -> Topics:
+    config = BrokerConfig(broker_name="broker-a", **broker)  # type: ignore[arg-type]
+    return Topics(path, Settings(config, StoreConfig()), Clock())
 
 
 def names_in(path: Path) -> set[str]:
@@ -69,11 +72,11 @@ def test_all_that_is_new_during_a_write_is_written_with_the_next_one() -> None:
 
         later = LaterSaves(lambda: write)
         task = asyncio.create_task(later.run())
-        later.changed("first")
+        later.changed(["first"])
         while not writes:  # noqa: ASYNC110 - it is counted in a thread
             await asyncio.sleep(0.001)
         for number in range(1_000):
-            later.changed(f"name{number}")
+            later.changed([f"name{number}"])
         disk.set()
         await later.unsaved["name999"]
         assert writes == 2
@@ -84,23 +87,44 @@ def test_all_that_is_new_during_a_write_is_written_with_the_next_one() -> None:
     asyncio.run(main())
 
 
-def test_a_write_that_fails_keeps_nobody_waiting_and_is_tried_again() -> None:
+def test_a_write_that_fails_is_told_to_all_that_wait_and_tried_again() -> None:
     async def main() -> None:
-        outcomes = [StoreFull("no room"), None]
-        again = asyncio.Event()
-        loop = asyncio.get_running_loop()
+        outcomes = [StoreFull("no room"), StoreFull("still no room"), None]
 
         def write() -> None:
             outcome = outcomes.pop(0)
             if outcome is not None:
                 raise outcome
-            loop.call_soon_threadsafe(again.set)
 
         later = LaterSaves(lambda: write, retry_seconds=0.01)
         task = asyncio.create_task(later.run())
-        later.changed("Orders")
-        await later.unsaved["Orders"]
-        await asyncio.wait_for(again.wait(), 60)
+        later.changed(["Orders"])
+        for reason in ("no room", "still no room"):
+            with pytest.raises(StoreFull, match=f"^{reason}$"):
+                await later.unsaved["Orders"]
+        await asyncio.wait_for(later.unsaved["Orders"], 60)
+        assert not later.unsaved
+        task.cancel()
+        await asyncio.wait((task,))
+
+    asyncio.run(main())
+
+
+def test_a_write_that_breaks_is_a_failed_one() -> None:
+    async def main() -> None:
+        outcomes: list[Exception | None] = [RuntimeError("can't start new thread"), None]
+
+        def write() -> None:
+            outcome = outcomes.pop(0)
+            if outcome is not None:
+                raise outcome
+
+        later = LaterSaves(lambda: write, retry_seconds=0.01)
+        task = asyncio.create_task(later.run())
+        later.changed(["Orders"])
+        with pytest.raises(StoreError, match="can't start new thread"):
+            await later.unsaved["Orders"]
+        await asyncio.wait_for(later.unsaved["Orders"], 60)
         task.cancel()
         await asyncio.wait((task,))
 
@@ -115,13 +139,82 @@ def test_what_an_administrator_changes_meanwhile_is_not_written_over_by_what_is_
             for number in range(50):
                 make(table, f"Topic{number}")
                 await asyncio.sleep(0)  # so that its write is on the way
-                table.update(TopicConfig(topic_name="Orders", read_queue_nums=number, write_queue_nums=4))
+                await table.update(TopicConfig(topic_name="Orders", read_queue_nums=number, write_queue_nums=4))
                 assert json.loads(path.read_bytes())["topicConfigTable"]["Orders"]["readQueueNums"] == number
-                table.delete(f"Topic{number}")
+                await table.delete(f"Topic{number}")
             saved = list(table.unsaved.values())
             if saved:
                 await asyncio.wait(saved)
         assert names_in(path) == set(table.names())
+
+    asyncio.run(main())
+
+
+def test_a_change_of_an_administrator_is_in_the_file_before_it_is_in_force(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "topics.json"
+        table = topics(path)
+        seen: list[bool] = []
+        table.on_change.append(lambda: seen.append("Orders" in names_in(path)))
+        async with saving(table):
+            change = table.update(TopicConfig(topic_name="Orders"))
+            assert "Orders" not in table
+            assert table.newest("Orders") is not None
+            await change
+            assert "Orders" in table
+        assert seen == [True]
+
+    asyncio.run(main())
+
+
+def test_changes_of_administrators_that_come_during_a_write_share_the_next_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        table = topics(tmp_path / "topics.json")
+        async with saving(table):
+            counters = []
+            table.on_change.append(lambda: counters.append(table.data_version.counter))
+            changes = [table.update(TopicConfig(topic_name=f"Topic{number}")) for number in range(100)]
+            deleted = table.delete("Topic7")
+            await asyncio.gather(*changes, deleted)
+            assert set(counters) == {101}  # all in force at once, by one write
+            assert "Topic99" in table
+            assert "Topic7" not in table
+
+    asyncio.run(main())
+
+
+def test_a_change_that_cannot_be_written_is_refused_and_so_is_what_builds_on_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "topics.json"
+        table = topics(path)
+        async with saving(table):
+            await table.update(TopicConfig(topic_name="Orders", perm=6))
+            (tmp_path / "topics.json.tmp").mkdir()  # in the way
+            changes = [table.update(TopicConfig(topic_name="Orders", perm=4)), table.delete("Orders")]
+            for outcome in await asyncio.gather(*changes, return_exceptions=True):
+                assert isinstance(outcome, StoreError)
+            known = table.find("Orders")
+            assert known is table.newest("Orders")
+            assert known is not None
+            assert known.perm == 6
+            (tmp_path / "topics.json.tmp").rmdir()
+            await table.update(TopicConfig(topic_name="Bills"))
+        assert {"Orders", "Bills"} <= names_in(path)
+        assert json.loads(path.read_bytes())["topicConfigTable"]["Orders"]["perm"] == 6
+
+    asyncio.run(main())
+
+
+def test_the_limit_of_topics_counts_those_that_are_being_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        table = topics(tmp_path / "topics.json", topics_max=10)
+        async with saving(table):
+            change = table.update(TopicConfig(topic_name="Orders"))
+            with pytest.raises(NoPermission, match="topicsMax = 10"):
+                table.update(TopicConfig(topic_name="Bills"))
+            await change
+            await asyncio.gather(table.delete("Orders"), table.update(TopicConfig(topic_name="Bills")))
+            assert table.names()[-1] == "Bills"
 
     asyncio.run(main())
 

@@ -49,7 +49,7 @@ class World:
         """Make a topic on all brokers, or on some; the name server knows it when this returns."""
         for broker in brokers if brokers is not None else self.brokers:
             topic = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
-            broker.tables.topics.update(topic)
+            await broker.tables.topics.update(topic)
             await broker.registration.settled()
         return name
 

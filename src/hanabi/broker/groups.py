@@ -6,15 +6,16 @@ Agrees with SubscriptionGroupManager (4.9.8); names are checked as 5.x does, sin
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import is_legal_name
-from hanabi.broker.versioned_table import Content, VersionedTable
+from hanabi.broker.topics import LOGGED_MAX, is_legal_name
+from hanabi.broker.versioned_table import Content, Done, VersionedTable
 from hanabi.errors import NoPermission
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from hanabi.wire.bodies.topics import DataVersion
@@ -72,35 +73,36 @@ class Groups:
             logger.warning("group %s is not made, there are groupsMax = %d", group, len(self))
             return None
         made = SubscriptionGroupConfig(group_name=group)
-        self._table.add(group, made)
+        self._table.put({group: made})
         logger.info("new group %s", group)
         return made
 
     @property
     def _is_full(self) -> bool:
-        return len(self) >= self._settings.broker.groups_max
+        return self._table.count >= self._settings.broker.groups_max
 
-    def update(self, group: SubscriptionGroupConfig) -> None:
-        """Make or change a group, as an administrator says."""
-        old = self.known(group.group_name)
-        if old is None and self._is_full:
-            raise NoPermission(f"group {group.group_name} is not made: there are groupsMax = {len(self)} groups")
-        self._table.change({group.group_name: group})
-        logger.info("group %s, before: %s", group, old)
+    def update(self, *groups: SubscriptionGroupConfig) -> Awaitable[None]:
+        """Make or change groups, as an administrator says: all or none. In force when awaited."""
+        old = {group.group_name: self._table.newest(group.group_name) for group in groups}
+        new = [name for name, known in old.items() if known is None]
+        if new and self._table.count + len(new) > self._settings.broker.groups_max:
+            known = f"there are {self._table.count} of groupsMax = {self._settings.broker.groups_max} groups"
+            raise NoPermission(f"group {new[0]} is not made: {known}")
+        changed = {group.group_name: group for group in groups}
+        return self._table.change(changed, then=partial(_log_update, groups, old))
 
-    def delete(self, group: str) -> None:
-        """Forget a group; one that is not there is no error, as the tools delete on every broker."""
-        if self.known(group) is None:
+    def delete(self, group: str) -> Awaitable[None]:
+        """Forget a group; one that is not there is no error, as the tools delete on every broker. Await it."""
+        if self._table.newest(group) is None:
             logger.warning("group %s cannot be deleted, it is not there", group)
-            return
-        self._table.change({}, gone=group)
-        logger.info("group %s is deleted", group)
+            return Done()
+        return self._table.change({}, gone=[group], then=lambda: logger.info("group %s is deleted", group))
 
     def disable_consume(self, group: str) -> None:
         """Let this group read no more, until an administrator allows it again."""
         old = self.known(group)
         if old is not None and old.consume_enable:
-            self._table.change({group: msgspec.structs.replace(old, consume_enable=False)})
+            self._table.put({group: msgspec.structs.replace(old, consume_enable=False)})
 
     def table(self) -> SubscriptionGroupTable:
         """All groups, with the version of their table."""
@@ -119,6 +121,14 @@ class Groups:
     async def keep_saving(self) -> None:
         """From now on write new groups of clients in a thread, until cancelled."""
         await self._table.keep_saving()
+
+
+def _log_update(groups: Collection[SubscriptionGroupConfig], old: Mapping[str, SubscriptionGroupConfig | None]) -> None:
+    if len(groups) > LOGGED_MAX:
+        logger.info("%d groups are made or changed", len(groups))
+        return
+    for group in groups:
+        logger.info("group %s, before: %s", group, old[group.group_name])
 
 
 def _decode(raw: bytes) -> Content[SubscriptionGroupConfig]:

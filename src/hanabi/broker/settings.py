@@ -7,9 +7,11 @@ their own, which only this module writes, and are in force again after a restart
 Both structs are replaced whole: read `settings.broker.permission` at the moment of use and you have what is in force.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from hanabi.broker.config import BROKER_KEYS, BrokerConfig, as_properties, parse_broker_config
 from hanabi.broker.unused_keys import UNUSED_KEYS
@@ -84,6 +86,13 @@ CHANGEABLE = frozenset(
 logger = logging.getLogger(__name__)
 
 
+class _Change(NamedTuple):
+    asked: dict[str, str]
+    kept: dict[str, str]  # all that was ever changed
+    broker: BrokerConfig
+    store: StoreConfig
+
+
 class Settings:
     """The configuration that the broker was started with, and over it what was changed since."""
 
@@ -98,19 +107,39 @@ class Settings:
                 logger.warning("%s: %s may not be changed at run time and is not read from here", path, shortened(key))
         self.broker, self.store = parse_broker_config(self._changed, broker, store)
         self.on_change: list[Callable[[], None]] = []  # called after each change
+        self._changing = asyncio.Lock()
+
+    async def change(self, text: bytes) -> None:
+        """Put the properties in *text* into force, all or none, and keep them. The loop does not wait for the disk."""
+        await asyncio.shield(self._change(text))  # in the file and in force, or neither
+
+    async def _change(self, text: bytes) -> None:
+        async with self._changing:
+            change = self._checked(text)
+            await asyncio.to_thread(self._keep, change)
+            self._use(change)
 
     def update(self, text: bytes | str) -> None:
-        """Put the properties in *text* into force, all or none, and keep them."""
-        asked = decode_properties(text.encode() if isinstance(text, str) else text)
+        """Do as `change`, and block for the disk."""
+        change = self._checked(text.encode() if isinstance(text, str) else text)
+        self._keep(change)
+        self._use(change)
+
+    def _checked(self, text: bytes) -> "_Change":
+        asked = decode_properties(text)
         for key in asked:
             if key not in CHANGEABLE:
                 raise NoPermission(f"Can not update config {shortened(key)}: {_why_not(key)}")
         broker, store = parse_broker_config(asked, self.broker, self.store)
-        changed = {**self._changed, **{key: value.strip() for key, value in asked.items()}}
+        return _Change(asked, {**self._changed, **{key: value.strip() for key, value in asked.items()}}, broker, store)
+
+    def _keep(self, change: "_Change") -> None:
         if self._file is not None:
-            self._file.save(changed)
-        self.broker, self.store, self._changed = broker, store, changed
-        logger.info("settings changed: %s", asked)
+            self._file.save(change.kept)
+
+    def _use(self, change: "_Change") -> None:
+        self.broker, self.store, self._changed = change.broker, change.store, change.kept
+        logger.info("settings changed: %s", change.asked)
         for callback in self.on_change:
             callback()
 

@@ -1,22 +1,23 @@
 """The topics of this broker: their settings, the rules by which one comes into being, and their file.
 
 `config/topics.json` is as Apache writes it. A change is in the file before it is answered: an administrator's when the
-method returns, a new topic of a client's when it is not in `unsaved` any more. Knows nothing of messages, queues on
-disk or name servers: who wants to hear of changes puts a callback into `on_change`.
+method's result is awaited, a new topic of a client's when it is not in `unsaved` any more. Knows nothing of messages,
+queues on disk or name servers: who wants to hear of changes puts a callback into `on_change`.
 
 Agrees with TopicConfigManager and TopicValidator (4.9.8).
 """
 
 import logging
 import re
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from hanabi.broker.settings import Settings
-from hanabi.broker.versioned_table import Content, VersionedTable
+from hanabi.broker.versioned_table import Content, Done, VersionedTable
 from hanabi.errors import NoPermission
 from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import decode_file
@@ -66,6 +67,7 @@ NOT_FOR_SENDING: Final = frozenset(
 
 TOPIC_CHARACTERS_MAX: Final = 127
 DELAY_LEVELS: Final = 18
+LOGGED_MAX: Final = 100  # members that change at once: a line for each of more would hold up the loop
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]*").fullmatch
 
@@ -176,34 +178,39 @@ class Topics:
         if self._is_full:
             logger.warning("%s: topic %s is not made, there are topicsMax = %d", peer, topic.topic_name, len(self))
             return None
-        self._table.add(topic.topic_name, topic)
+        self._table.put({topic.topic_name: topic})
         self._tell()
         logger.info("%s: new topic %s", peer, _in_words(topic))
         return topic
 
     @property
     def _is_full(self) -> bool:
-        return len(self) >= self._settings.broker.topics_max
+        return self._table.count >= self._settings.broker.topics_max
 
-    def update(self, topic: TopicConfig) -> None:
-        """Make or change a topic, as an administrator says."""
-        old = self.find(topic.topic_name)
-        if old is None and self._is_full:
-            raise NoPermission(f"topic {topic.topic_name} is not made: there are topicsMax = {len(self)} topics")
-        self._change({topic.topic_name: topic})
-        logger.info("topic %s, before: %s", _in_words(topic), _in_words(old) if old is not None else "none")
+    def newest(self, topic: str) -> TopicConfig | None:
+        """The topic as it will be when all that administrators asked for is in the file."""
+        return self._table.newest(topic)
 
-    def delete(self, topic: str) -> None:
-        """Forget a topic; one that is not there is no error, as the tools delete on every broker."""
-        if topic not in self:
+    def update(self, *topics: TopicConfig) -> Awaitable[None]:
+        """Make or change topics, as an administrator says: all or none. In force when awaited."""
+        old = {topic.topic_name: self.newest(topic.topic_name) for topic in topics}
+        new = [name for name, known in old.items() if known is None]
+        if new and self._table.count + len(new) > self._settings.broker.topics_max:
+            known = f"there are {self._table.count} of topicsMax = {self._settings.broker.topics_max} topics"
+            raise NoPermission(f"topic {new[0]} is not made: {known}")
+        return self._change({topic.topic_name: topic for topic in topics}, then=partial(_log_update, topics, old))
+
+    def delete(self, topic: str) -> Awaitable[None]:
+        """Forget a topic; one that is not there is no error, as the tools delete on every broker. Await it."""
+        if self.newest(topic) is None:
             logger.warning("topic %s cannot be deleted, it is not there", topic)
-            return
-        self._change({}, gone=topic)
-        logger.info("topic %s is deleted", topic)
+            return Done()
+        return self._change({}, gone=[topic], then=lambda: logger.info("topic %s is deleted", topic))
 
     def touch(self) -> None:
         """Give the table its next version: what the topics allow has changed, though none of them has."""
-        self._change({})
+        self._table.put({})
+        self._tell()
 
     def set_order_topics(self, order_topics: Container[str]) -> None:
         """What the name server says about order: these topics have it, and no other."""
@@ -213,16 +220,30 @@ class Topics:
             if topic.order != (name in order_topics)
         }
         if changed:
-            self._table.change(changed)  # nobody is told: it came from the name servers
+            self._table.put(changed)  # `on_change` is not called: it came from the name servers
             logger.info("order changed of topics %s", ", ".join(changed))
 
-    def _change(self, changed: dict[str, TopicConfig], *, gone: str | None = None) -> None:
-        self._table.change(changed, gone=gone)
-        self._tell()
+    def _change(
+        self, changed: dict[str, TopicConfig], *, gone: Iterable[str] = (), then: Callable[[], None]
+    ) -> Awaitable[None]:
+        def in_force() -> None:
+            self._tell()
+            then()
+
+        return self._table.change(changed, gone=gone, then=in_force)
 
     def _tell(self) -> None:
         for callback in self.on_change:
             callback()
+
+
+def _log_update(topics: Collection[TopicConfig], old: Mapping[str, TopicConfig | None]) -> None:
+    if len(topics) > LOGGED_MAX:
+        logger.info("%d topics are made or changed", len(topics))
+        return
+    for topic in topics:
+        before = old[topic.topic_name]
+        logger.info("topic %s, before: %s", _in_words(topic), _in_words(before) if before is not None else "none")
 
 
 def _in_words(topic: TopicConfig) -> str:

@@ -4,6 +4,7 @@ Codes, remarks and bodies are those of Java's DefaultRequestProcessor of 4.9.8, 
 The handlers only translate: decisions are in `route_table`, files in `kv_config` and `settings`.
 """
 
+import asyncio
 import logging
 import zlib
 from collections.abc import Callable
@@ -228,9 +229,10 @@ class KVHandlers:
 
     def __init__(self, kv: KVConfig) -> None:
         self._kv = kv
+        self._changing = asyncio.Lock()
 
-    def put(self, header: PutKVConfigHeader, _: Command, connection: Connection) -> Reply:
-        self._kv.put(header.namespace, header.key, header.value)
+    async def put(self, header: PutKVConfigHeader, _: Command, connection: Connection) -> Reply:
+        await self._change(self._kv.put, header.namespace, header.key, header.value)
         return Reply()
 
     def get(self, header: GetKVConfigHeader, _: Command, connection: Connection) -> Reply:
@@ -240,9 +242,17 @@ class KVHandlers:
             return Reply(ResponseCode.QUERY_NOT_FOUND, remark)
         return Reply(header=GetKVConfigReplyHeader(value=value))
 
-    def delete(self, header: DeleteKVConfigHeader, _: Command, connection: Connection) -> Reply:
-        self._kv.delete(header.namespace, header.key)
+    async def delete(self, header: DeleteKVConfigHeader, _: Command, connection: Connection) -> Reply:
+        await self._change(self._kv.delete, header.namespace, header.key)
         return Reply()
+
+    async def _change(self, change: Callable[..., None], *arguments: str) -> None:
+        """Change the table in a thread, as it blocks for the disk; to its end, also if the peer goes."""
+        await asyncio.shield(self._one_at_a_time(change, *arguments))
+
+    async def _one_at_a_time(self, change: Callable[..., None], *arguments: str) -> None:
+        async with self._changing:
+            await asyncio.to_thread(change, *arguments)
 
     def list_namespace(self, header: GetKVListHeader, _: Command, connection: Connection) -> Reply:
         table = self._kv.namespace(header.namespace)
@@ -257,10 +267,10 @@ class SettingsHandlers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+    async def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         if request.body:
             logger.info("%s changes settings", connection.peer)
-            self._settings.update(request.body)
+            await self._settings.change(request.body)
         return Reply()
 
     def show(self, _: NoHeader, request: Command, connection: Connection) -> Reply:

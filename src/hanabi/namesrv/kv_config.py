@@ -2,8 +2,9 @@
 
     {"configTable":{"ORDER_TOPIC_CONFIG":{"Orders":"broker-a:4"}}}
 
-A change is on disk before it is in force, so what was acknowledged survives a crash. Writing blocks for an fsync:
-changes come from operators, a few a day. But whoever reaches the port may make one, so the table has a limit.
+A change is on disk before it is in force, so what was acknowledged survives a crash. Writing blocks for the disk, so
+the handlers do it in a thread; the table is replaced whole, and may be read meanwhile. Any peer may ask for a change,
+so the table has a limit.
 """
 
 import logging
@@ -31,7 +32,7 @@ class _Content(msgspec.Struct):
 
 
 class KVConfig:
-    """The table and its file. Invariant: the table is what the file says."""
+    """The table and its file. Invariant: the table is what the file says. One thread at a time may change it."""
 
     def __init__(self, path: Path) -> None:
         self._file = DurableTable(path, encode=msgspec.json.encode, decode=msgspec.json.Decoder(_Content).decode)

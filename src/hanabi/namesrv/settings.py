@@ -5,8 +5,10 @@ never the list itself (CVE-2023-37582 wrote files of the attacker's choice that 
 their own, which only this module writes, and are in force again after a restart.
 """
 
+import asyncio
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 from hanabi.durable_table import DurableTable
 from hanabi.errors import NoPermission
@@ -17,6 +19,12 @@ from hanabi.wire.settings_text import shortened, with_properties
 CHANGEABLE = frozenset({"orderMessageEnable", "productEnvName"})
 
 logger = logging.getLogger(__name__)
+
+
+class _Change(NamedTuple):
+    asked: dict[str, str]
+    kept: dict[str, str]  # all that was ever changed
+    config: NamesrvConfig
 
 
 class Settings:
@@ -35,19 +43,36 @@ class Settings:
                 logger.warning("%s: %s may not be changed at run time and is not read from here", path, key)
         self.current = with_properties(config, self._changed)
         self._text: bytes | None = None
+        self._changing = asyncio.Lock()
+
+    async def change(self, text: bytes) -> None:
+        """Put the properties in *text* into force, all or none, and keep them. The loop does not wait for the disk."""
+        await asyncio.shield(self._change(text))  # in the file and in force, or neither
+
+    async def _change(self, text: bytes) -> None:
+        async with self._changing:
+            change = self._checked(text)
+            await asyncio.to_thread(self._file.save, change.kept)
+            self._use(change)
 
     def update(self, text: bytes) -> None:
-        """Put the properties in *text* into force, all or none, and keep them."""
+        """Do as `change`, and block for the disk."""
+        change = self._checked(text)
+        self._file.save(change.kept)
+        self._use(change)
+
+    def _checked(self, text: bytes) -> "_Change":
         asked = decode_properties(text)
         for key in asked:
             if key not in self._changeable:
                 allowed = ", ".join(sorted(self._changeable)) or "nothing"
                 raise NoPermission(f"Can not update config {shortened(key)}: at run time only {allowed} may be changed")
-        config = with_properties(self.current, asked)
-        changed = {**self._changed, **{key: value.strip() for key, value in asked.items()}}
-        self._file.save(changed)
-        self.current, self._changed, self._text = config, changed, None
-        logger.info("settings changed: %s", asked)
+        kept = {**self._changed, **{key: value.strip() for key, value in asked.items()}}
+        return _Change(asked, kept, with_properties(self.current, asked))
+
+    def _use(self, change: "_Change") -> None:
+        self.current, self._changed, self._text = change.config, change.kept, None
+        logger.info("settings changed: %s", change.asked)
 
     def text(self) -> bytes:
         """All settings in force, as a properties file: written once a change, as anybody may ask at any rate."""

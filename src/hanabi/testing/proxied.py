@@ -49,7 +49,7 @@ class ProxiedCluster:
         """Make a topic on all brokers, or on some; the name server knows it when this returns."""
         for name in brokers if brokers is not None else self.brokers:
             broker = self.brokers[name]
-            broker.tables.topics.update(
+            await broker.tables.topics.update(
                 TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=READ_WRITE)
             )
             await broker.registration.settled()

@@ -29,8 +29,8 @@ EXPRESSION = "price BETWEEN 10 AND 20 AND (region IS NULL OR region <> 'eu')"
 SQL = SubscriptionData(topic="Orders", sub_string=EXPRESSION, expression_type="SQL92", sub_version=5)
 
 
-def _add_topic(broker: Broker) -> None:
-    broker.tables.topics.update(TopicConfig(topic_name="Orders", read_queue_nums=1, write_queue_nums=1))
+async def _add_topic(broker: Broker) -> None:
+    await broker.tables.topics.update(TopicConfig(topic_name="Orders", read_queue_nums=1, write_queue_nums=1))
 
 
 async def _heartbeat(peer: Peer, *subscriptions: SubscriptionData) -> Command:
@@ -91,7 +91,7 @@ async def _send_five(peer: Peer) -> None:
 def test_a_consumer_gets_what_its_expression_wants(tmp_path: Path) -> None:
     async def main() -> None:
         async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            _add_topic(broker)
+            await _add_topic(broker)
             await _send_five(peer)
             assert (await _heartbeat(peer, SQL)).code == ResponseCode.SUCCESS
             reply = await peer.ask(RequestCode.PULL_MESSAGE, _pull())
@@ -106,7 +106,7 @@ def test_bits_computed_by_the_broker_lead_to_the_same_messages(tmp_path: Path) -
         config = BrokerConfig(broker_name="broker-a", filter_bitmap_enabled=True)
         store = small_store(tmp_path, consume_queue_ext_enabled=True)
         async with running_broker(tmp_path, config, store) as broker, connected(broker.address) as peer:
-            _add_topic(broker)
+            await _add_topic(broker)
             await _send_five(peer)
             await _heartbeat(peer, SQL)
             await _send_five(peer)
@@ -118,7 +118,7 @@ def test_bits_computed_by_the_broker_lead_to_the_same_messages(tmp_path: Path) -
 def test_a_pull_may_carry_its_own_expression(tmp_path: Path) -> None:
     async def main() -> None:
         async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            _add_topic(broker)
+            await _add_topic(broker)
             await _send_five(peer)
             pull = _pull(sys_flag=SUBSCRIPTION, expression="price < 10")
             assert _bodies(await peer.ask(RequestCode.PULL_MESSAGE, pull)) == [b"cheap"]
@@ -133,7 +133,7 @@ def test_a_pull_may_carry_its_own_expression(tmp_path: Path) -> None:
 def test_a_held_pull_is_woken_only_by_what_its_expression_wants(tmp_path: Path) -> None:
     async def main() -> None:
         async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            _add_topic(broker)
+            await _add_topic(broker)
             await _heartbeat(peer, SQL)
             await _send(peer, b"cheap", price="9")
             held = peer.start(RequestCode.PULL_MESSAGE, _pull(1, sys_flag=SUSPEND))
@@ -150,7 +150,7 @@ def test_a_held_pull_is_woken_only_by_what_its_expression_wants(tmp_path: Path) 
 def test_a_broken_expression_is_answered_with_its_place(tmp_path: Path) -> None:
     async def main() -> None:
         async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            _add_topic(broker)
+            await _add_topic(broker)
             broken = SubscriptionData(topic="Orders", sub_string="price >", expression_type="SQL92", sub_version=5)
             body = encode_body(CheckClientRequest(client_id="c@1", group="billing", subscription_data=broken))
             reply = await peer.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)

@@ -37,9 +37,9 @@ class ConfigHandlers:
         self._now_ms = now_ms
         self._version = DataVersion(counter=0, timestamp=now_ms())
 
-    def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+    async def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         if request.body:
-            self._settings.update(bytes(request.body))
+            await self._settings.change(bytes(request.body))
             self._version = DataVersion(counter=self._version.counter + 1, timestamp=self._now_ms())
             logger.info("%s changed the settings", connection.peer)
         return Reply()

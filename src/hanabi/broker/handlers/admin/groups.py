@@ -12,7 +12,6 @@ from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.groups import GROUP_CHARACTERS_MAX, Groups
 from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, ONE_BYTES_MAX
-from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.handlers.admin.slave import refuse_on_slave
 from hanabi.broker.queue_locks import QueueLocks
 from hanabi.broker.settings import Settings
@@ -69,11 +68,11 @@ class GroupHandlers:
         self._groups, self._settings, self._offsets, self._stats = groups, settings, offsets, stats
         self._consumers, self._locks = consumers, locks
 
-    def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+    async def update(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         refuse_on_slave(self._settings)
         group = decode_body(request.body, SubscriptionGroupConfig)
         check_group_name(group.group_name)
-        self._groups.update(group)
+        await self._groups.update(group)
         logger.info("%s: group %s is made or changed", connection.peer, group.group_name)
         return Reply()
 
@@ -82,16 +81,13 @@ class GroupHandlers:
         groups = decode_body(request.body, SubscriptionGroupList).group_config_list
         for group in groups:  # all of them are checked before the first is made
             check_group_name(group.group_name)
-        pace = Pace()
-        for group in groups:
-            self._groups.update(group)
-            await pace.pause()
+        await self._groups.update(*groups)
         logger.info("%s: %d groups are made or changed", connection.peer, len(groups))
         return Reply()
 
-    def delete(self, header: DeleteSubscriptionGroupHeader, _: Command, connection: Connection) -> Reply:
+    async def delete(self, header: DeleteSubscriptionGroupHeader, _: Command, connection: Connection) -> Reply:
         refuse_on_slave(self._settings)
-        self._groups.delete(header.group_name)
+        await self._groups.delete(header.group_name)
         if header.forget_offsets:
             self._offsets.remove_group(header.group_name)
         self._stats.remove_group(header.group_name)

@@ -117,9 +117,9 @@ class TopicChangeHandlers:
             order=header.order,
         )
         self._check(topic)
-        known = self._topics.find(topic.topic_name)
+        known = self._topics.newest(topic.topic_name)
         attributes = changed_attributes(known.attributes if known else None, header.attributes, is_new=known is None)
-        self._topics.update(msgspec.structs.replace(topic, attributes=attributes))
+        await self._topics.update(msgspec.structs.replace(topic, attributes=attributes))
         logger.info("%s: topic %s is made or changed", connection.peer, topic.topic_name)
         await self._registered()
         return Reply()
@@ -127,17 +127,12 @@ class TopicChangeHandlers:
     async def update_many(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         refuse_on_slave(self._settings)
         asked = decode_body(request.body, TopicConfigList).topic_config_list
-        changed: list[TopicConfig] = []
+        pace = Pace()
         for topic in asked:  # all of them are checked before the first is made
             self._check(topic)
-            known = self._topics.find(topic.topic_name)
-            text = ",".join(f"{key}={value}" if value else key for key, value in (topic.attributes or {}).items())
-            attributes = changed_attributes(known.attributes if known else None, text, is_new=known is None)
-            changed.append(msgspec.structs.replace(topic, attributes=attributes))
-        pace = Pace()
-        for topic in changed:
-            self._topics.update(topic)
+            self._with_attributes(topic)
             await pace.pause()
+        await self._topics.update(*map(self._with_attributes, asked))
         logger.info("%s: %d topics are made or changed", connection.peer, len(asked))
         await self._registered()
         return Reply()
@@ -146,13 +141,22 @@ class TopicChangeHandlers:
         refuse_on_slave(self._settings)
         topic = header.topic
         self._check_name(topic)
-        self._topics.delete(topic)
+        await self._topics.delete(topic)
         self._offsets.remove_topic(topic)
         count = await self._removal.remove_topic(topic)
         self._stats.remove_topic(topic)
         logger.info("%s: topic %s is deleted, with %d queues", connection.peer, topic, count)
         await self._registered()
         return Reply()
+
+    def _with_attributes(self, topic: TopicConfig) -> TopicConfig:
+        """The topic with the attributes that it has already, changed as *topic* says."""
+        known = self._topics.newest(topic.topic_name)
+        if topic.attributes is None and (known is None or known.attributes is None):
+            return topic
+        text = ",".join(f"{key}={value}" if value else key for key, value in (topic.attributes or {}).items())
+        attributes = changed_attributes(known.attributes if known else None, text, is_new=known is None)
+        return msgspec.structs.replace(topic, attributes=attributes)
 
     def _check(self, topic: TopicConfig) -> None:
         self._check_name(topic.topic_name)
