@@ -5,8 +5,12 @@ import os
 import shutil
 import struct
 import tempfile
+import threading
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -261,6 +265,45 @@ def test_files_below_the_logs_beginning_are_deleted_but_never_the_last(tmp_path:
     assert index.delete_expired(10**9) == 1
     assert len(contents(tmp_path)) == 1
     assert index.search("T", "key", *FOREVER, 99).log_offsets == [number * 100 for number in range(49, 37, -1)]
+
+
+class FilesThatGrowMeanwhile(list[IndexFile]):
+    """The files of an index; when they are sliced, the writer's thread has its turn and needs a new file."""
+
+    grow: Callable[[], None]
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(key, slice) and key.stop is None:  # those that are kept
+            writer = threading.Thread(target=self.grow)
+            writer.start()
+            writer.join(0.2)  # a writer that waits for us is right, too
+        return found
+
+
+def test_a_file_made_while_old_ones_are_deleted_is_not_forgotten(tmp_path: Path) -> None:
+    index = open_index(tmp_path)
+    for number in range(3 * (ENTRIES - 1)):
+        index.put("T", ["key"], number * 100, START_MS + number)
+    assert len(index.files) == 3
+    newest = 3 * (ENTRIES - 1) * 100
+    index.files = files = FilesThatGrowMeanwhile(index.files)
+    done = threading.Event()
+
+    def grow() -> None:
+        if not done.is_set():
+            done.set()
+            index.put("T", ["key"], newest, START_MS + 100)
+
+    files.grow = grow
+    assert index.delete_expired(ENTRIES * 100) == 1
+    for _ in range(100):
+        if len(index.files) == 3:
+            break
+        time.sleep(0.05)
+    assert index.search("T", "key", *FOREVER, 1).log_offsets == [newest]
+    assert len(index.files) == len(contents(tmp_path)) == 3
+    index.close()
 
 
 def test_a_file_deleted_while_it_is_searched_stays_readable(tmp_path: Path) -> None:

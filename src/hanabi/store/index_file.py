@@ -194,10 +194,11 @@ class IndexFile:
     def chain(self, hashed_key: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """The log offsets under *hashed_key*, newest first; None after every PAUSE_STEPS steps, for the caller to stop.
 
-        Entry numbers must fall along a chain: a damaged link can end a search early but not make it run in a circle.
+        Entry numbers must fall along a chain: a damaged link can end a search early but not make it run in a circle. A
+        chain may begin with entries that do not count yet: another thread is writing a run of them.
         """
         number: int = _unpack_slot(self._map, _SLOTS_AT + hashed_key % self.slots * SLOT.size)[0]
-        below, steps = self.next_entry, 0
+        below, steps = self.entries_max, 0
         while 0 < number < below:
             entry_hash, log_offset, seconds, previous = self.entry(number)
             stored_ms = self._time_of(number, seconds)
@@ -248,10 +249,33 @@ class IndexFile:
             if not number <= _unpack_slot(self._map, _SLOTS_AT + hashed_key % self.slots * SLOT.size)[0]:
                 return False
             above = entry_log_offset
+        return max(self._slot_numbers()) < self.next_entry
+
+    def mend_slots(self) -> int:
+        """Let slots that point behind the last entry point at the newest one of theirs again; return how many did not.
+
+        After a power cut: the page of a slot was written and those of its entries were not. Without this the older
+        entries of such a slot would be lost to every search.
+        """
+        lost = {slot for slot, number in enumerate(self._slot_numbers()) if not 0 <= number < self.next_entry}
+        newest = dict.fromkeys(lost, 0)
+        for number in range(self.next_entry - 1, 0, -1) if lost else ():
+            slot = max(self.entry(number)[0], 0) % self.slots
+            if slot in lost:
+                newest[slot] = number
+                lost.discard(slot)
+                if not lost:
+                    break
+        for slot, number in newest.items():
+            _pack_slot(self._map, _SLOTS_AT + slot * SLOT.size, number)
+        self.is_synced = self.is_synced and not newest
+        return len(newest)
+
+    def _slot_numbers(self) -> "array.array[int]":
         slots = array.array("i", self._map[_SLOTS_AT : self._entries_at])
         if sys.byteorder == "little":
             slots.byteswap()
-        return max(slots) < self.next_entry
+        return slots
 
     def _take_back(self, number: int, hashed_key: int, previous: int) -> None:
         slot_at = _SLOTS_AT + max(hashed_key, 0) % self.slots * SLOT.size
@@ -259,7 +283,8 @@ class IndexFile:
             _pack_slot(self._map, slot_at, previous if 0 < previous < number else 0)
             if previous <= 0:
                 self.slots_used -= 1
-        _pack_entry(self._map, self._entries_at + number * ENTRY.size, 0, 0, 0, 0)
+        if any(self.entry(number)):  # where there is nothing there may be no block either
+            _pack_entry(self._map, self._entries_at + number * ENTRY.size, 0, 0, 0, 0)
         self.next_entry = min(self.next_entry, number)
 
     def _write_header(self) -> None:
@@ -283,10 +308,12 @@ class IndexFile:
             self.is_sealed = True
 
     def _take_back_uncounted(self) -> None:
-        """Killed before the header: the entries of one message are there in part, and their slots point at them."""
+        """Killed before the header: entries of one message or of a run are there, and their slots point at them.
+
+        They must go: an entry that is written over them would take the slots' numbers for wrong and end their chains.
+        """
         first = end = self.next_entry
-        log_offset = self.entry(first)[1]
-        while end < self.entries_max and any(self.entry(end)) and self.entry(end)[1] == log_offset:
+        while end < self.entries_max and any(self.entry(end)):
             end += 1
         slots_used = self.slots_used
         for number in range(end - 1, first - 1, -1):

@@ -228,6 +228,15 @@ class KeyIndex:
         self._growing = self.files[-1] if self.files and not self.files[-1].is_full else None
         return taken
 
+    def mend(self, log_offset: int) -> None:
+        """After a crash that left it not whole: keep what lies below *log_offset* of the log, and only that."""
+        self.truncate(log_offset)
+        if self.files:
+            file = self.files[-1]
+            mended = file.mend_slots()
+            if mended:
+                logger.warning("%s: %d slots pointed at entries that are not there: mended", file.path, mended)
+
     def is_whole_from(self, log_offset: int) -> bool:
         """After a crash: whether all that was put from *log_offset* of the log on is there, as far as it goes."""
         for file in reversed(self.files):

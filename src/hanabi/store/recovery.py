@@ -87,7 +87,7 @@ def recover(
         # Before this place everything is on the disk. What queues and index have of later messages may lack any page.
         queues.truncate(start)
         if index is not None and not index.is_whole_from(start):
-            index.truncate(start)
+            index.mend(start)
     else:
         start, cut = _clean_start(log, queues)
         damaged += cut
