@@ -387,3 +387,24 @@ def _seconds(arrived: Callable[[Dispatched], None], message: Dispatched, count: 
     for _ in range(count):
         arrived(message)
     return (time.perf_counter() - started) / count
+
+
+def test_pulls_whose_filters_take_too_long_are_woken_without_being_asked() -> None:
+    async def main() -> None:
+        table = Table()
+        asked = 0
+
+        def slow(_: Dispatched) -> bool:
+            nonlocal asked
+            asked += 1
+            time.sleep(0.003)
+            return False
+
+        pulls = [table.hold(wants=slow) for _ in range(100)]
+        table.held_pulls.arrived(arrival())
+        assert 1 <= asked < 50
+        assert len(table.held_pulls) == asked  # those that were asked wait on
+        async with asyncio.timeout(60):
+            await asyncio.gather(*pulls[asked:])
+
+    run(main)

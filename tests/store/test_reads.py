@@ -2,6 +2,7 @@
 
 import logging
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -264,3 +265,34 @@ def test_where_a_message_lies(store: MessageStore) -> None:
     assert store.reader.log_offset("T", 0, 2) is None
     assert store.reader.log_offset("T", 9, 0) is None
     assert store.reader.min_offset("T", 9) == store.reader.max_offset("T", 9) == 0
+
+
+def test_a_read_that_finds_nothing_looks_at_no_more_than_its_share_however_many_it_was_asked_for(
+    store: MessageStore,
+) -> None:
+    put(store, 1_000)
+    for asked in (1, 32, 2**31 - 1):
+        nothing = store.get("T", 0, 0, asked, entry_filter=lambda _code, _unit: False)
+        assert outcome(nothing) == (GetStatus.NO_MATCHED_MESSAGE, 0, 800)
+    assert outcome(store.get("T", 0, 0, 2**31 - 1)) == (GetStatus.FOUND, 32, 32)
+
+
+def test_a_read_ends_when_its_filter_took_too_long_and_its_reader_comes_to_the_end_all_the_same(
+    store: MessageStore,
+) -> None:
+    put(store, 10)
+
+    def wants(record: memoryview) -> bool:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.006:
+            pass
+        return b"00000007" in bytes(record)
+
+    offset, found = 0, []
+    for _ in range(10):
+        result = store.get("T", 0, offset, 32, record_filter=wants)
+        assert result.next_offset == offset + 1
+        assert result.status is (GetStatus.FOUND if offset == 7 else GetStatus.NO_MATCHED_MESSAGE)
+        found += [record.body for record in records_of(result)]
+        offset = result.next_offset
+    assert found == [b"00000007"]

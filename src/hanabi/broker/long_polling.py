@@ -4,7 +4,8 @@
         └──> by time: one timer for all of them, set to the earliest
 
 What waits costs nothing but its memory. An arrival looks at the pulls of its own queue only, and asks each one's
-filter; one whose filter does not want the message waits on, from behind that message. The answer is made in the next
+filter; one whose filter does not want the message waits on, from behind that message. When filters take too long, the
+rest is woken without being asked: this is inside of a put, and reading has its turns. The answer is made in the next
 turn of the loop and not inside the put that woke it, so that a batch is answered whole, and when many wait on one
 queue, they do not keep the others waiting.
 
@@ -30,6 +31,8 @@ LATE_PARTS: Final = 300  # by so small a part of its time a pull may be late: se
 LATE_MS_MAX: Final = 50  # is a quarter of what ten thousand idle pulls cost
 _TIMER_SECONDS_MAX: Final = 60.0
 _TURN_SECONDS: Final = 0.002  # of answering, then the others have their turn
+_ASKING_SECONDS_MAX: Final = 0.002  # of asking filters, in each of these:
+_ASKING_PERIOD_SECONDS: Final = 0.01
 _STALE_TIMES_MAX: Final = 1_000
 
 Wants = Callable[[Dispatched], bool]
@@ -82,6 +85,7 @@ class HeldPulls:
         self._count = 0
         self._ready: deque[HeldPull] = deque()  # to be answered; not empty: `_answer_ready` will be called
         self._released = False
+        self._asking_began = self._asking_seconds = 0.0  # of the current period, and how much of it filters took
 
     def __len__(self) -> int:
         return self._count
@@ -135,10 +139,20 @@ class HeldPulls:
     def _offer(self, message: Dispatched, waiting: list[HeldPull]) -> None:
         for held in waiting:
             wants = held.wants
-            if wants is None or wants(message):
+            if wants is None or self._seems_wanted(wants, message):
                 self.wake(held)
             elif held.offset == message.queue_offset:
                 held.offset += 1
+
+    def _seems_wanted(self, wants: Wants, message: Dispatched) -> bool:
+        began = time.monotonic()
+        if began - self._asking_began > _ASKING_PERIOD_SECONDS:
+            self._asking_began, self._asking_seconds = began, 0.0
+        if self._asking_seconds > _ASKING_SECONDS_MAX:
+            return True
+        wanted = wants(message)
+        self._asking_seconds += time.monotonic() - began
+        return wanted
 
     def wake(self, held: HeldPull) -> None:
         """Answer *held* now, whatever it waits for."""

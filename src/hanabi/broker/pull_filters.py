@@ -20,7 +20,7 @@ from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.pull import PullMessageHeader
 
 _OWN_MAX: Final = 1_000  # subscriptions that pulls carry, kept parsed
-_OWN_CHARACTERS_MAX: Final = 1_000  # longer ones are parsed each time
+_OWN_CHARACTERS_MAX: Final = 256 * 1024  # all together; parsed they take up to ninety times as much
 _GROUPS_MAX: Final = 50_000
 _SEE: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -40,12 +40,14 @@ class PullFilters:
         self._settings, self._consumers, self._filters = settings, consumers, filters
         self._by_group: dict[tuple[str, str], _Made] = {}
         self._own: dict[tuple[str, str, str | None, str | None], MessageFilter] = {}
+        self._own_characters = 0
         settings.on_change.append(self.forget)
 
     def forget(self) -> None:
         """Make all filters anew: settings that they depend on have changed."""
         self._by_group.clear()
         self._own.clear()
+        self._own_characters = 0
 
     def find(self, pull: PullMessageHeader, group: SubscriptionGroupConfig) -> MessageFilter | Reply:
         """The filter for *pull*, or the reply that refuses it."""
@@ -106,10 +108,12 @@ class PullFilters:
         except (ValueError, MQError) as error:
             return Reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
         made = make_filter(subscription, data, self._filters, retry=self._settings.broker.filter_support_retry)
-        if text is None or len(text) <= _OWN_CHARACTERS_MAX:
-            if len(self._own) >= _OWN_MAX:
-                self._own.clear()
-            self._own[group, topic, text, kind] = made
+        characters = len(text or "")
+        if len(self._own) >= _OWN_MAX or self._own_characters + characters > _OWN_CHARACTERS_MAX:
+            self._own.clear()
+            self._own_characters = 0
+        self._own[group, topic, text, kind] = made
+        self._own_characters += characters
         return made
 
 

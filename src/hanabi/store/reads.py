@@ -1,6 +1,8 @@
 """Reading messages by their queue: a range of a queue as slices of the log, and where a queue begins and ends.
 
-Statuses, limits and the next offset agree with Java's DefaultMessageStore.getMessage. What is added: no entry is
+Statuses, limits and the next offset agree with Java's DefaultMessageStore.getMessage. But a
+read looks at no more entries than those limits allow messages, or 800, however many it was asked for, and ends when the
+expression of its filter has taken a few milliseconds; its next offset says where to go on. What is added: no entry is
 believed. The record at its place must be the message that was asked for, or it is reported and passed over, so that a
 bad bit in a queue never delivers a wrong message. The CRC of a body is checked for what was in the log when the store
 was opened; what came later was checked by nobody's disk yet. (Apache checks neither.)
@@ -9,6 +11,7 @@ was opened; what came later was checked by nobody's disk yet. (Apache checks nei
 import enum
 import logging
 import struct
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -27,6 +30,7 @@ from hanabi.wire.sysflag import BORN_HOST_V6
 logger = logging.getLogger(__name__)
 
 _FILTERED_ENTRIES_MAX: Final = 800  # how many entries one read looks at when a filter takes few; Apache's 16,000 bytes
+_FILTER_SECONDS_MAX: Final = 0.005
 _REPORTS_MAX: Final = 1_000
 
 # Of a record: its system flag, then the born time, the born host of 8 or 20 bytes, and the store time.
@@ -76,6 +80,26 @@ class GetResult(msgspec.Struct, gc=False):
     suggests_slave: bool = False  # so far behind that the disk must be read: a slave should do that
 
 
+class FilterWork:
+    """The time that one read may spend on the expression of a filter: the reader goes on behind it with its next read.
+
+    The thread's own time counts, so that a busy machine does not make reads shorter.
+    """
+
+    __slots__ = ("_began", "_look_at")
+
+    def __init__(self) -> None:
+        self._began = time.thread_time()
+        self._look_at = time.monotonic() + _FILTER_SECONDS_MAX
+
+    def is_enough(self) -> bool:
+        now = time.monotonic()  # a tenth of the cost of the thread's time
+        if now < self._look_at:
+            return False
+        self._look_at = now + _FILTER_SECONDS_MAX / 4
+        return time.thread_time() - self._began >= _FILTER_SECONDS_MAX
+
+
 class QueueReader:
     """Reads queues. May be used by any thread."""
 
@@ -95,6 +119,7 @@ class QueueReader:
         self._memory_bytes = self._physical_memory_bytes * config.memory_ratio_percent // 100
         self._memory_limits = config.memory_transfer_bytes_max, config.memory_transfer_count_max
         self._disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
+        self._count_max = max(config.memory_transfer_count_max, config.disk_transfer_count_max)
 
     def get(
         self,
@@ -110,7 +135,7 @@ class QueueReader:
 
         StoreError if the system refuses to read the queue: nothing is known then, so no offset is corrected.
         """
-        max_count = max(max_count, 1)
+        max_count = max(min(max_count, self._count_max), 1)
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return self._nothing(GetStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
@@ -158,13 +183,20 @@ class QueueReader:
         view, base, limit = _NO_VIEW, 0, 0  # a segment, and the log offsets between which it can be read
         picked: list[Run] = []
         count = total = log_offset = 0
+        bytes_max, count_max = zip(self._memory_limits, self._disk_limits, strict=True)  # in memory, on the disk
+        work = FilterWork() if record_filter is not None else None
         while entries:
             for log_offset, size, tags_code in ENTRY.iter_unpack(entries):
-                if count:
-                    bytes_max, count_max = self._disk_limits if log_offset < in_disk_below else self._memory_limits
-                    if count >= max_count or total + size > bytes_max or count >= count_max:
-                        look_until = offset
-                        break
+                if (work is not None and work.is_enough()) or (
+                    count
+                    and (
+                        count >= max_count
+                        or total + size > bytes_max[log_offset < in_disk_below]
+                        or count >= count_max[log_offset < in_disk_below]
+                    )
+                ):
+                    look_until = offset
+                    break
                 offset += 1
                 if entry_filter is not None and not self._passes(queue, tags_code, entry_filter):
                     continue

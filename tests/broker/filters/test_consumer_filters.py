@@ -358,3 +358,29 @@ def test_in_a_crowd_all_bits_are_set_without_looking() -> None:
     for number in range(9):
         filters.register(f"g{number}", [_sql("T", "a = 1")])
     assert filters.filter_bits(_dispatched(a="2")) == b"\xff" * (filters.bloom.bits // 8)
+
+
+def test_a_heartbeat_with_many_long_expressions_is_compiled_a_part_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    filters = _filters(clock)
+    texts = ", ".join(f"'{number}'" for number in range(6_000))
+    subscriptions = [_sql(f"T{number}", f"a IN ({texts}, 'x{number}')") for number in range(5)]
+    known = []
+    for _ in range(5):
+        filters.register("g", subscriptions)
+        known.append(len(filters))
+        clock.ms += 30_000
+    assert known == [1, 2, 3, 4, 5]
+    assert "the filter of group g on topic T1 is refused: too many expressions at once" in caplog.text
+
+
+def test_bits_of_filters_that_take_too_long_are_set_without_asking() -> None:
+    filters = _filters(filter_bitmap_enabled=True)
+    slow = " OR ".join(f"a CONTAINS 'xy{number}'" for number in range(100))
+    for group in range(4):
+        filters.register(f"g{group}", [_sql("T", f"{slow} OR b = '{group}'")])
+    bits = filters.filter_bits(_dispatched(a="x" * 30_000))
+    assert bits is not None
+    last = filters.find("T", "g3")
+    assert last is not None
+    assert bitmap_number(bits) & last.mask == last.mask

@@ -3,7 +3,7 @@
 import pytest
 
 from hanabi.broker.filters.sql.compiled import compile_sql
-from hanabi.broker.filters.sql.parser import CHARACTERS_MAX, DEPTH_MAX
+from hanabi.broker.filters.sql.parser import CHARACTERS_MAX, DEPTH_MAX, OPERATORS_MAX, SEARCHES_MAX
 from hanabi.errors import SubscriptionParseFailed
 from hanabi.wire.codes import ResponseCode
 
@@ -76,12 +76,21 @@ def test_nested_ranges_are_looked_at_once_each() -> None:
 
 
 def test_a_long_expression_without_nesting_is_fine() -> None:
-    chain = compile_sql(" AND ".join(["a = 1"] * 5_000))
+    chain = compile_sql(" AND ".join(["a = 1"] * (OPERATORS_MAX - 1)))
     assert chain.matches({"a": "1"})
     assert not chain.matches({"a": "2"})
     many = compile_sql(f"a IN ({', '.join(repr(str(number)) for number in range(7_000))})")
     assert many.matches({"a": "6999"})
     assert not many.matches({"a": "7000"})
+
+
+def test_more_operators_than_a_message_can_be_asked_about_in_time_are_refused() -> None:
+    with pytest.raises(SubscriptionParseFailed, match=f"at column 1: more than {OPERATORS_MAX} operators"):
+        compile_sql(" AND ".join(["a = 1"] * OPERATORS_MAX))
+    searches = ["a CONTAINS 'x'"] * SEARCHES_MAX
+    assert compile_sql(" OR ".join(searches)).matches({"a": "x"})
+    with pytest.raises(SubscriptionParseFailed, match=f"more than {SEARCHES_MAX} CONTAINS, STARTSWITH and ENDSWITH"):
+        compile_sql(" OR ".join([*searches, "a ENDSWITH 'x'"]))
 
 
 def test_an_expression_over_the_limit_is_refused_before_it_is_read() -> None:

@@ -7,6 +7,7 @@ Agrees with ConsumerFilterManager and CommitLogDispatcherCalcBitMap (4.9.8).
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -26,7 +27,10 @@ from hanabi.wire.properties import decode_properties
 __all__ = ["FILTERS_MAX", "ConsumerFilters", "FilterData"]
 
 FILTERS_MAX: Final = 10_000
-EXPRESSIONS_CHARACTERS_MAX: Final = 16 << 20  # all together; compiled they take a few times as much
+EXPRESSIONS_CHARACTERS_MAX: Final = 2 << 20  # all together; compiled they take up to ninety times as much
+COMPILED_CHARACTERS_MAX: Final = 64 * 1024  # at once: a heartbeat may bring megabytes, and compiling is slow
+_COMPILED_CHARACTERS_PER_MS: Final = 64  # after that
+_BITS_SECONDS_MAX: Final = 0.002  # for the bits of one message
 
 _REPORTS_MAX: Final = 1_000
 _DECODED_FROM: Final = 3  # so many filters on one topic, and its properties are decoded once for all of them
@@ -58,6 +62,7 @@ class ConsumerFilters:
         self._by_group: dict[str, dict[str, FilterData]] = {}
         self._count = self._characters = 0
         self._reported: set[tuple[str, str, str]] = set()
+        self._may_compile, self._may_compile_at_ms = COMPILED_CHARACTERS_MAX, now_ms()
         self._file = filter_file(path) if path is not None else None
         content = self._file.load() if self._file is not None else None
         if content is not None:
@@ -96,16 +101,15 @@ class ConsumerFilters:
             return None
         if len(filters) > _CROWD * self._expected:
             return b"\xff" * (self.bloom.bits // 8)
-        raw, mask = dispatched.properties, 0
-        if len(filters) < _DECODED_FROM:
-            for data in filters.values():
-                if data.compiled.matches_raw(raw):
-                    mask |= data.mask
-        else:
-            properties = decode_properties(raw)
-            for data in filters.values():
-                if data.compiled.matches(properties):
-                    mask |= data.mask
+        raw, mask, until = dispatched.properties, 0, time.monotonic() + _BITS_SECONDS_MAX
+        properties = decode_properties(raw) if len(filters) >= _DECODED_FROM else None
+        for data in filters.values():
+            compiled = data.compiled
+            # Bits say yes too often as it is: to set them without asking costs the reader a look at the message.
+            if time.monotonic() > until or (
+                compiled.matches(properties) if properties is not None else compiled.matches_raw(raw)
+            ):
+                mask |= data.mask
         return self.bloom.bitmap(mask)
 
     def tick(self) -> None:
@@ -135,6 +139,9 @@ class ConsumerFilters:
                 if old.is_dead or version != old.client_version:
                     self._put(msgspec.structs.replace(old, client_version=version, dead_ms=0))
                 return
+        if not self._may_compile_now(len(subscription.sub_string or "")):
+            self._report(group, topic, "too many expressions at once: it waits for the next heartbeat")
+            return
         try:
             data = FilterData.build(
                 topic,
@@ -162,6 +169,14 @@ class ConsumerFilters:
                 topic,
                 _shortened(data.compiled.ignored),
             )
+
+    def _may_compile_now(self, characters: int) -> bool:
+        now_ms = self._now_ms()
+        more = (now_ms - self._may_compile_at_ms) * _COMPILED_CHARACTERS_PER_MS
+        allowed = min(COMPILED_CHARACTERS_MAX, self._may_compile + max(more, 0))
+        self._may_compile_at_ms = now_ms
+        self._may_compile = allowed - characters if characters <= allowed else allowed
+        return characters <= allowed
 
     def _make_room(self, data: FilterData, old: FilterData | None) -> bool:
         """Whether *data* can be taken, perhaps after the longest dead have gone for it."""

@@ -36,7 +36,9 @@ from hanabi.broker.filters.sql.nodes import (
 )
 from hanabi.errors import SubscriptionParseFailed
 
-CHARACTERS_MAX: Final = 64 * 1024  # a fifth of a second at most, on the thread that serves everybody
+CHARACTERS_MAX: Final = 64 * 1024  # with the limit of operators 50 ms at most, on the thread that serves everybody
+OPERATORS_MAX: Final = 2_048  # all of them may be looked at for each message: a millisecond
+SEARCHES_MAX: Final = 128  # of those, CONTAINS and its like: each may go through 32 KB of text
 DEPTH_MAX: Final = 100  # parentheses, signs and chains within each other; Python's own stack ends at 1,000 calls
 
 _OR, _AND, _EQUALITY, _COMPARISON = 1, 2, 3, 4
@@ -79,6 +81,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._lexer = Lexer(text)
+        self._operators = self._searches = 0
         self.token = self._lexer.read(0)
 
     def expression(self, weakest: int, depth: int) -> _Operand:
@@ -173,6 +176,9 @@ class _Parser:
             if operator.kind not in _NEGATABLE:
                 raise self._unexpected(operator, "BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH behind NOT")
         if operator.kind in _SEARCHES:
+            self._searches += 1
+            if self._searches > SEARCHES_MAX:
+                raise self._error(operator.start, f"more than {SEARCHES_MAX} CONTAINS, STARTSWITH and ENDSWITH")
             search = Search(operator.kind, left.node, self._quoted(), negated)
             return self._made(search, left.start, left)
         if operator.kind == "IN":
@@ -229,6 +235,9 @@ class _Parser:
         depth = 1 + max(map(_depth, parts))
         if depth > DEPTH_MAX:
             raise self._too_deep(start)
+        self._operators += 1
+        if self._operators > OPERATORS_MAX:
+            raise self._error(start, f"more than {OPERATORS_MAX} operators; a list of texts can be one: IN ('a', 'b')")
         return _Operand(node, depth, start)
 
     def _too_deep(self, position: int) -> SubscriptionParseFailed:
