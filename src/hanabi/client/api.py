@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from hanabi.client.config import Credentials
 from hanabi.client.signing import sign
+from hanabi.client.silent_brokers import SilentBrokers
 from hanabi.errors import BrokerError, NoPermission, TransportError
 from hanabi.message import MessageQueue
 from hanabi.remoting.connector import Connector
@@ -76,7 +77,7 @@ class PullReply(NamedTuple):
 
 
 class Api:
-    """Typed requests over a connector.
+    """Typed requests over a connector. `silent` has the addresses that did not answer lately.
 
     `broker_names` has the names of the brokers by address, for errors; whoever learns of routes fills it.
     """
@@ -85,6 +86,7 @@ class Api:
         self._connector = connector
         self._credentials = credentials
         self.broker_names: dict[str, str] = {}
+        self.silent = SilentBrokers()
 
     # Any request
 
@@ -104,7 +106,9 @@ class Api:
         try:
             reply = await self._connector.request(address, code, header, body, timeout=timeout)
         except TransportError as error:
+            self.silent.failed(address, error)
             raise self._not_answered(code, address, error) from error
+        self.silent.answered(address)
         if reply.code in accept:
             return reply
         raise self._refused(code, address, reply)
@@ -126,7 +130,9 @@ class Api:
     def outcome(self, address: str, code: int, ended: Command | TransportError, accept: frozenset[int]) -> Command:
         """What *ended* means: the answer if its code is one to *accept*; anything else is raised."""
         if isinstance(ended, TransportError):
+            self.silent.failed(address, ended)
             raise self._not_answered(code, address, ended) from ended
+        self.silent.answered(address)
         if ended.code in accept:
             return ended
         raise self._refused(code, address, ended)

@@ -20,6 +20,7 @@ import msgspec
 from hanabi.client.answers import Answers
 from hanabi.client.api import Api
 from hanabi.client.config import DEFAULT_INSTANCE, ClientConfig
+from hanabi.client.for_each import for_each
 from hanabi.client.heartbeats import Heartbeats
 from hanabi.client.local_address import local_address
 from hanabi.client.members import ConsumerMember, Members, ProducerMember
@@ -174,6 +175,10 @@ class Core:
         """Tell the brokers again, because what a consumer subscribes to has changed. As when a member joins."""
         await self._heartbeats.everybody_now()
 
+    async def heartbeat_to(self, address: str) -> None:
+        """Tell one broker, which has forgotten us."""
+        await self._heartbeats.now(address)
+
     async def _unregister(
         self, client_id: str, *, producer_group: str | None = None, consumer_group: str | None = None
     ) -> None:
@@ -227,11 +232,14 @@ class Core:
         self._heartbeats.lost(connection.peer)
 
     async def _persist_offsets(self) -> None:
-        for group, consumer in list(self._members.consumers.items()):
-            try:
-                await consumer.persist_offsets()
-            except MQError as error:
-                logger.warning("offsets of group %s are not saved, trying again: %s", group, error)
+        await for_each(self._persist_offsets_of, list(self._members.consumers.items()))
+
+    async def _persist_offsets_of(self, member: tuple[str, ConsumerMember]) -> None:
+        group, consumer = member
+        try:
+            await consumer.persist_offsets()
+        except MQError as error:
+            logger.warning("offsets of group %s are not saved, trying again: %s", group, error)
 
     async def _rebalance(self) -> None:
         self._rebalance_soon()

@@ -77,13 +77,11 @@ class Heartbeats:
 
     async def everybody_now(self) -> None:
         """Tell all brokers, and wait for their answers. One that refuses us is raised; one that is down is not."""
-        tasks = [self._begin(address) for address in self._listeners()]
-        if not tasks:
-            return
-        await asyncio.wait(tasks)
-        for task in tasks:
-            if not task.cancelled() and isinstance(error := task.exception(), BrokerError):
-                raise error
+        await _heard([self._begin(address) for address in self._listeners()])
+
+    async def now(self, address: str) -> None:
+        """Tell the broker at *address*, or wait for the heartbeat that is on its way to it. As `everybody_now`."""
+        await _heard([self._beating.get(address) or self._begin(address)])
 
     @property
     def told(self) -> set[str]:
@@ -159,3 +157,13 @@ class Heartbeats:
             logger.log(level, "a broker does not hear from us: %s", error)
         else:
             logger.error("heartbeat to %s failed", address, exc_info=error)
+
+
+async def _heard(tasks: "list[asyncio.Task[None]]") -> None:
+    """Wait for heartbeats. One that a broker refuses is raised; one that does not reach it is not."""
+    if not tasks:
+        return
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled() and isinstance(error := task.exception(), BrokerError):
+            raise error

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from hanabi.client.for_each import for_each
 from hanabi.client.name_servers import NameServers
 from hanabi.errors import ConnectError, MQError, TopicNotExist, TransportError
 from hanabi.message import MessageQueue
@@ -310,13 +311,17 @@ class Routes:
                     logger.exception("routes are not refreshed, a fault of ours")
 
     async def _ask_for_lost(self, seconds: float) -> None:
-        for topic, lost in list(self._lost.items()):
+        lost_ones = list(self._lost.items())
+        for topic, lost in lost_ones:
             if SOON_SECONDS * 2.0 ** (lost.times + 1) < seconds:
                 self._lost[topic] = lost._replace(times=lost.times + 1)
             else:
                 del self._lost[topic]  # it does not come back soon: the regular round will find it
-            with contextlib.suppress(MQError):  # the regular round says it
-                await self._ask_once(topic)
+        await for_each(self._ask_quietly, [topic for topic, _ in lost_ones])
+
+    async def _ask_quietly(self, topic: str) -> None:
+        with contextlib.suppress(MQError):  # the regular round says it
+            await self._ask_once(topic)
 
     def _tell(self, topic: str, route: Route | None) -> None:
         for callback in self.on_change:

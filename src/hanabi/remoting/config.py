@@ -20,7 +20,7 @@ class RemotingConfig(msgspec.Struct, frozen=True, kw_only=True):
     answers_total_bytes_max: int = 64 * 1024 * 1024  # of large answers being made, on all: others wait for their turn
     stalled_peer_seconds: float = 30.0  # a peer that stays paused this long is dropped
     idle_seconds: float = 120.0  # without a byte from the peer
-    silent_peer_seconds: float = 3.0  # a server that leaves requests unanswered and sends nothing else is dropped
+    silent_peer_seconds: float = 2.5  # a server that leaves requests unanswered, and sends nothing else, is dropped
     frame_seconds_max: float = 120.0  # from the first byte of a frame to its last: a byte a second is not a peer
     connect_timeout_seconds: float = 3.0
     tls_handshake_seconds: float = 10.0

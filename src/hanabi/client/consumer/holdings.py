@@ -8,13 +8,16 @@ again. Decides nothing about whose a queue is (`rebalance`), nor how messages ar
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from hanabi.client.consumer.consumption import Consumption
 from hanabi.client.consumer.offset_store import OffsetStore
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.consumer.pull_loop import PullLoop
-from hanabi.client.consumer.queue_locks import QueueLocks
+from hanabi.client.consumer.queue_locks import QueueLocks, by_broker
+from hanabi.client.for_each import for_each
+from hanabi.client.silent_brokers import PassedOver
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue
 
@@ -40,6 +43,7 @@ class Holdings:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.leaving: dict[MessageQueue, OwnedQueue] = {}
         self._pulls: dict[OwnedQueue, asyncio.Task[None]] = {}
+        self._unbegun: set[MessageQueue] = set()  # whose broker does not say where to begin
         self._goodbyes: set[asyncio.Task[None]] = set()
         self._consumption: Consumption | None = None
         self._locks: QueueLocks | None = None
@@ -73,14 +77,18 @@ class Holdings:
     async def _take(self, wanted: list[MessageQueue]) -> bool:
         if self._locks is None:
             return await self._begin_all(wanted, None)
+        return all(await for_each(partial(self._take_locked, self._locks), by_broker(wanted).values()))
+
+    async def _take_locked(self, locks: QueueLocks, wanted: list[MessageQueue]) -> bool:
+        """Lock queues of one broker, and begin with those that it gives us."""
         asked_at = asyncio.get_running_loop().time()
         locked = set(wanted)  # an answer that we do not hear, because we are cancelled, may be a yes
         try:
-            locked = await self._locks.lock(wanted)
+            locked = await locks.lock(wanted)
             begun = await self._begin_all([queue for queue in wanted if queue in locked], asked_at)
         finally:
             if useless := sorted(queue for queue in locked if queue not in self.owned):
-                await self._locks.unlock(useless)
+                await locks.unlock(useless)
         return begun and len(locked) == len(wanted)
 
     async def _begin_all(self, queues: list[MessageQueue], locked_at: float | None) -> bool:
@@ -94,8 +102,9 @@ class Holdings:
         try:
             offset = await self._start_offset(queue)
         except MQError as error:
-            logger.warning("group %s: nobody says where to begin in %s, trying again: %s", self._group, queue, error)
+            self._complain(queue, error)
             return False
+        self._unbegun.discard(queue)
         owned = OwnedQueue(queue, offset, now_ms=self._now_ms())
         owned.locked_at = locked_at
         self.owned[queue] = owned
@@ -104,6 +113,12 @@ class Holdings:
         self._pulls[owned] = pulls
         pulls.add_done_callback(lambda task: self._pulls_ended(owned, task))
         return True
+
+    def _complain(self, queue: MessageQueue, error: MQError) -> None:
+        quiet = queue in self._unbegun or isinstance(error, PassedOver)  # once an outage
+        self._unbegun.add(queue)
+        level = logging.DEBUG if quiet else logging.WARNING
+        logger.log(level, "group %s: no broker says where to begin in %s, trying again: %s", self._group, queue, error)
 
     def _pulls_ended(self, owned: OwnedQueue, task: "asyncio.Task[None]") -> None:
         """A queue that is ours and that nobody pulls from is given up, to be taken again."""

@@ -10,11 +10,11 @@ Names of topics and groups are those on the wire. Decides little itself.
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from hanabi.client.consumer.fetching import Fetching
+from hanabi.client.consumer.introduction import introduce
 from hanabi.client.consumer.lite_member import LiteMember
 from hanabi.client.consumer.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from hanabi.client.consumer.pull_config import LitePullConfig
@@ -22,7 +22,6 @@ from hanabi.client.consumer.pulling import Pulling, PullResult
 from hanabi.client.consumer.queue_offsets import QueueOffsets
 from hanabi.client.consumer.rebalance import Rebalance
 from hanabi.client.consumer.start_point import StartPoint
-from hanabi.client.consumer.subscription import TAG
 from hanabi.client.core import Core
 from hanabi.client.routes import Route
 from hanabi.errors import MQError
@@ -96,23 +95,11 @@ class LiteSession:
     async def open(self) -> None:
         """Join the group. What brokers refuse is raised; what cannot be reached yet is tried again until it can."""
         await self.offsets.load()
-        for subscription in (*self._subscriptions.values(), *self._filters.values()):
-            await self._introduce(subscription)
+        await introduce(self._core, self._group, (*self._subscriptions.values(), *self._filters.values()))
         await self._core.add_consumer(self._group, self._member)
         self._core.routes.on_change.append(self._route_changed)
         if self._subscriptions:
             self._share()
-
-    async def _introduce(self, subscription: SubscriptionData) -> None:
-        """Find the brokers of a topic, so that the first heartbeat reaches them; ask one if it takes the filter."""
-        try:
-            route = await self._core.routes.find(subscription.topic)
-        except MQError as error:
-            logger.warning("group %s starts without %s, trying again: %s", self._group, subscription.topic, error)
-            return
-        address = route.any_address(random.choice)
-        if subscription.expression_type != TAG and address is not None:
-            await self._core.api.check_client(address, self._core.client_id, self._group, subscription)
 
     async def close(self) -> None:
         """Stop fetching, save what is settled, and leave."""

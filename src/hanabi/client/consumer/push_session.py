@@ -10,7 +10,6 @@ Names of topics and groups are those on the wire. Decides nothing itself.
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -20,6 +19,7 @@ from hanabi.client.consumer.concurrent import Concurrent
 from hanabi.client.consumer.consume_stats import ConsumeStats
 from hanabi.client.consumer.consumption import Calls, Consumption, HookedCalls
 from hanabi.client.consumer.holdings import Holdings
+from hanabi.client.consumer.introduction import introduce
 from hanabi.client.consumer.listener import Listener
 from hanabi.client.consumer.listener_runs import listener_runs
 from hanabi.client.consumer.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
@@ -33,7 +33,6 @@ from hanabi.client.consumer.queue_locks import QueueLocks
 from hanabi.client.consumer.rebalance import HANDOVER_S, Rebalance
 from hanabi.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
 from hanabi.client.consumer.start_point import StartPoint
-from hanabi.client.consumer.subscription import TAG
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks
 from hanabi.client.namespace import RETRY_PREFIX, unwrap, wrap
@@ -210,26 +209,11 @@ class PushSession:
     async def open(self) -> None:
         """Join the group. What brokers refuse is raised; what cannot be reached yet is tried again until it can."""
         await self._offsets.load()
-        for subscription in list(self._subscriptions.values()):
-            await self._introduce(subscription)
+        await introduce(self._core, self._group, self._subscriptions.values())
         await self._core.add_consumer(self._group, self._member)
         self._begin("shares queues", self._rebalance.run)
         if self._locks is not None:
             self._begin("renews locks", self._locks.renew_forever)
-
-    async def _introduce(self, subscription: SubscriptionData) -> None:
-        """Find the brokers of a topic, so that the first heartbeat reaches them; one must accept the filter."""
-        try:
-            route = await self._core.routes.find(subscription.topic)
-        except MQError as error:
-            if not subscription.topic.startswith(RETRY_PREFIX):  # which is made when the group is first heard of
-                logger.warning("group %s starts without %s, trying again: %s", self._group, subscription.topic, error)
-            return
-        if subscription.expression_type == TAG:
-            return
-        address = route.any_address(random.choice)
-        if address is not None:
-            await self._core.api.check_client(address, self._core.client_id, self._group, subscription)
 
     def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._tasks.append(asyncio.create_task(work(), name=f"{self._group} {name}"))

@@ -45,7 +45,7 @@ class QueueLocks:
 
     async def lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
         """Try to lock *queues*; those that are ours now. A broker that cannot be asked has locked nothing."""
-        parts = by_broker(queues).items()
+        parts = [(name, part) for name, part in by_broker(queues).items() if not self._is_silent(name)]
         answers = await asyncio.gather(*(self._lock_at(name, part) for name, part in parts))
         return {queue for answer in answers if answer is not None for queue in answer}
 
@@ -100,6 +100,10 @@ class QueueLocks:
             await self._core.api.unlock_queues(self._master(name), self._core.client_id, self._group, queues)
         except MQError as error:
             logger.info("group %s: queues of %s stay locked for a while: %s", self._group, name, error)
+
+    def _is_silent(self, name: str) -> bool:
+        address = self._core.routes.master_of(name)
+        return address is not None and self._core.api.silent.is_silent(address)
 
     def _master(self, name: str) -> str:
         address = self._core.routes.master_of(name)

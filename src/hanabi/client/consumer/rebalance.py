@@ -10,13 +10,15 @@ Agrees with Java's RebalanceImpl. What it means to take and to drop a queue is t
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from hanabi.client.consumer.allocate import Allocate, sort_client_ids, sort_queues
 from hanabi.client.core import Core
+from hanabi.client.for_each import for_each
 from hanabi.client.namespace import RETRY_PREFIX
 from hanabi.client.routes import Route
+from hanabi.client.silent_brokers import PassedOver
 from hanabi.errors import ConnectError, MQError
 from hanabi.message import MessageQueue
 
@@ -80,37 +82,37 @@ class Rebalance:
         self._wanted.set()
 
     async def run(self) -> None:
-        failures = 0
+        failures, again = 0, None
         while True:
             self._wanted.clear()
-            longest = await self._once()
-            failures = 0 if longest is None else failures + 1
+            late = await self._once(again)
+            failures = failures + 1 if late else 0
+            again = None
             try:
-                async with asyncio.timeout(None if longest is None else retry_delay(failures, longest)):
+                async with asyncio.timeout(retry_delay(failures, min(late.values())) if late else None):
                     await self._wanted.wait()
             except TimeoutError:
-                continue
+                again = late.keys()
 
-    async def _once(self) -> float | None:
-        """None when everything is as it should be; else how long to wait at most before the next time."""
+    async def _once(self, only: Collection[str] | None) -> dict[str, float]:
+        """Settle all topics, or *only* these. The topics that are not as they should be, each with the longest time to
+        wait before the next try."""
         topics = list(self._topics())
         self._shares.keep_topics(topics)
         self._had = {topic: queues for topic, queues in self._had.items() if topic in topics}
-        longest: float | None = None
-        assignments: dict[str, Assignment] = {}
-        for topic in topics:
-            found = await self._attempt(topic, self._assignment(topic))
-            if found is None:
-                longest = RETRY_S_MAX
-            else:
-                assignments[topic] = found
-        await self._hand_over(assignments)
-        for topic, assignment in assignments.items():
-            taken = await self._attempt(topic, self._shares.share(topic, assignment.queues))
-            self._had[topic] = assignment.queues
-            if not taken or not assignment.is_member:
-                longest = TAKE_S_MAX
-        return longest
+        chosen = [topic for topic in topics if only is None or topic in only]
+        waits = await for_each(self._settle, chosen)  # a topic whose broker hangs does not hold up the others
+        return {topic: wait for topic, wait in zip(chosen, waits, strict=True) if wait is not None}
+
+    async def _settle(self, topic: str) -> float | None:
+        """None when *topic* is as it should be; else how long to wait at most before the next time."""
+        assignment = await self._attempt(topic, self._assignment(topic))
+        if assignment is None:
+            return RETRY_S_MAX
+        await self._hand_over(topic, assignment)
+        taken = await self._attempt(topic, self._shares.share(topic, assignment.queues))
+        self._had[topic] = assignment.queues
+        return None if taken and assignment.is_member else TAKE_S_MAX
 
     async def _attempt(self, topic: str, work: Awaitable[T]) -> T | None:
         """What *work* says; None if it could not be done."""
@@ -125,17 +127,13 @@ class Rebalance:
         self._complaints.pop(topic, None)
         return result
 
-    async def _hand_over(self, assignments: Mapping[str, Assignment]) -> None:
+    async def _hand_over(self, topic: str, assignment: Assignment) -> None:
         """Let go of what is others' now, and give those whose queues become ours a moment to say how far they came:
         what they have not said would be consumed twice."""
-        if not self._handover_s or not any(
-            assignment.has_others and assignment.queues - self._had.get(topic, set())
-            for topic, assignment in assignments.items()
-        ):
-            return
-        for topic, assignment in assignments.items():
-            await self._attempt(topic, self._shares.share(topic, assignment.queues & self._had.get(topic, set())))
-        await asyncio.sleep(self._handover_s)
+        had = self._had.get(topic, set())
+        if self._handover_s and assignment.has_others and assignment.queues - had:
+            await self._attempt(topic, self._shares.share(topic, assignment.queues & had))
+            await asyncio.sleep(self._handover_s)
 
     async def _assignment(self, topic: str) -> Assignment:
         route = await self._core.routes.find(topic)
@@ -143,24 +141,26 @@ class Rebalance:
         if self._broadcasting or not queues:
             return Assignment(set(queues))
         client_id = self._core.client_id
-        client_ids = await self._members(topic, route)
+        address, client_ids = await self._members(topic, route)
         if client_id not in client_ids:
             # A broker that restarted has forgotten us, and the others divide the queues without us.
-            await self._core.heartbeat_now()
-            client_ids = await self._members(topic, route)
+            await self._core.heartbeat_to(address)
+            _, client_ids = await self._members(topic, route)
         share = set(self._allocate(client_id, queues, sort_client_ids(client_ids)))
         return Assignment(share, is_member=client_id in client_ids, has_others=len(client_ids) > 1)
 
-    async def _members(self, topic: str, route: Route) -> list[str]:
-        """The ids of the group's members, from any broker of the topic that answers."""
-        names = random.sample(sorted(route.brokers), len(route.brokers))
+    async def _members(self, topic: str, route: Route) -> tuple[str, list[str]]:
+        """The ids of the group's members, from any broker of the topic that answers, and that broker's address."""
         failure: MQError | None = None
-        for name in names:
+        for name in random.sample(sorted(route.brokers), len(route.brokers)):
             address = route.address_of(name)
             if address is None:
                 continue
             try:
-                return await self._core.api.consumer_ids(address, self._group, self._core.config.request_timeout_s)
+                self._core.api.silent.pass_over(address)
+                return address, await self._core.api.consumer_ids(
+                    address, self._group, self._core.config.request_timeout_s
+                )
             except MQError as error:
                 failure = error
         raise failure or ConnectError(f"topic {topic} has no broker that could be asked for the group's members")
@@ -171,5 +171,6 @@ class Rebalance:
         if self._complaints.get(topic) == text:
             return
         self._complaints[topic] = text
-        level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+        quiet = topic.startswith(RETRY_PREFIX) or isinstance(error, PassedOver)
+        level = logging.DEBUG if quiet else logging.WARNING
         logger.log(level, "group %s: the queues of %s are not shared, trying again: %s", self._group, topic, error)

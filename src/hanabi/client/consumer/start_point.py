@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from hanabi.client.consumer.offset_store import OffsetStore, ReadFrom
+from hanabi.client.consumer.queue_broker import reading_address
 from hanabi.client.consumer.queue_offsets import QueueOffsets
 from hanabi.client.core import Core
 from hanabi.client.namespace import RETRY_PREFIX
@@ -46,10 +47,11 @@ class StartPoint:
     """For one group. Asks the brokers where it must; what they cannot say is raised."""
 
     def __init__(self, core: Core, offsets: OffsetStore, consume_from: ConsumeFrom) -> None:
-        self._ask, self._offsets, self._consume_from = QueueOffsets(core), offsets, consume_from
+        self._core, self._ask, self._offsets, self._consume_from = core, QueueOffsets(core), offsets, consume_from
 
     async def offset(self, queue: MessageQueue) -> int:
-        """Where to begin in *queue*."""
+        """Where to begin in *queue*. A broker that has not answered lately is not waited for."""
+        self._core.api.silent.pass_over(await reading_address(self._core, queue))
         saved = await self._offsets.read(queue, ReadFrom.STORE)
         if saved is not None:
             return saved

@@ -1,0 +1,33 @@
+"""One coroutine for each of many items, many at a time, so that one slow peer does not hold up the others."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+AT_ONCE: Final = 256
+
+
+async def for_each(work: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = AT_ONCE) -> list[T]:
+    """Return the results of *work* for all *items*, in their order. A failure ends what is under way, and is raised
+    when all of that has ended; so is a cancellation."""
+    room = asyncio.Semaphore(at_once)
+
+    async def one(item: A) -> T:
+        async with room:
+            return await work(item)
+
+    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    if not tasks:
+        return []
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()  # raises the failure that ended the others
+    return [task.result() for task in tasks]
