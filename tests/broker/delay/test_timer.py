@@ -3,15 +3,18 @@
 import asyncio
 import itertools
 import logging
+import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay import timer as timer_module
+from hanabi.broker.delay.delivered import timers_delivered_since
 from hanabi.broker.delay.due import TIMER_TOPIC, look_ms
 from hanabi.store.commit_log import PendingMessage
-from hanabi.store.message_store import PutStatus
+from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire.properties import decode_properties
 from hanabi.wire.tags import java_hash
 from tests.broker.delay.world import DAY, HOUR, SECOND, World, message, message_with, until
@@ -375,6 +378,52 @@ def test_lost_or_damaged_files_are_made_anew_and_nothing_is_lost_or_repeated(
     assert sorted(int(body) for body in world.bodies()) == list(range(52))
     if harm != "directory":
         assert "made anew" in caplog.text
+
+
+def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put(message(b"x", TIMER_DELAY_SEC=3_600))
+    world.save()
+    (damaged,) = bucket_files(world)
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    world = world.next_life()
+    readers: list[threading.Thread] = []
+
+    def reading(store: MessageStore, log_offset: int) -> Counter[int]:
+        readers.append(threading.current_thread())
+        return timers_delivered_since(store, log_offset)
+
+    monkeypatch.setattr(timer_module, "timers_delivered_since", reading)
+
+    async def main() -> None:
+        task = asyncio.create_task(world.timer.run())
+        await asyncio.sleep(0)
+        world.clock.ms += HOUR
+        world.timer._alarm.wake()
+        await until(world.bodies)
+        task.cancel()
+
+    asyncio.run(main())
+    assert world.bodies() == [b"x"]
+    assert "made anew: the entry at byte 0 is damaged" in caplog.text
+    assert len(readers) == 2  # at the start, and of all of the log
+    assert threading.main_thread() not in readers
+
+
+def test_files_found_damaged_while_others_are_written_are_made_anew_after_that(world: World) -> None:
+    world.put(message(b"x", TIMER_DELAY_SEC=3_600))
+    world.save()
+    (damaged,) = bucket_files(world)
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    world = world.next_life()
+    world.clock.ms += HOUR
+    with world.timer._writing:  # by a thread that waits for the disk
+        for _ in range(10):
+            next_ms = world.timer.step()
+        assert world.clock.ms < next_ms < world.clock.ms + SECOND
+    world.deliver()
+    assert world.bodies() == [b"x"]
 
 
 def test_a_timer_topic_that_begins_anew_is_followed(world: World) -> None:

@@ -132,10 +132,10 @@ class DelayedDelivery:
 
     async def run(self) -> None:
         """Deliver, and save now and then, until cancelled."""
-        if self._look_from is not None:
-            self._remember(await asyncio.to_thread(levels_delivered_since, self._store, self._look_from))
+        await self._look_back_in_thread()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(keep_stepping(self.step, self._alarm, self._now_ms))
+            stepping = keep_stepping(self.step, self._alarm, self._now_ms, look_back=self._look_back_in_thread)
+            tasks.create_task(stepping)
             tasks.create_task(self._keep_saving())
 
     def table(self) -> DelayOffsetTable:
@@ -155,8 +155,7 @@ class DelayedDelivery:
 
     def step(self) -> int:
         """Deliver a slice of what is due; return when to call again: now if there is more."""
-        if self._look_from is not None:
-            self._remember(levels_delivered_since(self._store, self._look_from))
+        self._look_back()  # nothing to do where `run` has done it in a thread
         now_ms = self._now_ms()
         first = min(self._levels.values(), key=lambda level: level.next_ms(now_ms))
         if first.next_ms(now_ms) > now_ms:
@@ -168,6 +167,15 @@ class DelayedDelivery:
         except StoreError as error:  # its queue cannot be read now: what is in it is not gone
             first.retries.postpone(now_ms, first.name, str(error))
         return min(level.next_ms(now_ms) for level in self._levels.values())
+
+    def _look_back(self) -> None:
+        """Find out what was delivered after the last save. Blocks while the log is read, which may take minutes."""
+        if self._look_from is not None:
+            self._remember(levels_delivered_since(self._store, self._look_from))
+
+    async def _look_back_in_thread(self) -> None:
+        if self._look_from is not None:
+            self._remember(await asyncio.to_thread(levels_delivered_since, self._store, self._look_from))
 
     def _remember(self, repeats: Counter[int]) -> None:
         """Begin: *repeats* were delivered in the life before this one, and must not be again."""

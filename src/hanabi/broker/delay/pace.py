@@ -4,7 +4,7 @@ in the same second do not hold up those who send and pull; and how long to wait 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from hanabi.errors import StoreError
@@ -81,11 +81,15 @@ class Alarm:
             self._event.clear()
 
 
-async def keep_stepping(step: Callable[[], int], alarm: Alarm, now_ms: Callable[[], int]) -> None:
-    """Call *step*, which returns when it wants to be called again, for ever."""
+async def keep_stepping(
+    step: Callable[[], int], alarm: Alarm, now_ms: Callable[[], int], *, look_back: Callable[[], Awaitable[None]]
+) -> None:
+    """Call *step*, which returns when it wants to be called again, for ever; before each call *look_back* may do what
+    takes too long for the event loop."""
     last_error = ""
     while True:
         try:
+            await look_back()
             due_ms = step()
             last_error = ""
         except StoreError as error:

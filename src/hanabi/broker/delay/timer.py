@@ -140,10 +140,10 @@ class Timer:
 
     async def run(self) -> None:
         """Deliver, and save every second, until cancelled."""
-        if self._look_from is not None:
-            self._remember(await asyncio.to_thread(timers_delivered_since, self._store, self._look_from))
+        await self._look_back_in_thread()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(keep_stepping(self.step, self._alarm, self._now_ms))
+            stepping = keep_stepping(self.step, self._alarm, self._now_ms, look_back=self._look_back_in_thread)
+            tasks.create_task(stepping)
             tasks.create_task(self._keep_saving())
 
     # Entries
@@ -185,8 +185,7 @@ class Timer:
 
     def step(self) -> int:
         """Do a slice of what there is to do; return when to call again: now if there is more."""
-        if self._look_from is not None:
-            self._remember(timers_delivered_since(self._store, self._look_from))
+        self._look_back()  # nothing to do where `run` has done it in a thread
         now_ms = self._now_ms()
         try:
             if self._next_offset < self._store.reader.max_offset(TIMER_TOPIC, 0):
@@ -197,10 +196,7 @@ class Timer:
             if self._begin_loading(now_ms):
                 return now_ms
         except StoreDamaged as error:
-            logger.error("the files of the timer are made anew: %s", error)
-            with self._writing:
-                self._begin(None)
-            return now_ms
+            return self._begin_anew(now_ms, error)
         if self._retries.at_ms > now_ms:
             return self._retries.at_ms
         if self._work(now_ms):
@@ -209,6 +205,26 @@ class Timer:
             return self._retries.at_ms
         self._move_on(now_ms)
         return self._next_ms()
+
+    def _begin_anew(self, now_ms: int, error: StoreDamaged) -> int:
+        """Forget the files; return when to go on. Looking back comes next, through all of the log."""
+        if not self._writing.acquire(blocking=False):
+            return now_ms + _WAIT_FOR_SAVE_MS  # a thread waits for the disk, and the loop must not wait for it
+        try:
+            logger.error("the files of the timer are made anew: %s", error)
+            self._begin(None)
+        finally:
+            self._writing.release()
+        return now_ms
+
+    def _look_back(self) -> None:
+        """Find out what was delivered after the last save. Blocks while the log is read, which may take minutes."""
+        if self._look_from is not None:
+            self._remember(timers_delivered_since(self._store, self._look_from))
+
+    async def _look_back_in_thread(self) -> None:
+        if self._look_from is not None:
+            self._remember(await asyncio.to_thread(timers_delivered_since, self._store, self._look_from))
 
     def _remember(self, repeats: Counter[int]) -> None:
         """Begin: *repeats* were done in the life before this one, and must not be again."""
