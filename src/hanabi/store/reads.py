@@ -20,7 +20,7 @@ import msgspec
 from hanabi.errors import StoreError
 from hanabi.store.commit_log import CommitLog
 from hanabi.store.config import StoreConfig
-from hanabi.store.consume_queue import ENTRY, ConsumeQueue
+from hanabi.store.consume_queue import ENTRY, ConsumeQueue, is_blank
 from hanabi.store.consume_queue_ext import ExtUnit, is_ext_address
 from hanabi.store.consume_queues import ConsumeQueues
 from hanabi.store.plain_run import MANY_SLICES, SHORT_SLICE_BYTES, plain_run
@@ -206,7 +206,7 @@ class QueueReader:
                 if not limit or not is_record(
                     view, position, size, topic, queue_id, offset - 1, log_offset, log_offset < opened_at
                 ):
-                    self._pass_over(queue, offset - 1, log_offset, result)
+                    self._pass_over(queue, offset - 1, log_offset, size, result)
                     continue
                 if record_filter is None or record_filter(view[position : position + size]):
                     picked.append((view, position, position + size))
@@ -281,9 +281,9 @@ class QueueReader:
             field = self._topic_fields[topic] = topic_field(topic.encode())
         return field
 
-    def _pass_over(self, queue: ConsumeQueue, offset: int, log_offset: int, result: GetResult) -> None:
+    def _pass_over(self, queue: ConsumeQueue, offset: int, log_offset: int, size: int, result: GetResult) -> None:
         """The log does not have this message: it was deleted, or there is damage."""
-        if 0 <= log_offset < self._log.min_offset:
+        if 0 <= log_offset < self._log.min_offset or is_blank(log_offset, size):
             result.status = GetStatus.MESSAGE_WAS_REMOVING
             return
         place = (queue.topic, queue.queue_id, offset)

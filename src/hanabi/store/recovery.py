@@ -14,7 +14,7 @@ queue is built again from its last good entry on.
 import heapq
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from hanabi.errors import StoreDamaged, StoreError
@@ -27,6 +27,7 @@ from hanabi.store.indexer import Indexer, QueueHoleError
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.log import Log
 from hanabi.store.log_walk import Damage, LogWalk, record_at
+from hanabi.store.missing_log_files import count_on, queues_beyond
 from hanabi.wire.record import Dispatch
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ def recover(
             f"{log.directory} is empty, but the consume queues have messages up to log offset {queues.max_log_offset}: "
             "put the files back, or delete consumequeue and index to begin anew"
         )
+    beyond = queues_beyond(log, queues)
     for queue in damaged:
         _drop_false_end(log, queue)
     if crashed:
@@ -92,7 +94,7 @@ def recover(
         start, cut = _clean_start(log, queues)
         damaged += cut
     walk, records = _bring_in_step(parts, config, start, damaged, clock, crashed=crashed)
-    _cut(walk, parts)
+    _cut(walk, parts, beyond)
     if crashed:
         for segment in log.segments:
             if segment.base_offset + segment.size > start:
@@ -284,8 +286,8 @@ def _dispatch(
     return walk, holes, records
 
 
-def _cut(walk: LogWalk, parts: Parts) -> None:
-    """Let everything end where the log does, and go on counting from there."""
+def _cut(walk: LogWalk, parts: Parts, beyond: Mapping[ConsumeQueue, int]) -> None:
+    """Let everything end where the log does, and go on counting from there; queues *beyond* it, from their own end."""
     commit_log, queues, index = parts.commit_log, parts.queues, parts.key_index
     log = commit_log.log
     log.truncate_to(walk.end)
@@ -295,5 +297,6 @@ def _cut(walk: LogWalk, parts: Parts) -> None:
     if index is not None:
         index.truncate(walk.end)
     queues.correct_min(log.min_offset)
+    count_on(log, queues, beyond)
     commit_log.store_timestamp_ms = walk.last_store_ms
     restore_queue_offsets(commit_log, queues)
