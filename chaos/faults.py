@@ -2,15 +2,21 @@
 
 import asyncio
 import contextlib
+import errno
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
 
 from chaos.plan import Fault, FaultKind
 from chaos.world import World
+from tests.faults.shim import Rule
+
+STORES: Final = "*/store-*"
+LOGS: Final = "*/store-*/commitlog/*"
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +94,38 @@ async def _clock_jump(fault: Fault, world: World) -> None:
     finally:
         clock.shift(0.0)
     world.servers[fault.target].check_running()
+
+
+async def _while_rules(fault: Fault, world: World, *rules: AbstractContextManager[Rule]) -> None:
+    with contextlib.ExitStack() as stack:
+        for rule in rules:
+            stack.enter_context(rule)
+        await asyncio.sleep(fault.seconds)
+    world.servers[fault.target].check_running()
+
+
+async def _disk_slow(fault: Fault, world: World) -> None:
+    rule = world.systems[fault.target].rule
+    await _while_rules(
+        fault, world, *(rule(call, path=STORES, delay_s=fault.amount) for call in ("fsync", "fdatasync", "msync"))
+    )
+
+
+async def _flush_failed(fault: Fault, world: World) -> float | None:
+    """Let one flush of the log fail: the broker takes no messages until an operator restarts it, who does."""
+    rule = world.systems[fault.target].rule
+    calls = (rule(call, errno.EIO, path=LOGS, times=1) for call in ("fdatasync", "msync"))
+    await _while_rules(fault, world, *calls)
+    return await _broker_restart(fault, world)
+
+
+async def _no_threads(fault: Fault, world: World) -> None:
+    await _while_rules(fault, world, world.systems[fault.target].rule("pthread_create", errno.EAGAIN))
+
+
+async def _no_files(fault: Fault, world: World) -> None:
+    rule = world.systems[fault.target].rule
+    await _while_rules(fault, world, rule("open", errno.EMFILE, path=STORES), rule("mmap", errno.ENOMEM, path=STORES))
 
 
 # The network
@@ -168,6 +206,10 @@ _PLAY: Final[dict[FaultKind, Callable[[Fault, World], Awaitable[float | None]]]]
     FaultKind.NAMESRV_KILL: _broker_kill,
     FaultKind.DISK_FULL: _disk_full,
     FaultKind.CLOCK_JUMP: _clock_jump,
+    FaultKind.DISK_SLOW: _disk_slow,
+    FaultKind.FLUSH_FAILED: _flush_failed,
+    FaultKind.NO_THREADS: _no_threads,
+    FaultKind.NO_FILES: _no_files,
     FaultKind.CUT: _cut,
     FaultKind.DELAY: _delay,
     FaultKind.STALL: _stall,

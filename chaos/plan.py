@@ -23,6 +23,10 @@ class FaultKind(StrEnum):
     NAMESRV_KILL = "name server killed"
     DISK_FULL = "disk full"
     CLOCK_JUMP = "clock jumped"
+    DISK_SLOW = "disk slow"
+    FLUSH_FAILED = "flush failed"
+    NO_THREADS = "no threads"
+    NO_FILES = "no files and no maps"
     # network
     CUT = "connections cut"
     DELAY = "connections delayed"
@@ -38,7 +42,8 @@ class FaultKind(StrEnum):
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault. *target* is a broker's name, "namesrv", or which of the clients that run then.
 
-    *amount* is the latency in seconds, the jump of the clock in seconds, or how often recovery is killed.
+    *amount* is the latency in seconds, the jump of the clock in seconds, how often recovery is killed, or how long each
+    sync of a slow disk takes.
     """
 
     at_s: float
@@ -70,6 +75,10 @@ SHAPES: Final = {
     FaultKind.NAMESRV_KILL: Shape((3.0, 20.0)),
     FaultKind.DISK_FULL: Shape((4.0, 12.0)),
     FaultKind.CLOCK_JUMP: Shape((3.0, 12.0), (-600.0, 600.0)),
+    FaultKind.DISK_SLOW: Shape((3.0, 10.0), (0.05, 1.5)),
+    FaultKind.FLUSH_FAILED: Shape((0.0, 3.0)),  # until an operator restarts the broker
+    FaultKind.NO_THREADS: Shape((2.0, 8.0)),
+    FaultKind.NO_FILES: Shape((2.0, 8.0)),
     FaultKind.CUT: Shape((0.0, 6.0)),
     FaultKind.DELAY: Shape((3.0, 10.0), (0.02, 0.7)),
     FaultKind.STALL: Shape((1.0, 8.0)),
@@ -79,10 +88,11 @@ SHAPES: Final = {
     FaultKind.CONSUMER_PAUSE: Shape((1.0, 15.0)),
     FaultKind.PRODUCER_KILL: Shape((0.0, 4.0)),
 }
+NEED_SHIM: Final = (FaultKind.DISK_SLOW, FaultKind.FLUSH_FAILED, FaultKind.NO_THREADS, FaultKind.NO_FILES)
 LANES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
-    "servers": tuple(FaultKind)[:8],
-    "network": tuple(FaultKind)[8:11],
-    "clients": tuple(FaultKind)[11:],
+    "servers": tuple(FaultKind)[:12],
+    "network": tuple(FaultKind)[12:15],
+    "clients": tuple(FaultKind)[15:],
 }
 
 

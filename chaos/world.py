@@ -14,11 +14,12 @@ from typing import Final
 from chaos.clients import Clients
 from chaos.clock import ClockUnavailable, ShiftedClock, compile_library
 from chaos.disk import DiskUnavailable, SmallDisk
-from chaos.plan import BROKERS, DISK_BROKER, NAMESRV, FaultKind
+from chaos.plan import BROKERS, DISK_BROKER, NAMESRV, NEED_SHIM, FaultKind
 from chaos.servers import Server, broker_server, namesrv_server
 from chaos.traffic import Kind, topic_of
 from hanabi.admin import Admin
 from hanabi.testing.proxy import Proxy
+from tests.faults.shim import Faults, ShimUnavailable, compile_shim, preloaded
 from tests.interop.processes import free_port
 
 QUEUES: Final = 4
@@ -40,6 +41,7 @@ class World:
     producers: Clients
     consumers: Clients
     clocks: dict[str, ShiftedClock] = field(default_factory=dict)
+    systems: dict[str, Faults] = field(default_factory=dict)  # whose calls can be made to fail
     disk: SmallDisk | None = None
     impossible: dict[FaultKind, str] = field(default_factory=dict)  # and why
 
@@ -57,7 +59,7 @@ async def world(home: Path, kinds: Sequence[Kind], flush: str, minutes: float) -
         folder.mkdir(parents=True)
     async with AsyncExitStack() as undo:
         impossible: dict[FaultKind, str] = {}
-        clocks = _clocks(logs, impossible)
+        clocks, systems = _clocks(logs, impossible), _systems(logs, impossible)
         disk = _disk(home, int(DISK_MIB + DISK_MIB_A_MINUTE * minutes), impossible)
         if disk is not None:
             undo.callback(disk.unmount)
@@ -82,7 +84,7 @@ async def world(home: Path, kinds: Sequence[Kind], flush: str, minutes: float) -
                 (ports[name], proxies[name].port),
                 f"127.0.0.1:{namesrv_port}",
                 {"flushDiskType": flush},
-                clocks[name].environment if name in clocks else {},
+                preloaded(*(each[name].environment for each in (clocks, systems) if name in each)),
             )
         for server in servers.values():
             undo.callback(server.kill)
@@ -93,7 +95,20 @@ async def world(home: Path, kinds: Sequence[Kind], flush: str, minutes: float) -
         consumers = Clients("consuming", namesrv, history, logs, kinds)
         undo.callback(producers.kill_all)
         undo.callback(consumers.kill_all)
-        yield World(home, history, namesrv, servers, proxies, addresses, producers, consumers, clocks, disk, impossible)
+        yield World(
+            home=home,
+            history=history,
+            namesrv=namesrv,
+            servers=servers,
+            proxies=proxies,
+            addresses=addresses,
+            producers=producers,
+            consumers=consumers,
+            clocks=clocks,
+            systems=systems,
+            disk=disk,
+            impossible=impossible,
+        )
 
 
 def _clocks(folder: Path, impossible: dict[FaultKind, str]) -> dict[str, ShiftedClock]:
@@ -103,6 +118,15 @@ def _clocks(folder: Path, impossible: dict[FaultKind, str]) -> dict[str, Shifted
         impossible[FaultKind.CLOCK_JUMP] = str(error)
         return {}
     return {name: ShiftedClock(library, folder / f"clock-{name}") for name in BROKERS}
+
+
+def _systems(folder: Path, impossible: dict[FaultKind, str]) -> dict[str, Faults]:
+    try:
+        library = compile_shim(folder)
+    except ShimUnavailable as error:
+        impossible.update(dict.fromkeys(NEED_SHIM, str(error)))
+        return {}
+    return {name: Faults(library, folder / f"faults-{name}") for name in BROKERS}
 
 
 def _disk(home: Path, mib: int, impossible: dict[FaultKind, str]) -> SmallDisk | None:

@@ -15,6 +15,9 @@ PLAN = {
         Fault(at_s=3.0, kind=FaultKind.RECOVERY_KILL, target="broker-b", seconds=0.3, amount=1),
         Fault(at_s=6.0, kind=FaultKind.DISK_FULL, target="broker-b", seconds=1.0),
         Fault(at_s=8.0, kind=FaultKind.CLOCK_JUMP, target="broker-a", seconds=1.0, amount=-300.0),
+        Fault(at_s=9.5, kind=FaultKind.NO_THREADS, target="broker-a", seconds=1.0),
+        Fault(at_s=11.0, kind=FaultKind.NO_FILES, target="broker-b", seconds=1.0),
+        Fault(at_s=12.5, kind=FaultKind.FLUSH_FAILED, target="broker-a", seconds=0.2),
     ),
     "network": (
         Fault(at_s=1.5, kind=FaultKind.CUT, target="broker-b", seconds=0.5),
@@ -30,7 +33,7 @@ PLAN = {
 
 def test_nothing_is_lost_reordered_or_taken_back_while_servers_and_producers_are_killed(tmp_path: Path) -> None:
     told: list[str] = []
-    settings = Settings(seed=0, seconds=10.0, plan=PLAN, linger_s=3.0)
+    settings = Settings(seed=0, seconds=14.0, plan=PLAN, linger_s=3.0)
     report = asyncio.run(run(settings, tmp_path / "world", told.append))
     path = write_report(report, tmp_path / "report")
     text = path.read_text()

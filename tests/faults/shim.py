@@ -115,6 +115,13 @@ class Faults:
         return next(at for at in places if self._control[at : at + 4] == bytes(4))
 
 
+def preloaded(*environments: Mapping[str, str]) -> dict[str, str]:
+    """One environment of several, with the libraries of all of them."""
+    libraries = dict.fromkeys(each["LD_PRELOAD"] for each in environments)
+    together = {name: value for each in environments for name, value in each.items()}
+    return {**together, "LD_PRELOAD": ":".join(libraries)} if libraries else together
+
+
 def compile_shim(folder: Path) -> Path:
     """Compile the library into *folder*; ShimUnavailable where that is not possible."""
     compiler = shutil.which("cc") or shutil.which("gcc")
