@@ -19,6 +19,7 @@ from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.descriptors import PROCESS, DescriptorBudget
 from hanabi.remoting.dispatch import Express, Handler
 from hanabi.remoting.endpoint import Endpoint
+from hanabi.remoting.memory import memory_bytes, within_memory
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsConfig, TlsMode, first_byte
 
@@ -53,11 +54,13 @@ class RemotingServer:
         on_close: Callable[[Connection], None] | None = None,
         descriptors: DescriptorBudget = PROCESS,
     ) -> None:
-        self._config = config
+        self._memory_bytes = memory_bytes()
+        self._config = within_memory(config, self._memory_bytes)
+        self._has_little_memory = self._config != config
         self._descriptors = descriptors
         self._stop_counting: Callable[[], None] | None = None
         self._connections_max = config.connections_max
-        self._endpoint = Endpoint(handlers, config, on_open=self._opened, on_close=on_close)
+        self._endpoint = Endpoint(handlers, self._config, on_open=self._opened, on_close=on_close)
         self._tls_config = tls
         self._tls: ServerTls | None = None
         self._listeners: list[socket.socket] = []
@@ -95,6 +98,12 @@ class RemotingServer:
                 "at most %d connections, not %d: the system allows no more open files",
                 self._connections_max,
                 self._config.connections_max,
+            )
+        if self._has_little_memory:
+            logger.info(
+                "%d MB of memory: peers may fill %d MB of it with incomplete frames, and as much with unread answers",
+                self._memory_bytes >> 20,
+                self._config.read_buffer_total_bytes_max >> 20,
             )
         if self._tls_config is not None and self._tls_config.server_mode is not TlsMode.DISABLED:
             self._tls = ServerTls(self._tls_config, loop.time)
