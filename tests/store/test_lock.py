@@ -1,7 +1,9 @@
 """Who may have a store's directory, and how a crash is known."""
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,13 +47,37 @@ def test_a_second_one_in_this_process_is_refused(tmp_path: Path) -> None:
     StoreLock(tmp_path).acquire()
 
 
-def test_another_process_that_has_it_is_named(tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with holder:
+@contextlib.contextmanager
+def held_by_another(root: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process that has the lock, until it is killed or the block ends."""
+    command = [sys.executable, "-c", HOLD, str(root)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
+        yield holder
+
+
+def test_another_process_is_refused_though_the_file_was_removed(tmp_path: Path) -> None:
+    with held_by_another(tmp_path) as holder:
+        (tmp_path / "lock").unlink()
+        for _ in range(2):  # the second one finds the file that the first one made
+            with pytest.raises(StoreLocked, match=f"{tmp_path} is in use by another process, though its file lock"):
+                StoreLock(tmp_path).acquire()
+        assert not open_files(tmp_path)
+        holder.kill()
+        holder.wait()
+        StoreLock(tmp_path).acquire()
+
+
+def test_a_second_one_in_this_process_is_refused_though_the_file_was_removed(tmp_path: Path) -> None:
+    with StoreLock(tmp_path):
+        (tmp_path / "lock").unlink()
+        with pytest.raises(StoreLocked):
+            StoreLock(tmp_path).acquire()
+
+
+def test_another_process_that_has_it_is_named(tmp_path: Path) -> None:
+    with held_by_another(tmp_path) as holder:
         lock = StoreLock(tmp_path)
         with pytest.raises(StoreLocked, match=f"{tmp_path} is in use by process {holder.pid}"):
             lock.acquire()

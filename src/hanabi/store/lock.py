@@ -1,7 +1,8 @@
 """Who has the store's directory: the file `lock` while someone does, and `abort`, which a crash leaves behind.
 
 The lock is the one Java takes (a POSIX record lock on the first byte, DefaultMessageStore.start), so an Apache broker
-on the same directory is kept out, and keeps us out.
+on the same directory is kept out, and keeps us out. A second one, on the directory itself, keeps others of us out even
+when the file was removed meanwhile: the next one would lock a new file.
 """
 
 import contextlib
@@ -35,6 +36,7 @@ class StoreLock:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._descriptor: int | None = None
+        self._directory: int | None = None
         self._identity = (0, 0)
 
     def acquire(self) -> None:
@@ -50,18 +52,21 @@ class StoreLock:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
             except OSError as error:
                 raise StoreError.from_os_error(error, f"opening {path}") from error
-            try:
-                _lock_first_byte(descriptor, self.root)
-                os.pwrite(descriptor, _CONTENT, 0)
-                os.fsync(descriptor)
-            except OSError as error:
-                os.close(descriptor)
-                raise StoreError.from_os_error(error, f"writing {path}") from error
-            except StoreLocked:
-                os.close(descriptor)
-                raise
+            with contextlib.ExitStack() as undo:
+                undo.callback(os.close, descriptor)
+                try:
+                    _lock_first_byte(descriptor, self.root)
+                    directory = _lock_directory(self.root)
+                    if directory is not None:
+                        undo.callback(os.close, directory)
+                    os.pwrite(descriptor, _CONTENT, 0)
+                    os.fsync(descriptor)
+                except OSError as error:
+                    raise StoreError.from_os_error(error, f"writing {path}") from error
+                undo.pop_all()
             state = os.fstat(descriptor)
-            self._descriptor, self._identity = descriptor, (state.st_dev, state.st_ino)
+            self._descriptor, self._directory = descriptor, directory
+            self._identity = state.st_dev, state.st_ino
             _held.add(self._identity)
 
     def release(self) -> None:
@@ -69,7 +74,9 @@ class StoreLock:
         with _held_lock:
             if self._descriptor is not None:
                 os.close(self._descriptor)
-                self._descriptor = None
+                if self._directory is not None:
+                    os.close(self._directory)
+                self._descriptor = self._directory = None
                 _held.discard(self._identity)
 
     def __enter__(self) -> "StoreLock":
@@ -123,6 +130,9 @@ if sys.platform == "win32":
     def _lock_first_byte(descriptor: int, root: Path) -> None:
         raise StoreError(f"{root}: a store cannot be opened on Windows")
 
+    def _lock_directory(root: Path) -> int | None:
+        return None
+
 else:
 
     def _lock_first_byte(descriptor: int, root: Path) -> None:
@@ -130,6 +140,21 @@ else:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
         except (BlockingIOError, PermissionError) as error:
             raise StoreLocked(f"{root} is in use by {_holder(descriptor)}: stop that one first") from error
+
+    def _lock_directory(root: Path) -> int | None:
+        """A descriptor of *root* that holds its lock; None on a file system that locks no directories."""
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                raise StoreLocked(
+                    f"{root} is in use by another process, though its file lock was removed: stop that one first"
+                ) from error
+            logger.debug("%s itself cannot be locked, only the file in it: %s", root, error.strerror)
+            return None
+        return descriptor
 
 
 def _holder(descriptor: int) -> str:
