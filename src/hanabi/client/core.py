@@ -54,6 +54,7 @@ class Core:
         self._loops: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[object]] = set()
         self._losses: Counter[str] = Counter()  # ends of connections, by the name of the broker
+        self.on_loss: list[Callable[[str], None]] = []  # called with the name of a broker that we lost
         self._members = Members(self.client_id)
         answers = Answers(self._members, self._spawn, namesrv=config.namesrv_addresses)
         tls = None if config.tls is None else msgspec.structs.replace(config.tls, client_enable=True)
@@ -228,8 +229,11 @@ class Core:
         return self._losses[broker_name]
 
     def _disconnected(self, connection: Connection) -> None:
-        self._losses[self.api.broker_names.get(connection.peer, "")] += 1
+        name = self.api.broker_names.get(connection.peer, "")
+        self._losses[name] += 1
         self._heartbeats.lost(connection.peer)
+        for callback in list(self.on_loss):
+            callback(name)
 
     async def _persist_offsets(self) -> None:
         await for_each(self._persist_offsets_of, list(self._members.consumers.items()))

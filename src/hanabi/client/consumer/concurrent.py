@@ -89,6 +89,9 @@ class Concurrent:
         """At once: who has the queue next does not wait for our listeners, and an offset told later would only harm."""
         self._waiting = deque(batch for batch in self._waiting if batch.owned is not owned)
 
+    def is_busy(self, owned: OwnedQueue) -> bool:
+        return any(batch.owned is owned for batch in self._running)
+
     def pause(self) -> None:
         self._paused = True
 

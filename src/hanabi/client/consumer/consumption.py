@@ -38,6 +38,10 @@ class Consumption(Protocol):
         """The queue was dropped: return when nothing of it will change its progress any more."""
         ...
 
+    def is_busy(self, owned: OwnedQueue) -> bool:
+        """Whether the listener still works on messages of this queue."""
+        ...
+
     def pause(self) -> None:
         """Begin no more calls of the listener."""
         ...

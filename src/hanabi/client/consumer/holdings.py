@@ -25,7 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 class Holdings:
-    """Invariant: a queue is in `owned` or in `leaving` or in neither; each one in `owned` has a pull loop."""
+    """Invariant: a queue is in `owned` or in `leaving` or in neither; each one in `owned` has a pull loop.
+
+    `kept_locked` are queues that were let go while their listener still ran.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Holdings:
         self._pull_loop, self._dropped, self._changed, self._now_ms = pull_loop, dropped, changed, now_ms
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.leaving: dict[MessageQueue, OwnedQueue] = {}
+        self.kept_locked: list[MessageQueue] = []
         self._pulls: dict[OwnedQueue, asyncio.Task[None]] = {}
         self._unbegun: set[MessageQueue] = set()  # whose broker does not say where to begin
         self._goodbyes: set[asyncio.Task[None]] = set()
@@ -81,11 +85,13 @@ class Holdings:
 
     async def _take_locked(self, locks: QueueLocks, wanted: list[MessageQueue]) -> bool:
         """Lock queues of one broker, and begin with those that it gives us."""
-        asked_at = asyncio.get_running_loop().time()
+        asked_at, losses = asyncio.get_running_loop().time(), locks.losses_of(wanted[0])
         locked = set(wanted)  # an answer that we do not hear, because we are cancelled, may be a yes
         try:
             locked = await locks.lock(wanted)
             begun = await self._begin_all([queue for queue in wanted if queue in locked], asked_at)
+            if losses != locks.losses_of(wanted[0]):
+                locks.broker_lost(wanted[0].broker_name)
         finally:
             if useless := sorted(queue for queue in locked if queue not in self.owned):
                 await locks.unlock(useless)
@@ -150,8 +156,7 @@ class Holdings:
                 self._offsets.update(queue, moved_to, increase_only=False)
             if moved_to is not None or not owned.forfeited:
                 await self._save([queue])
-                if self._locks is not None:
-                    await self._locks.unlock([queue])
+                await self._unlock([owned])
             self._offsets.remove(queue)
             logger.info("group %s has let go of %s", self._group, queue)
         finally:
@@ -181,6 +186,14 @@ class Holdings:
                 error,
             )
 
+    async def _unlock(self, ours: list[OwnedQueue]) -> None:
+        """Give the locks back, but for queues whose listener still runs: a second one must not begin beside it."""
+        if self._locks is None:
+            return
+        busy = [owned.queue for owned in ours if self.consumption.is_busy(owned)]
+        await self._locks.unlock([owned.queue for owned in ours if owned.queue not in busy])
+        self.kept_locked += busy
+
     async def close(self, seconds: float) -> bool:
         """Pull no more, let listeners end, save offsets, give locks back; False if listeners were left behind."""
         for task in (pulls := list(self._pulls.values())):
@@ -192,10 +205,9 @@ class Holdings:
             await asyncio.wait(goodbyes)
         for owned in self.owned.values():
             owned.drop()
-        ours = [queue for queue, owned in self.owned.items() if not owned.forfeited]
-        await self._save(ours)
-        if self._locks is not None:
-            await self._locks.unlock(ours)
+        ours = [owned for owned in self.owned.values() if not owned.forfeited]
+        await self._save([owned.queue for owned in ours])
+        await self._unlock(ours)
         self.owned.clear()
         self._pulls.clear()
         return in_time

@@ -31,12 +31,14 @@ class GiveUp(Protocol):
 
 
 class Line:
-    """The messages of one queue that wait for their turn, and the task that gives it to them."""
+    """The messages of one queue that wait for their turn, and the task that gives it to them. `busy`: the first of
+    them are with the listener, or what became of them is being settled."""
 
     def __init__(self, owned: OwnedQueue) -> None:
         self.owned = owned
         self.messages: deque[StoredMessage] = deque()
         self.task: asyncio.Task[None] | None = None
+        self.busy = False
 
 
 class Orderly:
@@ -57,9 +59,8 @@ class Orderly:
         self._needs_lock, self._give_up, self._progressed, self._now = needs_lock, give_up, progressed, now
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._lines: dict[OwnedQueue, Line] = {}
-        self._resumed = asyncio.Event()
-        self._resumed.set()
-        self._closing = False
+        self._with_listener: set[OwnedQueue] = set()
+        self._paused = self._closing = False
 
     # The seam
 
@@ -75,21 +76,28 @@ class Orderly:
             owned.changed()
 
     async def release(self, owned: OwnedQueue) -> None:
-        """Wait for the listener: the next owner begins where it ended, and must not begin before."""
+        """Wait for the listener: the next owner begins where it ended, and must not begin before. A queue that waits
+        for its turn is not waited for."""
         line = self._lines.get(owned)
         if line is not None and line.task is not None:
+            if not line.busy:
+                line.task.cancel()
             await asyncio.wait((line.task,))
             del self._lines[owned]
 
+    def is_busy(self, owned: OwnedQueue) -> bool:
+        return owned in self._with_listener
+
     def pause(self) -> None:
-        self._resumed.clear()
+        self._paused = True
 
     def resume(self) -> None:
-        self._resumed.set()
+        self._paused = False
+        for owned in self._lines:
+            owned.changed()
 
     async def close(self, seconds: float) -> bool:
         self._closing = True
-        self._resumed.set()
         for owned in self._lines:
             owned.changed()
         until = asyncio.get_running_loop().time() + seconds
@@ -108,13 +116,13 @@ class Orderly:
     async def _consume(self, line: Line) -> None:
         owned = line.owned
         while not self._over(owned):
-            if not line.messages or not self._has_lock(owned):
-                await owned.change(self._settings.suspend_s if line.messages else None)
+            if not line.messages or self._paused or not self._has_lock(owned):
+                await owned.change(self._settings.suspend_s if line.messages and not self._paused else None)
                 continue
-            await self._resumed.wait()
             async with self._slots:
-                if self._over(owned) or not self._has_lock(owned) or not self._resumed.is_set():
+                if self._over(owned) or self._paused or not self._has_lock(owned):
                     continue
+                line.busy = True
                 batch = list(islice(line.messages, self._settings.consume_batch))
                 error = await self._call(owned, batch)
             if owned.forfeited:
@@ -123,6 +131,7 @@ class Orderly:
                 self._finish(line, len(batch))
             else:
                 await self._failed(line, batch, error)
+            line.busy = False
 
     def _ended(self, owned: OwnedQueue, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -136,9 +145,11 @@ class Orderly:
         ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
         def tell(error: BaseException | None) -> None:
+            self._with_listener.discard(owned)
             if not ended.done():  # else we were cancelled, and nobody listens
                 ended.set_result(error)
 
+        self._with_listener.add(owned)
         self._calls.start(owned, batch, tell)
         return await ended
 

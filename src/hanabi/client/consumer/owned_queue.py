@@ -17,6 +17,7 @@ class OwnedQueue:
     """`dropped` is set once and never taken back: who gets the queue again gets a new object.
 
     `forfeited` says more: somebody else may have it already, so our offset for it counts for nothing.
+    `lock_in_doubt`: the connection to the broker that granted the lock ended, and a broker that restarts forgets it.
     """
 
     def __init__(self, queue: MessageQueue, offset: int, *, now_ms: int) -> None:
@@ -25,6 +26,7 @@ class OwnedQueue:
         self.dropped = False
         self.forfeited = False
         self.locked_at: float | None = None  # by the loop's clock; None: not locked
+        self.lock_in_doubt = False
         self.last_lock_ms = self.last_pull_ms = self.last_consume_ms = now_ms
         self._changed = asyncio.Event()
 
@@ -35,7 +37,7 @@ class OwnedQueue:
         self.changed()
 
     def lock_is_valid(self, now: float) -> bool:
-        return self.locked_at is not None and now - self.locked_at < LOCK_VALID_S
+        return self.locked_at is not None and not self.lock_in_doubt and now - self.locked_at < LOCK_VALID_S
 
     def lock_may_be_lost(self, now: float) -> bool:
         """Whether somebody else may have had the lock since we last had it."""

@@ -213,6 +213,7 @@ class PushSession:
         await self._core.add_consumer(self._group, self._member)
         self._begin("shares queues", self._rebalance.run)
         if self._locks is not None:
+            self._core.on_loss.append(self._locks.broker_lost)
             self._begin("renews locks", self._locks.renew_forever)
 
     def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -227,7 +228,18 @@ class PushSession:
             await self._end(0.0)
             raise
         finally:
+            if self._locks is not None and self._locks.broker_lost in self._core.on_loss:
+                self._core.on_loss.remove(self._locks.broker_lost)
             await self._core.remove_consumer(self._group)
+            await self._keep_locks()
+
+    async def _keep_locks(self) -> None:
+        """Lock queues whose listener still runs once more: Hanabi's brokers free what a member has that unregisters."""
+        if self._locks is not None and (kept := self._holdings.kept_locked):
+            await self._locks.lock(kept)
+            logger.warning(
+                "group %s: %d queues stay locked for a minute, as their listeners run", self._group, len(kept)
+            )
 
     async def _end(self, seconds: float) -> bool:
         self._consumption.pause()

@@ -1,10 +1,12 @@
 """Locks on queues, kept by their brokers: only one member at a time consumes a queue in order.
 
-A lock is renewed every 20 s, believed for 30 s, and given to others by the broker after 60 s. Agrees with Java's
-RebalanceImpl.lock, lockAll and unlock.
+A lock is renewed every 20 s, believed for 30 s, and given to others by the broker after 60 s. When the connection to
+its broker ends it is in doubt, as brokers keep locks in memory only: it is renewed at once, and nothing new is begun
+before. Agrees with Java's RebalanceImpl.lock, lockAll and unlock, where Java believes for 30 s also then.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
@@ -15,7 +17,7 @@ from hanabi.errors import ConnectError, MQError
 from hanabi.message import MessageQueue
 
 RENEW_S: Final = 20.0
-AGAIN_S: Final = 3.0  # after a broker did not answer
+AGAIN_S: Final = 1.0  # after a broker did not answer
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,19 @@ class QueueLocks:
         now_ms: Callable[[], int],
     ) -> None:
         self._core, self._group, self._owned, self._lost, self._now_ms = core, group, owned, lost, now_ms
+        self._soon = asyncio.Event()
+        self._unreached: set[str] = set()  # brokers that did not answer, as was logged
+
+    def losses_of(self, queue: MessageQueue) -> int:
+        """A number that changes when the connection to the queue's broker ends."""
+        return self._core.losses_of(queue.broker_name)
+
+    def broker_lost(self, name: str) -> None:
+        """The connection to this broker ended."""
+        for held in self._owned():
+            if held.queue.broker_name == name and held.locked_at is not None:
+                held.lock_in_doubt = True
+                self._soon.set()
 
     async def lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
         """Try to lock *queues*; those that are ours now. A broker that cannot be asked has locked nothing."""
@@ -57,7 +72,10 @@ class QueueLocks:
         """Keep what is locked, until cancelled."""
         pause_s = RENEW_S
         while True:
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._soon.wait()
+            self._soon.clear()
             pause_s = AGAIN_S
             try:
                 if await self.renew():
@@ -73,14 +91,14 @@ class QueueLocks:
         return all(await asyncio.gather(*(self._renew_at(name, part, owned) for name, part in parts)))
 
     async def _renew_at(self, name: str, queues: list[MessageQueue], owned: dict[MessageQueue, OwnedQueue]) -> bool:
-        asked_at = asyncio.get_running_loop().time()
+        asked_at, losses = asyncio.get_running_loop().time(), self._core.losses_of(name)
         locked = await self._lock_at(name, queues)
-        if locked is None:
+        if locked is None or losses != self._core.losses_of(name):
             return False  # nobody knows: they are consumed for as long as the last answer is believed
         for queue in queues:
             held = owned[queue]
             if queue in locked and not held.lock_may_be_lost(asked_at):
-                held.locked_at, held.last_lock_ms = asked_at, self._now_ms()
+                held.locked_at, held.last_lock_ms, held.lock_in_doubt = asked_at, self._now_ms(), False
                 held.changed()
             elif not held.forfeited:
                 logger.warning("group %s: the lock of %s is lost, giving the queue up", self._group, queue)
@@ -90,10 +108,14 @@ class QueueLocks:
 
     async def _lock_at(self, name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
         try:
-            return await self._core.api.lock_queues(self._master(name), self._core.client_id, self._group, queues)
+            locked = await self._core.api.lock_queues(self._master(name), self._core.client_id, self._group, queues)
         except MQError as error:
-            logger.warning("group %s: queues of %s are not locked: %s", self._group, name, error)
+            level = logging.DEBUG if name in self._unreached else logging.WARNING  # once an outage
+            self._unreached.add(name)
+            logger.log(level, "group %s: queues of %s are not locked, trying again: %s", self._group, name, error)
             return None
+        self._unreached.discard(name)
+        return locked
 
     async def _unlock_at(self, name: str, queues: list[MessageQueue]) -> None:
         try:
