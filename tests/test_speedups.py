@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hanabi.errors import MQError
 from hanabi.message import StoredMessage
 from hanabi.store import index_file, key_hash, plain_run
+from hanabi.store.index_file import ENTRY
 from hanabi.wire import properties, record, stored
 from hanabi.wire.record import topic_field
 
@@ -52,6 +53,7 @@ def test_the_compiled_functions_are_there_where_they_must_be() -> None:
     assert stored.to_messages is not stored.python_to_messages
     assert key_hash.key_hash_after is not key_hash.python_key_hash_after
     assert index_file.link_entries is not index_file.python_link_entries
+    assert index_file.follow_chain is not index_file.python_follow_chain
     assert plain_run.plain_run is not plain_run.python_plain_run
 
 
@@ -187,6 +189,25 @@ def test_what_is_read_in_one_go_is_what_is_read_one_by_one() -> None:
 @given(st.integers(0, 2**32 - 1), st.text(max_size=100) | st.text(st.characters(max_codepoint=255), max_size=100))
 def test_a_key_has_the_same_hash(prefix: int, text: str) -> None:
     assert key_hash.key_hash_after(prefix, text) == key_hash.python_key_hash_after(prefix, text)
+
+
+_few = st.integers(0, 3)
+_entries = st.lists(st.tuples(_few, st.integers(-1, 2**62), st.integers(-1, 9), st.integers(-1, 9)), max_size=9)
+
+
+@given(_entries, st.integers(-1, 9), _few, st.integers(-9, 9), st.integers(-9, 9), _few)
+def test_a_chain_of_an_index_file_leads_to_the_same_entries(
+    entries: list[tuple[int, int, int, int]], number: int, hashed_key: int, low: int, high: int, steps_max: int
+) -> None:
+    with mmap.mmap(-1, 40 + 10 * ENTRY.size) as mapped:
+        for position, entry in enumerate(entries, 1):
+            ENTRY.pack_into(mapped, 40 + position * ENTRY.size, *entry)
+        for below in range(11):
+            asked = mapped, 40, number, below, hashed_key, low, high, steps_max
+            assert index_file.follow_chain(*asked) == index_file.python_follow_chain(*asked)
+        for follow in (index_file.follow_chain, index_file.python_follow_chain):
+            with pytest.raises(ValueError, match="entries below 11 lie behind the end"):
+                follow(mapped, 40, 1, 11, 0, 0, 0, 1)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 2**31 - 1), max_size=4), i64, st.integers(0, 99)), max_size=8))

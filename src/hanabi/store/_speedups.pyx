@@ -39,6 +39,46 @@ def key_hash_after(uint32_t prefix, str text not None):
     return code
 
 
+def follow_chain(
+    mapped,
+    Py_ssize_t entries_at,
+    int32_t number,
+    int32_t below,
+    int32_t hashed_key,
+    int32_t low,
+    int32_t high,
+    int32_t steps_max,
+):
+    """Go back along a chain of the key index; see `hanabi.store.index_file.follow_chain`."""
+    cdef Py_buffer view
+    cdef Bytes entry
+    cdef int32_t seconds, stored, entry_hash, steps
+    cdef int64_t log_offset, found = -1
+    PyObject_GetBuffer(mapped, &view, PyBUF_SIMPLE)
+    try:
+        if entries_at + <Py_ssize_t> below * 20 > view.len:
+            raise ValueError(f"entries below {below} lie behind the end of the file")
+        with nogil:
+            for steps in range(steps_max):
+                if not 0 < number < below:
+                    number = below = 0
+                    break
+                entry = <Bytes> view.buf + entries_at + <Py_ssize_t> number * 20
+                entry_hash, log_offset, seconds = <int32_t> get_32(entry), get_64(entry + 4), <int32_t> get_32(entry + 12)
+                stored = seconds if number > 1 else 0
+                if seconds < 0 or stored < low:
+                    number = below = 0
+                    break
+                below = number
+                number = <int32_t> get_32(entry + 16)
+                if entry_hash == hashed_key and stored <= high and log_offset >= 0:
+                    found = log_offset
+                    break
+    finally:
+        PyBuffer_Release(&view)
+    return found, number, below
+
+
 def link_entries(
     mapped,
     Py_ssize_t slots_at,

@@ -198,18 +198,14 @@ class IndexFile:
         chain may begin with entries that do not count yet: another thread is writing a run of them.
         """
         number: int = _unpack_slot(self._map, _SLOTS_AT + hashed_key % self.slots * SLOT.size)[0]
-        below, steps = self.entries_max, 0
+        below, base_ms = self.entries_max, self.begin_ms
+        low = min(max(-((base_ms - begin_ms) // 1000), 0), _INT_MAX)  # the seconds of entries in [begin_ms, end_ms]
+        high = min(max((end_ms - base_ms) // 1000, -1), _INT_MAX)
         while 0 < number < below:
-            entry_hash, log_offset, seconds, previous = self.entry(number)
-            stored_ms = self._time_of(number, seconds)
-            if seconds < 0 or stored_ms < begin_ms:
-                return
-            if entry_hash == hashed_key and stored_ms <= end_ms and log_offset >= 0:
-                yield log_offset
-            number, below = previous, number
-            steps += 1
-            if steps % PAUSE_STEPS == 0:
-                yield None
+            log_offset, number, below = follow_chain(
+                self._map, self._entries_at, number, below, hashed_key, low, high, PAUSE_STEPS
+            )
+            yield log_offset if log_offset >= 0 else None
 
     def _time_of(self, number: int, seconds: int) -> int:
         # The first entry's seconds may count from the end of the file before; its time is the begin time itself.
@@ -375,7 +371,30 @@ def link_entries(
     return used
 
 
-python_link_entries = link_entries
+def follow_chain(
+    mapped: mmap.mmap, entries_at: int, number: int, below: int, hashed_key: int, low: int, high: int, steps_max: int
+) -> tuple[int, int, int]:
+    """Go back along a chain from entry *number* to one with *hashed_key* and seconds in [low, high].
+
+    Return its log offset, or -1, and where to go on: the number of an entry, 0 at the end of the chain, and the one
+    that it must be below. No more than *steps_max* entries are looked at. The compiled twin lets other threads run.
+    """
+    if entries_at + below * _ENTRY_BYTES > len(mapped):
+        raise ValueError(f"entries below {below} lie behind the end of the file")
+    for _ in range(steps_max):
+        if not 0 < number < below:
+            return -1, 0, 0
+        entry_hash, log_offset, seconds, previous = _unpack_entry(mapped, entries_at + number * _ENTRY_BYTES)
+        stored = seconds if number > 1 else 0  # those of the first may count from the end of the file before
+        if seconds < 0 or stored < low:
+            return -1, 0, 0
+        number, below = previous, number
+        if entry_hash == hashed_key and stored <= high and log_offset >= 0:
+            return log_offset, number, below
+    return -1, number, below
+
+
+python_link_entries, python_follow_chain = link_entries, follow_chain
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):
-        from hanabi.store._speedups import link_entries  # type: ignore[no-redef]
+        from hanabi.store._speedups import follow_chain, link_entries  # type: ignore[no-redef]
