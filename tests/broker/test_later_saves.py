@@ -249,3 +249,20 @@ def test_what_is_new_at_the_stop_is_in_the_files(tmp_path: Path) -> None:
     assert "Orders" in names_in(tmp_path / "config" / "topics.json")
     groups = json.loads((tmp_path / "config" / "subscriptionGroup.json").read_bytes())
     assert "billing" in groups["subscriptionGroupTable"]
+
+
+def test_a_save_does_not_wait_for_what_else_is_done_in_threads() -> None:
+    async def main() -> None:
+        gate = threading.Event()
+        others = [asyncio.create_task(asyncio.to_thread(gate.wait)) for _ in range(100)]
+        later = LaterSaves(lambda: lambda: None)
+        task = asyncio.create_task(later.run())
+        try:
+            async with asyncio.timeout(10):
+                await later.changed(["T"])
+        finally:
+            gate.set()
+            task.cancel()
+            await asyncio.wait((task, *others))
+
+    asyncio.run(main())

@@ -1,13 +1,15 @@
 """Coalesced saves of one table in a thread: one write covers all changes made during the previous write.
 
 The loop waits neither for the disk nor for the encoding of a table, and a thousand new topics in a second cost a few
-writes. A caller that must not answer before its change is in the file awaits the future that `changed` returns, or
-`unsaved[name]`. A write that fails is tried again until it succeeds; those that wait for it are told why it failed.
+writes. The thread is the table's own: no other work delays a save for which a sender waits. A caller that must not
+answer before its change is in the file awaits the future that `changed` returns, or `unsaved[name]`. A write that fails
+is tried again until it succeeds; those that wait for it are told why it failed.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
@@ -45,11 +47,12 @@ class LaterSaves:
     async def run(self) -> None:
         """Write whenever something changed, until cancelled. A write that has begun is waited for."""
         failed = False
+        thread = ThreadPoolExecutor(1, thread_name_prefix="hanabi-saves")
         try:
             while True:
                 await self._wait(self._retry_seconds if failed else None)
                 written, self._next = self._next, None
-                writing = asyncio.ensure_future(asyncio.to_thread(self._begin()))
+                writing = asyncio.ensure_future(_run_in(thread, self._begin()))
                 try:
                     await asyncio.wait((writing,))
                 except asyncio.CancelledError:
@@ -62,6 +65,7 @@ class LaterSaves:
                     failed = error is not None
                     self._settle(written, error)
         finally:
+            thread.shutdown(wait=False)
             self._fail(StoreClosed("the broker stops"))
 
     async def _wait(self, seconds: float | None) -> None:
@@ -95,6 +99,10 @@ class LaterSaves:
         _set_error(waiting, error)
         if self.unsaved:
             self._wait_for_next(list(self.unsaved))
+
+
+async def _run_in(thread: ThreadPoolExecutor, write: Write) -> None:
+    await asyncio.get_running_loop().run_in_executor(thread, write)
 
 
 def _set_error(future: asyncio.Future[None] | None, error: MQError) -> None:
