@@ -595,3 +595,41 @@ def test_a_signal_stops_the_wait_and_means_afterwards_what_it_meant_before() -> 
         stopping.stop()
         stopping.stop()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+class _Interrupted(Exception):
+    """Raised by a signal handler."""
+
+
+@pytest.mark.parametrize("how", ["poll", "next"])
+def test_what_a_lite_consumer_took_while_a_signal_interrupted_the_wait_is_not_lost(
+    cluster_thread: WorldThread, how: str
+) -> None:
+    cluster_thread.make_topic("T", queues=1)
+    consumer = hanabi.LitePullConsumer("g", config=cluster_thread.config(), consume_from="first")
+    consumer.subscribe("T")
+
+    def handle(number: int, frame: object) -> None:
+        """While the main thread is in here, the message comes, and the call that waits for it ends."""
+        with hanabi.Producer("p", config=cluster_thread.config()) as producer:
+            producer.send(hanabi.Message("T", b"precious"))
+        (queue,) = consumer.queues
+        while consumer.position(queue) != 1:
+            time.sleep(0.01)
+        raise _Interrupted
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        with consumer:
+            while not consumer.queues:
+                time.sleep(0.01)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(_Interrupted):
+                consumer.poll(60.0) if how == "poll" else next(consumer)
+            (queue,) = consumer.queues
+            assert [message.body for message in consumer.poll(10.0)] == [b"precious"]
+            assert consumer.poll(0.01) == []
+            assert consumer.position(queue) == 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

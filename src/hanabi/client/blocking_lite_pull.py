@@ -89,7 +89,8 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
     def poll(self, timeout: float | None = None, *, count: int | None = None) -> list[StoredMessage]:
         """The next messages, at most *count* (default: `poll_batch`); none if there are none within *timeout* seconds
         (default: `poll_timeout_s`). Messages of one queue come in order."""
-        return cast(list[StoredMessage], self._life.run(self._aio.poll(timeout, count=count)))
+        asking = self._aio.poll(timeout, count=count)
+        return cast(list[StoredMessage], self._life.run(asking, self._aio.give_back))
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return self
@@ -99,9 +100,17 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
         if not self._life.is_running:
             raise StopIteration
         try:
-            return cast(StoredMessage, self._life.run(self._aio.__anext__()))
+            return cast(StoredMessage, self._life.run(self._aio.__anext__(), self._give_back_one))
         except StopAsyncIteration:
             raise StopIteration from None
+
+    def _give_back_one(self, message: StoredMessage) -> None:
+        self._aio.give_back([message])
+
+    def give_back(self, messages: Iterable[StoredMessage]) -> None:
+        """These, of what the last `poll` gave, were not looked at: the next one gives them again."""
+        given = list(messages)
+        self._life.call(lambda: self._aio.give_back(given))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at *offset* in *queue*. Raises if the queue is not this member's, or has no such offset."""

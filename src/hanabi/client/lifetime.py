@@ -5,12 +5,20 @@ started yet starts in the child like any other; one that was started belongs to 
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hanabi.client.loop_thread import Begin, LoopThread
 from hanabi.errors import BlockingCallError, MQError
 
 T = TypeVar("T")
+
+
+class Run(Protocol):
+    """See `LoopThread.run`."""
+
+    def __call__(
+        self, coroutine: Coroutine[Any, Any, Any], unclaimed: Callable[[Any], None] | None = None, /
+    ) -> Any: ...
 
 
 class Lifetime:
@@ -21,10 +29,10 @@ class Lifetime:
         self.on_end: Callable[[], object] = lambda: None  # called in whichever thread ends it
         self._thread: LoopThread | None = None
         # Both are the loop thread's own while started.
-        self.run: Callable[[Coroutine[Any, Any, Any]], Any] = self._refuse
+        self.run: Run = self._refuse
         self.run_short: Callable[[Begin[Any]], Any] = self._refuse_short
 
-    def _refuse(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def _refuse(self, coroutine: Coroutine[Any, Any, Any], unclaimed: object = None) -> Any:
         coroutine.close()
         return self._refuse_short()
 

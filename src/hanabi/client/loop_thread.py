@@ -37,10 +37,13 @@ logger = logging.getLogger(__name__)
 class _Call(Generic[T]):
     """One coroutine on its way through the loop's thread, and the thread that sleeps until it is back."""
 
-    __slots__ = ("_began", "_coroutine", "_done", "_error", "_over", "_result", "_task")
+    __slots__ = ("_began", "_coroutine", "_done", "_error", "_over", "_result", "_task", "_unclaimed")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T] | None = None) -> None:
-        self._coroutine = coroutine
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, T] | None = None, unclaimed: Callable[[T], None] | None = None
+    ) -> None:
+        """*unclaimed* gets, in the loop's thread, a result that came when the thread that called had given up."""
+        self._coroutine, self._unclaimed = coroutine, unclaimed
         self._done = threading.Lock()
         self._done.acquire()
         self._began = self._over = False
@@ -67,8 +70,11 @@ class _Call(Generic[T]):
             self._done.release()
 
     def cancel(self) -> None:
-        """In the loop's thread."""
-        if self._task is not None:
+        """In the loop's thread: the thread that called waits no more."""
+        if self._over:
+            if self._error is None and self._unclaimed is not None:
+                self._unclaimed(cast(T, self._result))
+        elif self._task is not None:
             self._task.cancel()
             self._close_unbegun()
 
@@ -199,12 +205,13 @@ class LoopThread:
         """Whether it was stopped, and everything on it shut down; in a child of the process that made it, never."""
         return self._process_id == os.getpid() and self._loop.is_closed()
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of *coroutine*, or its exception. If a signal interrupts the wait, the coroutine is cancelled."""
+    def run(self, coroutine: Coroutine[Any, Any, T], unclaimed: Callable[[T], None] | None = None) -> T:
+        """The result of *coroutine*, or its exception. If a signal interrupts the wait, the coroutine is cancelled; if
+        it had ended already, *unclaimed* gets its result."""
         if not self._can_wait():
             coroutine.close()
             raise BlockingCallError(self._why_not())
-        return self._wait_for(_Call(coroutine))
+        return self._wait_for(_Call(coroutine, unclaimed))
 
     def run_short(self, begin: "Begin[T]") -> T:
         """The result of what *begin* begins; see `_ShortCall`."""

@@ -7,7 +7,7 @@ The role of Java's ProcessQueue and of one entry of its AssignedMessageQueue. Kn
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 
 from hanabi.client.consumer.queue_progress import QueueLimits
@@ -28,6 +28,7 @@ class FetchedQueue:
         self.paused = False
         self.last_pull_ms = 0
         self._held: deque[StoredMessage] = deque()
+        self._taken: list[StoredMessage] = []  # by the last `take`
 
     @property
     def position(self) -> int | None:
@@ -58,16 +59,26 @@ class FetchedQueue:
             taken = list(held)
             held.clear()
             self.body_bytes = 0
-            return taken
-        taken = list(islice(held, count))
-        for message in taken:
-            held.popleft()
-            self.body_bytes -= len(message.body)
+        else:
+            taken = list(islice(held, count))
+            for message in taken:
+                held.popleft()
+                self.body_bytes -= len(message.body)
+        self._taken = taken
         return taken
+
+    def give_back(self, offsets: Collection[int]) -> None:
+        """Hold those of the last `take` from the first of these *offsets* on again: messages stay in order."""
+        first = min(offsets)
+        again = [message for message in self._taken if message.queue_offset >= first]
+        self._taken = self._taken[: len(self._taken) - len(again)]
+        self._held.extendleft(reversed(again))
+        self.body_bytes += sum(len(message.body) for message in again)
 
     def seek(self, offset: int) -> None:
         """Go on at *offset*, wherever that is; what is held is nobody's any more."""
         self._held.clear()
+        self._taken = []
         self.body_bytes = 0
         self.next_offset = offset
 

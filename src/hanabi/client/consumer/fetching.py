@@ -8,7 +8,7 @@ asking every 50 ms. Whose the queues are, and what is committed, is decided else
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from hanabi.client.consumer.fetched_queue import FetchedQueue
@@ -132,6 +132,17 @@ class Fetching:
             self._held -= len(taken)
             self._room.set()
         return taken
+
+    def give_back(self, messages: Collection[tuple[MessageQueue, int]]) -> None:
+        """Hold these, of what was taken last, once more; each is named by its queue and offset."""
+        for queue in {queue for queue, _ in messages} & self.queues.keys():
+            fetched = self.queues[queue]
+            before = fetched.count
+            fetched.give_back({offset for each, offset in messages if each == queue})
+            self._held += fetched.count - before
+            if fetched.count:
+                self._ready[queue] = None
+                self._arrived.set()
 
     async def arrival(self) -> None:
         """Wait until something may be here. Look first, and again afterwards."""

@@ -250,6 +250,14 @@ class LitePullConsumer(Participant):
             raise StopAsyncIteration
         return self._handed_out(messages)[0]
 
+    def give_back(self, messages: Iterable[StoredMessage]) -> None:
+        """These, of what the last `poll` gave, were not looked at: the next one gives them again. Those of a queue that
+        is not this member's any more, or was sought in since, are forgotten."""
+        if self._session is not None:
+            self._session.fetching.give_back(
+                {(self._wire_queue(message.queue), message.queue_offset) for message in messages}
+            )
+
     # Where to go on
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
