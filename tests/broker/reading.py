@@ -26,6 +26,7 @@ from hanabi.broker.queue_locks import QueueLocks
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.topics import Topics
+from hanabi.remoting.turns import spread
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Hooks
@@ -110,7 +111,7 @@ class Reading:
                 Producers(self.clock), self.consumers, self.locks, self.topics, self.groups, self.settings
             ),
         }
-        async with serving(handlers, on_close=self.consumers.closed) as address:
+        async with serving(handlers, on_close=lambda connection: spread(self.consumers.leaving(connection))) as address:
             yield address
 
     def put(self, *bodies: bytes, topic: str = TOPIC, queue_id: int = 0, tags: str = "", **properties: str) -> None:

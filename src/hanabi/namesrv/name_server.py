@@ -26,6 +26,8 @@ from hanabi.remoting.dispatch import Handler
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.server import RemotingServer, ServerStatistics
 from hanabi.remoting.tls import TlsConfig
+from hanabi.remoting.turns import taking_turns
+from hanabi.wire.codes import RequestCode
 
 SCAN_SECONDS = 10.0
 
@@ -67,7 +69,7 @@ class NameServer:
         try:
             kv = KVConfig(Path(self._config.kv_config_path))
             settings = Settings(self._config, Path(self._config.config_store_path))
-            handlers = namesrv_handlers(self.routes, kv, settings, self._now_ms)
+            handlers = _in_turn(namesrv_handlers(self.routes, kv, settings, self._now_ms))
             if self._around is not None:
                 handlers = {code: self._around(code, handler) for code, handler in handlers.items()}
             self._server = RemotingServer(
@@ -132,3 +134,9 @@ def _with_paths(config: NamesrvConfig, home: Path, folder: Path) -> NamesrvConfi
         kv_config_path=config.kv_config_path or str(folder / "kvConfig.json"),
         config_store_path=str(store),
     )
+
+
+def _in_turn(handlers: dict[int, Handler]) -> dict[int, Handler]:
+    """All but the one that clients cannot do without wait for their turn."""
+    route = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    return {**taking_turns(handlers), route: handlers[route]}

@@ -42,7 +42,7 @@ def test_the_group_is_told_when_members_or_subscriptions_change_and_only_then() 
         (lambda: table.consumers.unregister("G", a_client("stranger").connection), 0),
         (lambda: table.consumers.unregister("unknown", one.connection), 0),
         (lambda: table.consumers.unregister("G", one.connection), 1),
-        (lambda: table.consumers.closed(two.connection), 0),  # nobody is left to be told
+        (lambda: list(table.consumers.leaving(two.connection)), 0),  # nobody is left to be told
     ]
     for step, notices in steps:
         table.heard.told.clear()
@@ -54,7 +54,7 @@ def test_a_group_that_wants_no_notices_gets_none_also_when_members_go() -> None:
     table, one, two = Table(), a_client("one"), a_client("two")
     for client in (one, two):
         table.consumers.heartbeat(client, a_consumer("G", subscribed("T")), notifies=False)
-    table.consumers.closed(one.connection)
+    list(table.consumers.leaving(one.connection))
     assert table.heard.told == []
 
 
@@ -71,7 +71,7 @@ def test_a_closed_connection_leaves_all_its_groups() -> None:
         table.consumers.heartbeat(one, a_consumer(group))
     table.consumers.heartbeat(two, a_consumer("B"))
     table.heard.told.clear()
-    table.consumers.closed(one.connection)
+    list(table.consumers.leaving(one.connection))
     assert set(table.consumers.groups()) == {"B"}
     assert table.heard.told == ["B"]
     assert sorted(table.heard.left) == [("A", "one", False), ("B", "one", False)]
@@ -82,11 +82,11 @@ def test_silence_of_120_seconds_is_the_end_and_those_who_remain_are_told() -> No
     for client in (quiet, alive):
         table.consumers.heartbeat(client, a_consumer("G"))
     table.clock.ms += EXPIRY_MS
-    assert table.consumers.expire() == []
+    assert list(table.consumers.expiring()) == []
     table.consumers.heartbeat(alive, a_consumer("G"))
     table.heard.told.clear()
     table.clock.ms += 1
-    assert table.consumers.expire() == [quiet.connection]
+    assert list(table.consumers.expiring()) == [quiet.connection]
     assert table.consumers.client_ids("G") == ("alive",)
     assert table.heard.told == ["G"]
 
@@ -95,10 +95,10 @@ def test_a_client_that_connected_anew_has_not_left_when_its_old_connection_ends(
     table, old, new = Table(), a_client("same"), a_client("same")
     table.consumers.heartbeat(old, a_consumer("G"))
     table.consumers.heartbeat(new, a_consumer("G"))
-    table.consumers.closed(old.connection)
+    list(table.consumers.leaving(old.connection))
     assert table.heard.left == []
     assert table.consumers.client_ids("G") == ("same",)
-    table.consumers.closed(new.connection)
+    list(table.consumers.leaving(new.connection))
     assert table.heard.left == [("G", "same", False)]
 
 
@@ -185,7 +185,7 @@ def test_what_a_member_that_left_subscribed_to_goes_with_the_next_heartbeat() ->
     table, one, two = Table(), a_client("one"), a_client("two")
     table.consumers.heartbeat(one, a_consumer("G", subscribed("A")))
     table.consumers.heartbeat(two, a_consumer("G", subscribed("A"), subscribed("B")))
-    table.consumers.closed(two.connection)
+    list(table.consumers.leaving(two.connection))
     assert set(table.group().subscriptions) == {"A", "B"}
     table.consumers.heartbeat(one, a_consumer("G", subscribed("A")))
     assert set(table.group().subscriptions) == {"A"}
@@ -197,7 +197,7 @@ def test_the_message_model_is_that_of_whoever_spoke_last_also_after_another_one_
     table.consumers.heartbeat(two, a_consumer("G", model=MessageModel.BROADCASTING))
     assert table.group().message_model is MessageModel.BROADCASTING
     assert [member.client.client_id for member in table.group().differs] == ["two"]
-    table.consumers.closed(two.connection)
+    list(table.consumers.leaving(two.connection))
     table.consumers.heartbeat(one, a_consumer("G"))
     assert table.group().message_model is MessageModel.CLUSTERING
 
@@ -242,7 +242,7 @@ def test_a_fingerprint_that_another_member_explained_is_known() -> None:
     table.consumers.heartbeat(one, a_consumer("G", subscribed("T")), fingerprint=7)
     assert table.consumers.heartbeat(two, a_consumer("G"), fingerprint=7, without_subscriptions=True)
     assert table.group().agrees
-    table.consumers.closed(one.connection)
+    list(table.consumers.leaving(one.connection))
     assert table.consumers.heartbeat(two, a_consumer("G"), fingerprint=7, without_subscriptions=True)
     assert table.consumers.subscription("G", "T") == subscribed("T")
 
@@ -267,7 +267,7 @@ def test_all_subscriptions_together_are_bounded_and_those_who_leave_make_room() 
     assert table.consumers.client_ids("G") == ("one",)
     assert two.connection not in table.consumers
     table.consumers.heartbeat(one, many)
-    table.consumers.closed(one.connection)
+    list(table.consumers.leaving(one.connection))
     table.consumers.heartbeat(two, many)
 
 
@@ -280,7 +280,7 @@ def test_a_heartbeat_costs_the_same_however_many_others_there_are() -> None:
             began = time.perf_counter()
             for _ in range(200):
                 table.consumers.heartbeat(client, said)
-            table.consumers.closed(client.connection)
+            list(table.consumers.leaving(client.connection))
             table.consumers.heartbeat(client, said)
             best = min(best, time.perf_counter() - began)
         return best

@@ -26,7 +26,7 @@ class World:
         self.producers = Producers(self.clock)
         self.locks = QueueLocks(self.clock)
         self.consumers = Consumers(heard, heard, self.clock, on_left=self.locks.left)
-        self.tables = ClientTables(self.producers, self.consumers, self.locks, self.clock)
+        self.tables = ClientTables(self.producers, self.consumers, self.locks, self.clock, spread=list)
 
     def pass_time(self, ms: Iterable[int]) -> None:
         for step_ms in ms:

@@ -40,10 +40,10 @@ def test_a_closed_connection_leaves_its_groups_and_no_other() -> None:
     for group in ("A", "B"):
         producers.heartbeat(one, group)
     producers.heartbeat(two, "B")
-    producers.closed(one.connection)
+    list(producers.leaving(one.connection))
     assert set(producers.groups()) == {"B"}
     assert ids_of(producers, "B") == ["two"]
-    producers.closed(one.connection)
+    list(producers.leaving(one.connection))
 
 
 def test_silence_of_120_seconds_is_the_end() -> None:
@@ -52,10 +52,10 @@ def test_silence_of_120_seconds_is_the_end() -> None:
     producers.heartbeat(quiet, "G")
     producers.heartbeat(alive, "G")
     clock.ms += EXPIRY_MS
-    assert producers.expire() == []
+    assert list(producers.expiring()) == []
     producers.heartbeat(alive, "G")
     clock.ms += 1
-    assert producers.expire() == [quiet.connection]
+    assert list(producers.expiring()) == [quiet.connection]
     assert ids_of(producers, "G") == ["alive"]
 
 
@@ -64,11 +64,11 @@ def test_a_client_that_connects_anew_is_found_at_its_new_connection_also_after_t
     producers.heartbeat(old, "G")
     producers.heartbeat(new, "G")
     assert producers.find_client("same") is new.connection
-    producers.closed(old.connection)
+    list(producers.leaving(old.connection))
     assert producers.find_client("same") is new.connection
     producers.heartbeat(old, "G")
-    producers.closed(new.connection)
-    producers.closed(old.connection)
+    list(producers.leaving(new.connection))
+    list(producers.leaving(old.connection))
     assert producers.find_client("same") is None
 
 
@@ -76,7 +76,7 @@ def test_the_older_connection_is_found_again_when_the_newer_one_ends() -> None:
     producers, old, new = Producers(Clock()), a_client("same"), a_client("same")
     producers.heartbeat(old, "G")
     producers.heartbeat(new, "G")
-    producers.closed(new.connection)
+    list(producers.leaving(new.connection))
     producers.heartbeat(old, "G")
     assert producers.find_client("same") is old.connection
 

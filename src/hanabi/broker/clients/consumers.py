@@ -8,7 +8,7 @@ and with that of 5.x in what it does not tell broadcasting groups and in fingerp
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, cast
 
 from hanabi.broker.clients.client import Client
@@ -182,23 +182,25 @@ class Consumers:
         """The client says that it leaves."""
         self._leave(group, connection, "unregisters", said_so=True)
 
-    def closed(self, connection: Connection) -> None:
-        """Call it when *connection* is gone."""
+    def leaving(self, connection: Connection) -> Iterator[None]:
+        """Take *connection*, which is gone, out of its groups; a step for each of them."""
         for group in self._connections.of(connection):
             self._leave(group, connection, "is gone", said_so=False)
+            yield
 
-    def expire(self) -> list[Connection]:
-        """Part with who has been silent for too long; return their connections."""
+    def expiring(self) -> Iterator[Connection]:
+        """Expire members without a recent heartbeat, one a step; yield the connection of each."""
         limit = self._now_ms() - EXPIRY_MS
         silent = [
-            (group.name, connection)
+            (group.name, connection, member)
             for group in self._groups.values()
             for connection, member in group.members.items()
             if member.seen_ms < limit
         ]
-        for group, connection in silent:
-            self._leave(group, connection, "has been silent for too long", said_so=False)
-        return [connection for _, connection in silent]
+        for group, connection, member in silent:
+            if member.seen_ms < limit:  # a heartbeat may have come since
+                self._leave(group, connection, "has been silent for too long", said_so=False)
+                yield connection
 
     def excuse(self, ms: int) -> None:
         """For so long we did not listen, or so far was the clock moved: everybody was seen that much later."""

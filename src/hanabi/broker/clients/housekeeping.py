@@ -5,12 +5,14 @@ that is alive in another keeps it.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.producers import Producers
 from hanabi.broker.queue_locks import QueueLocks
 from hanabi.remoting.protocol import Connection
+from hanabi.remoting.turns import spread
 
 logger = logging.getLogger(__name__)
 
@@ -22,21 +24,28 @@ class ClientTables:
     """Everything that follows the life of connections."""
 
     def __init__(
-        self, producers: Producers, consumers: Consumers, locks: QueueLocks, now_ms: Callable[[], int]
+        self,
+        producers: Producers,
+        consumers: Consumers,
+        locks: QueueLocks,
+        now_ms: Callable[[], int],
+        *,
+        spread: Callable[[Iterator[object]], object] = spread,
     ) -> None:
+        """*spread* takes steps, now or later: the loop's turns."""
         self._producers = producers
         self._consumers = consumers
         self._locks = locks
         self._now_ms = now_ms
+        self._spread = spread
         self._expired_ms: int | None = None  # when we last looked
 
     def closed(self, connection: Connection) -> None:
-        """Call it when *connection* is gone. Costs as much as the connection had groups."""
-        self._producers.closed(connection)
-        self._consumers.closed(connection)
+        """Call it in the loop when *connection* is gone. Costs as much as the connection had groups, in turns."""
+        self._spread(chain(self._producers.leaving(connection), self._consumers.leaving(connection)))
 
     def expire(self) -> None:
-        """Part with the silent. Call it every 10 seconds.
+        """Expire silent clients. Call it in the loop, every 10 seconds.
 
         After we ourselves stood still (SIGSTOP, a suspended machine) signs of life wait unread in the sockets, and
         after the clock was set all times are wrong: then everybody is given that much more, or less, time.
@@ -49,8 +58,11 @@ class ClientTables:
             logger.warning("%.1f s passed where 10 s should have: clients are given the difference", passed_ms / 1000)
             self._producers.excuse(excused_ms)
             self._consumers.excuse(excused_ms)
-        silent = [*self._producers.expire(), *self._consumers.expire()]
-        for connection in dict.fromkeys(silent):
+        self._spread(self._expiring())
+        self._locks.forget_expired()
+
+    def _expiring(self) -> Iterator[None]:
+        for connection in chain(self._producers.expiring(), self._consumers.expiring()):
             if connection not in self._producers and connection not in self._consumers:
                 connection.close("no heartbeat for 120 s")
-        self._locks.forget_expired()
+            yield

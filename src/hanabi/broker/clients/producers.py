@@ -6,7 +6,7 @@ Knows nothing of heartbeats' bytes and of transactions. Agrees with Java's Produ
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hanabi.broker.clients.client import Client
@@ -59,23 +59,25 @@ class Producers:
     def unregister(self, group: str, connection: Connection) -> None:
         self._leave(group, connection, "unregisters")
 
-    def closed(self, connection: Connection) -> None:
-        """Call it when *connection* is gone."""
+    def leaving(self, connection: Connection) -> Iterator[None]:
+        """Take *connection*, which is gone, out of its groups; a step for each of them."""
         for group in self._connections.of(connection):
             self._leave(group, connection, "is gone")
+            yield
 
-    def expire(self) -> list[Connection]:
-        """Part with who has been silent for too long; return their connections."""
+    def expiring(self) -> Iterator[Connection]:
+        """Expire members without a recent heartbeat, one a step; yield the connection of each."""
         limit = self._now_ms() - EXPIRY_MS
         silent = [
-            (group, connection)
+            (group, connection, member)
             for group, members in self._groups.items()
             for connection, member in members.items()
             if member.seen_ms < limit
         ]
-        for group, connection in silent:
-            self._leave(group, connection, "has been silent for too long")
-        return [connection for _, connection in silent]
+        for group, connection, member in silent:
+            if member.seen_ms < limit:  # a heartbeat may have come since
+                self._leave(group, connection, "has been silent for too long")
+                yield connection
 
     def silent_ms(self, member: Producer) -> int:
         """How long ago it was last heard."""

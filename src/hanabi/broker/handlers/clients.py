@@ -6,6 +6,7 @@ are those of Java's ClientManageProcessor, ConsumerManageProcessor and AdminBrok
 """
 
 import logging
+from collections.abc import Awaitable, Iterator
 
 from hanabi.broker.clients.client import Client, client_of
 from hanabi.broker.clients.consumers import Consumers
@@ -13,6 +14,7 @@ from hanabi.broker.clients.limits import HEARTBEAT_BYTES_MAX, check_heartbeat, c
 from hanabi.broker.clients.producers import Producers
 from hanabi.broker.filters.sql.compiled import compile_sql
 from hanabi.broker.groups import Groups
+from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.queue_locks import QueueLocks
 from hanabi.broker.retry import READ_AND_WRITE, UNIT_SUBSCRIBED, retry_topic
 from hanabi.broker.settings import Settings
@@ -32,6 +34,7 @@ CHECK_BYTES_MAX = 256 * 1024  # one subscription
 LOCK_BYTES_MAX = 4 * 1024 * 1024  # some ten thousands of queues
 NO_BODY_BYTES_MAX = 4 * 1024
 QUEUES_PER_LOCK_MAX = 20_000
+GROUPS_AT_ONCE = 64  # of one heartbeat; more are taken in pieces
 
 logger = logging.getLogger(__name__)
 
@@ -73,16 +76,29 @@ class PresenceHandlers:
         self._topics = topics
         self._groups = groups
 
-    def heartbeat(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+    def heartbeat(self, _: NoHeader, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
         data = decode_body(request.body, HeartbeatData)
         check_heartbeat(data)
         client = client_of(data.client_id, request, connection)
-        known = True
+        signs = self._signs_of_life(client, data)
+        if len(data.consumer_data_set) + len(data.producer_data_set) > GROUPS_AT_ONCE:
+            return self._in_pieces(signs)
+        return _heard(all([*signs]))
+
+    async def _in_pieces(self, signs: Iterator[bool]) -> Reply:
+        pace, known = Pace(), True
+        for sign in signs:
+            known &= sign
+            await pace.pause()
+        return _heard(known)
+
+    def _signs_of_life(self, client: Client, data: HeartbeatData) -> Iterator[bool]:
+        """One step for each group: whether we know what the client subscribes to there."""
         for consumer in data.consumer_data_set:
-            known &= self._consumer(client, consumer, data)
+            yield self._consumer(client, consumer, data)
         for producer in data.producer_data_set:
             self._producers.heartbeat(client, producer.group_name)
-        return Reply(header=_KNOWN if known else _SAY_IT_IN_FULL)
+            yield True
 
     def _consumer(self, client: Client, consumer: ConsumerData, data: HeartbeatData) -> bool:
         config = self._groups.find(consumer.group_name)
@@ -106,6 +122,10 @@ class PresenceHandlers:
         if header.consumer_group is not None:
             self._consumers.unregister(header.consumer_group, connection)
         return Reply()
+
+
+def _heard(known: bool) -> Reply:
+    return Reply(header=_KNOWN if known else _SAY_IT_IN_FULL)
 
 
 class MemberHandlers:

@@ -11,7 +11,8 @@
     query.py          messages by key and by id             12, 33
     admin/            everything else: see admin/table.py
 
-A handler gets the few parts that it needs, never the broker.
+A handler gets the few parts that it needs, never the broker. Requests that store or read messages are answered at once;
+those of operators, and heartbeats, wait for their turn (`remoting/turns.py`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,6 +30,7 @@ from hanabi.broker.handlers.send_back import send_back_handlers
 from hanabi.broker.handlers.transaction import transaction_handlers
 from hanabi.broker.parts import Services, Tables
 from hanabi.remoting.dispatch import Handler
+from hanabi.remoting.turns import taking_turns
 from hanabi.store.message_store import MessageStore
 
 
@@ -53,28 +55,32 @@ def broker_handlers(
         reply_handlers(intake, topics, settings, store_host, producers.find_client, now_ms),
         pull_handlers(store, services.pull_access, services.commits, tables.held_pulls, stats, settings, now_ms),
         offset_handlers(store, topics, groups, offsets, services.commits),
-        client_handlers(producers, consumers, tables.locks, topics, groups, settings),
-        client_call_handlers(
-            services.client_calls, services.offset_reset, offsets, store.queries.record, topics, groups, settings
-        ),
         transaction_handlers(transactions, settings),
+        taking_turns(client_handlers(producers, consumers, tables.locks, topics, groups, settings)),
+        taking_turns(
+            client_call_handlers(
+                services.client_calls, services.offset_reset, offsets, store.queries.record, topics, groups, settings
+            )
+        ),
         query_handlers(store, settings, services.queries),
-        admin_handlers(
-            settings=settings,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            store=store,
-            stats=stats,
-            producers=producers,
-            consumers=consumers,
-            locks=tables.locks,
-            filters=tables.filters,
-            transactions=transactions,
-            delay_offsets=lambda: services.delivery.table().offset_table,
-            registered=registered,
-            wait_ms=lambda: flow.late_ms,
-            now_ms=now_ms,
-            address=address,
+        taking_turns(
+            admin_handlers(
+                settings=settings,
+                topics=topics,
+                groups=groups,
+                offsets=offsets,
+                store=store,
+                stats=stats,
+                producers=producers,
+                consumers=consumers,
+                locks=tables.locks,
+                filters=tables.filters,
+                transactions=transactions,
+                delay_offsets=lambda: services.delivery.table().offset_table,
+                registered=registered,
+                wait_ms=lambda: flow.late_ms,
+                now_ms=now_ms,
+                address=address,
+            )
         ),
     )
