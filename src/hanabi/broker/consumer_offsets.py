@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from hanabi.broker.offset_marks import NO_FILE, OffsetMarks, digest_of, read_marks
+from hanabi.broker.offset_pairs import OffsetPairs
 from hanabi.durable_table import DurableTable
 from hanabi.errors import StoreError, SystemBusy
 from hanabi.wire.bodies.offsets import ConsumerOffsetTable
@@ -62,6 +63,7 @@ class ConsumerOffsets:
             self._changed.update(dict.fromkeys(reversed(self._table)))  # so that the file keeps its order
             self._take_marks(path.with_suffix(".marks"))
         self._count = sum(map(len, self._table.values()))
+        self._pairs = OffsetPairs(map(_topic_and_group, self._table))
 
     def __len__(self) -> int:
         """How many queues of groups have an offset."""
@@ -85,28 +87,29 @@ class ConsumerOffsets:
 
     def topics_of(self, group: str) -> set[str]:
         """The topics in which the group has an offset."""
-        return {topic for topic, other in map(_topic_and_group, list(self._table)) if other == group}
+        return self._pairs.topics_of(group)
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have an offset in the topic."""
-        return {group for other, group in map(_topic_and_group, list(self._table)) if other == topic}
-
-    def topics_and_groups(self) -> list[tuple[str, str]]:
-        """Each topic in which a group has an offset, with that group."""
-        return [_topic_and_group(key) for key in list(self._table)]
+        return self._pairs.groups_of(topic)
 
     def each_topic_and_group(self) -> Iterator[tuple[str, str]]:
-        """The same, one at a time: for who has not the time for all of them at once. Commits may go on meanwhile."""
+        """Each topic in which a group has an offset, with that group, one at a time. Commits may go on meanwhile."""
         return map(_topic_and_group, list(self._table))
 
     def table(self) -> ConsumerOffsetTable:
         """All offsets, a copy."""
         return ConsumerOffsetTable(offset_table={key: dict(offsets) for key, offsets in self._table.items()})
 
-    def body(self) -> bytes:
-        """All offsets, as `encode_body(table())` would write them, much faster."""
-        members = [b"%b:{%b}" % (_encode_key(key), _members(offsets)) for key, offsets in self._table.items()]
-        return b'{"offsetTable":{%b}}' % b",".join(members)
+    def encoded_members(self) -> Iterator[bytes]:
+        """Each topic and group with its offsets, as `encode_body(table())` writes them, one at a time.
+
+        Commits may go on meanwhile: what they change is told as it was or as it is.
+        """
+        for key in list(self._table):
+            offsets = self._table.get(key)
+            if offsets is not None:
+                yield b"%b:{%b}" % (_encode_key(key), _members(offsets))
 
     # Changing
 
@@ -154,27 +157,35 @@ class ConsumerOffsets:
             for queue_id, offset in source.items():
                 self._marks.put(key, queue_id, offset)
         self._table[key] = dict(source)
+        self._pairs.add(topic, to_group)
         self._count += added
         self._changed[key] = None
 
     def remove_group(self, group: str) -> None:
         """Forget how far the group has come, everywhere."""
         for topic in self.topics_of(group):
-            self._remove(f"{topic}@{group}")
+            self.remove(group, topic)
 
     def remove_topic(self, topic: str) -> None:
         """Forget how far anybody has come in the topic."""
         for group in self.groups_of(topic):
-            self._remove(f"{topic}@{group}")
+            self.remove(group, topic)
 
     def _with_one_more(self, key: str) -> Offsets:
         """The offsets under *key*, for one more to be put into them."""
         if self._count >= self._offsets_max:
             raise SystemBusy(f"{key} gets no new offset: there are {self._count}, the limit")
         self._count += 1
+        known = self._table.get(key)
+        if known is not None:
+            return known
+        self._pairs.add(*_topic_and_group(key))
         return self._table.setdefault(key, {})
 
-    def _remove(self, key: str) -> None:
+    def remove(self, group: str, topic: str) -> None:
+        """Forget how far the group has come in the topic."""
+        key = f"{topic}@{group}"
+        self._pairs.discard(topic, group)
         gone = self._table.pop(key, {})
         self._count -= len(gone)
         if self._marks is not None:

@@ -61,7 +61,7 @@ class CleaningHandlers:
 
     async def unused_topics(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         unused = [
-            topic for topic in self._store.unused_topics(self._topics.names()) if not self._topics.is_system(topic)
+            topic for topic in self._store.unused_topics(set(self._topics.names())) if not self._topics.is_system(topic)
         ]
         for topic in unused:
             if topic in self._topics:

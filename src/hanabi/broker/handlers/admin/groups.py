@@ -12,7 +12,9 @@ from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.groups import GROUP_CHARACTERS_MAX, Groups
 from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, ONE_BYTES_MAX
+from hanabi.broker.handlers.admin.offset_removal import forget_group
 from hanabi.broker.handlers.admin.slave import refuse_on_slave
+from hanabi.broker.handlers.admin.to_the_end import to_the_end
 from hanabi.broker.queue_locks import QueueLocks
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
@@ -87,12 +89,7 @@ class GroupHandlers:
 
     async def delete(self, header: DeleteSubscriptionGroupHeader, _: Command, connection: Connection) -> Reply:
         refuse_on_slave(self._settings)
-        await self._groups.delete(header.group_name)
-        if header.forget_offsets:
-            self._offsets.remove_group(header.group_name)
-        self._stats.remove_group(header.group_name)
-        if self._consumers.find_group(header.group_name) is None:  # else members still rely on the locks they have
-            self._locks.remove_group(header.group_name)
+        await to_the_end(self._delete(header))
         logger.info(
             "%s: group %s is deleted, its offsets %s",
             connection.peer,
@@ -100,6 +97,14 @@ class GroupHandlers:
             "too" if header.forget_offsets else "stay",
         )
         return Reply()
+
+    async def _delete(self, header: DeleteSubscriptionGroupHeader) -> None:
+        await self._groups.delete(header.group_name)
+        if header.forget_offsets:
+            await forget_group(self._offsets, header.group_name)
+        self._stats.remove_group(header.group_name)
+        if self._consumers.find_group(header.group_name) is None:  # else members still rely on the locks they have
+            self._locks.remove_group(header.group_name)
 
     def all(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         return Reply(body=encode_body(self._groups.table()))

@@ -17,6 +17,7 @@ from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
 from hanabi.broker.handlers.admin.long_body import CHUNK, ENTRY_BYTES, LongBody
 from hanabi.broker.handlers.admin.pace import Pace
+from hanabi.broker.handlers.admin.to_the_end import to_the_end
 from hanabi.broker.settings import Settings
 from hanabi.broker.topics import Topics
 from hanabi.errors import TopicNotExist
@@ -42,8 +43,12 @@ DelayOffsets = Callable[[], Mapping[int, int]]  # delay level -> how far its que
 def offset_table_handlers(offsets: ConsumerOffsets, delay_offsets: DelayOffsets) -> dict[int, Handler]:
     """What slaves and exporters copy."""
 
-    def all_groups(_header: NoHeader, _request: Command, _connection: Connection) -> Reply:
-        return Reply(body=offsets.body())
+    async def all_groups(_header: NoHeader, _request: Command, _connection: Connection) -> Reply:
+        pace, members = Pace(), []
+        for member in offsets.encoded_members():
+            members.append(member)
+            await pace.pause()
+        return Reply(body=b'{"offsetTable":{%b}}' % b",".join(members))
 
     def all_levels(_header: NoHeader, _request: Command, _connection: Connection) -> Reply:
         return Reply(body=encode_body(DelayOffsetTable(offset_table=dict(delay_offsets()))))
@@ -127,29 +132,41 @@ class GroupProgressHandlers:
             delay_time=delay_ms,
         )
 
-    def correction(self, header: QueryCorrectionOffsetHeader, _: Command, connection: Connection) -> Reply:
-        topic = header.topic
+    async def correction(self, header: QueryCorrectionOffsetHeader, _: Command, connection: Connection) -> Reply:
+        topic, pace = header.topic, Pace()
         excluded = set((header.filter_groups or "").split(","))
         lowest: dict[int, int] = {}
         for group in self._offsets.groups_of(topic) - excluded:
             for queue_id, offset in self._offsets.of(group, topic).items():
                 if offset >= self._store.reader.min_offset(topic, queue_id):
                     lowest[queue_id] = min(offset, lowest.get(queue_id, NEVER))
+                await pace.pause()
         for queue_id, offset in self._offsets.of(header.compare_group, topic).items():
             if lowest.get(queue_id, NEVER) > offset:
                 lowest[queue_id] = NEVER
         return Reply(body=encode_body(CorrectionOffsets(correction_offsets=lowest)))
 
-    def clone(self, header: CloneGroupOffsetHeader, _: Command, connection: Connection) -> Reply:
+    async def clone(self, header: CloneGroupOffsetHeader, _: Command, connection: Connection) -> Reply:
         topics = {header.topic} if header.topic and header.topic.strip() else self._offsets.topics_of(header.src_group)
+        count = await to_the_end(self._clone(header, topics))
+        logger.info(
+            "%s: group %s has the offsets of %s in %d topics%s",
+            connection.peer,
+            header.dest_group,
+            header.src_group,
+            count,
+            f": {header.topic}" if header.topic and count else "",
+        )
+        return Reply()
+
+    async def _clone(self, header: CloneGroupOffsetHeader, topics: set[str]) -> int:
+        pace, count = Pace(), 0
         for topic in topics:
-            if topic not in self._topics:
-                continue
+            await pace.pause()
             group = self._consumers.find_group(header.src_group)
             if not header.offline and group is not None and group.subscriptions and topic not in group.subscriptions:
                 continue  # it consumes, but no longer this topic
-            self._offsets.clone(header.src_group, header.dest_group, topic)
-            logger.info(
-                "%s: group %s has the offsets of %s in %s", connection.peer, header.dest_group, header.src_group, topic
-            )
-        return Reply()
+            if topic in self._topics:
+                self._offsets.clone(header.src_group, header.dest_group, topic)
+                count += 1
+        return count

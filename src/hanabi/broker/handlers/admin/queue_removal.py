@@ -3,11 +3,11 @@
 A removal goes on to its end whatever becomes of the connection that asked for it.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable
 
 from hanabi.broker.handlers.admin.pace import Pace
+from hanabi.broker.handlers.admin.to_the_end import to_the_end
 from hanabi.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,6 @@ class QueueRemoval:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
-        self._at_work: set[asyncio.Task[int]] = set()
 
     async def remove_topic(self, topic: str) -> int:
         """Delete all queues of *topic*; return how many."""
@@ -29,10 +28,7 @@ class QueueRemoval:
     async def remove(self, queues: Iterable[Queue]) -> int:
         """Delete *queues*; return how many. One that gets a message before its turn comes is in use, and stays."""
         ends = {queue: self._store.reader.max_offset(*queue) for queue in queues}
-        task = asyncio.get_running_loop().create_task(self._remove(ends))
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
-        return await asyncio.shield(task)
+        return await to_the_end(self._remove(ends))
 
     async def _remove(self, ends: dict[Queue, int]) -> int:
         count = 0

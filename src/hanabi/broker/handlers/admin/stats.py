@@ -106,10 +106,9 @@ class ConsumeStatsHandlers:
     async def of_all_groups(self, header: GetBrokerConsumeStatsHeader, _: Command, connection: Connection) -> Reply:
         """There is no way to ask for a part: an answer longer than clients read is an error that names 208."""
         pace, groups, behind = Pace(), LongBody(), 0
-        topics_of = self._topics_by_group()
         for group in self._groups.names():
             of_topics = LongBody()
-            for topic in topics_of.get(group, []):
+            for topic in sorted(self._offsets.topics_of(group)):
                 config = self._topics.find(topic)
                 if config is None or (header.is_order and not config.order):
                     continue
@@ -123,10 +122,3 @@ class ConsumeStatsHandlers:
             groups.add_encoded(b"{%b:[%b]}" % (encode_body(group), of_topics.joined()))
         empty = encode_body(ConsumeStatsList(broker_addr=self._address, total_diff=behind))
         return Reply(body=groups.within(empty, b'"consumeStatsList":['))
-
-    def _topics_by_group(self) -> dict[str, list[str]]:
-        """One walk over all offsets, not one for each group."""
-        found: dict[str, list[str]] = {}
-        for topic, group in self._offsets.topics_and_groups():
-            found.setdefault(group, []).append(topic)
-        return found

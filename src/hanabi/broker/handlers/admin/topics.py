@@ -17,9 +17,11 @@ from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, QUEUES_MAX
 from hanabi.broker.handlers.admin.long_body import CHUNK, ENTRY_BYTES, LongBody
+from hanabi.broker.handlers.admin.offset_removal import forget_topic
 from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
 from hanabi.broker.handlers.admin.slave import refuse_on_slave
+from hanabi.broker.handlers.admin.to_the_end import to_the_end
 from hanabi.broker.handlers.admin.topic_attributes import changed_attributes
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
@@ -141,13 +143,17 @@ class TopicChangeHandlers:
         refuse_on_slave(self._settings)
         topic = header.topic
         self._check_name(topic)
-        await self._topics.delete(topic)
-        self._offsets.remove_topic(topic)
-        count = await self._removal.remove_topic(topic)
-        self._stats.remove_topic(topic)
+        count = await to_the_end(self._delete(topic))
         logger.info("%s: topic %s is deleted, with %d queues", connection.peer, topic, count)
         await self._registered()
         return Reply()
+
+    async def _delete(self, topic: str) -> int:
+        await self._topics.delete(topic)
+        await forget_topic(self._offsets, topic)
+        count = await self._removal.remove_topic(topic)
+        self._stats.remove_topic(topic)
+        return count
 
     def _with_attributes(self, topic: TopicConfig) -> TopicConfig:
         """The topic with the attributes that it has already, changed as *topic* says."""
