@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from hanabi.broker.handlers.send import BATCH_AT_ONCE
 from hanabi.wire import sysflag
 from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.message_id import decode_offset_id
+from hanabi.wire.record import decode_record
 from tests.broker.sending import BORN_MS, TOPIC, Taking, header, properties, send, talking, text
 from tests.broker.talk import Peer
 
@@ -127,5 +129,52 @@ def test_a_batch_counts_as_many_messages(tmp_path: Path) -> None:
             assert taking.stats.store.puts == 3
             assert taking.stats.store.put_bytes == taking.store.max_log_offset
             assert len(taking.records(TOPIC, 3)) == 3
+
+    asyncio.run(main())
+
+
+# More messages than are stored in one piece
+
+LONG = [BatchMessage(flag=number, body=b"%d" % number, properties=b"") for number in range(BATCH_AT_ONCE + 300)]
+
+
+def roomy(root: Path) -> Taking:
+    return Taking(root, message_bytes_max=1 << 20, commit_log_segment_bytes=1 << 20, consume_queue_segment_bytes=60_000)
+
+
+def test_a_long_batch_is_stored_in_order_and_answered_as_a_short_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        taking = roomy(tmp_path)
+        async with talking(taking) as peer:
+            reply = await send_batch(peer, LONG, queue_id=1)
+            assert reply.code == ResponseCode.SUCCESS
+            ids = reply.fields()["msgId"].split(",")
+            views = [taking.store.queries.record(decode_offset_id(one).log_offset) for one in ids]
+            records = [decode_record(view) for view in views if view is not None]
+            assert [record.body for record in records] == [message.body for message in LONG]
+            assert [record.queue_offset for record in records] == list(range(len(LONG)))
+            assert reply.fields()["queueOffset"] == "0"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        encode_batch(LONG[:1])[:-1],
+        encode_batch([BatchMessage(0, b"later", b"DELAY\x013\x02")]),
+        encode_batch([BatchMessage(0, b"", b"")]),
+        encode_batch([BatchMessage(0, b"long", b"p\x01" + b"x" * 32_760)]),
+    ],
+    ids=["broken", "delayed", "empty", "too many properties"],
+)
+def test_a_long_batch_with_a_last_message_that_cannot_be_stored_is_refused_whole(tmp_path: Path, last: bytes) -> None:
+    async def main() -> None:
+        taking = roomy(tmp_path)
+        async with talking(taking) as peer:
+            reply = await send_batch(peer, encode_batch(LONG) + last)
+            assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+            assert reply.fields()["MSG_REGION"] == "DefaultRegion"
+            assert taking.store.max_log_offset == 0
 
     asyncio.run(main())

@@ -13,9 +13,10 @@ from typing import Final
 
 from hanabi.broker.delay.divert import may_divert
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.errors import StoreError
+from hanabi.errors import MessageRefused, StoreError
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.message_store import PUT_OK, MessageStore, PutResult, PutStatus
+from hanabi.wire.properties import PROPERTIES_BYTES_MAX
 
 _WORTH_TELLING_SECONDS: Final = 0.001
 
@@ -69,6 +70,15 @@ class Intake:
         else:
             self._stats.put_failed()
         return result
+
+    def check_for_batch(self, message: PendingMessage) -> None:
+        """Raise MessageRefused for a message that no batch can hold, whatever the store is able to do now."""
+        if may_divert(message.properties) and self._divert(message) is not message:
+            raise MessageRefused("a message of a batch cannot be delayed")
+        if len(message.properties) > PROPERTIES_BYTES_MAX:
+            raise MessageRefused(
+                f"{message.topic}: properties of {len(message.properties)} bytes, limit {PROPERTIES_BYTES_MAX}"
+            )
 
     def durable(self, result: PutResult) -> Awaitable[PutStatus] | None:
         """What to wait for until the messages of *result* count as stored; None if they do already."""

@@ -11,7 +11,7 @@ and the next one behind it. Agrees with Java's MessageDecoder.encodeMessage and 
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hanabi.errors import MQError, RemoteProtocolError
@@ -47,7 +47,11 @@ def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
 
 def decode_batch(batch: bytes) -> list[BatchMessage]:
     """The messages of a batch. Nothing is returned unless every length in it is right."""
-    messages: list[BatchMessage] = []
+    return list(each_of_batch(batch))
+
+
+def each_of_batch(batch: bytes) -> Iterator[BatchMessage]:
+    """The messages of a batch, one at a time. An error says which length is wrong, when it is reached."""
     position, end = 0, len(batch)
     while position < end:
         left = end - position
@@ -64,6 +68,5 @@ def decode_batch(batch: bytes) -> list[BatchMessage]:
             raise RemoteProtocolError(
                 f"batch at {position}: size {size}, properties of {properties_bytes} bytes, {left} bytes left"
             )
-        messages.append(BatchMessage(flag, batch[body_start:body_end], batch[body_end + 2 : message_end]))
+        yield BatchMessage(flag, batch[body_start:body_end], batch[body_end + 2 : message_end])
         position = message_end
-    return messages

@@ -8,9 +8,10 @@ decoded property. Whoever asked to wait for the disk gets a task. Agrees with Ja
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from functools import lru_cache
+from itertools import islice
 from time import time_ns
 from typing import Final, Protocol
 
@@ -20,6 +21,7 @@ from hanabi.broker.config import BrokerConfig
 from hanabi.broker.express import express_sends
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
+from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.intake import Intake
 from hanabi.broker.put_status import STORED, refusal
 from hanabi.broker.retry import DEAD_LETTER_QUEUES, READ_AND_WRITE, dead_letter_topic, is_dead, tries_max
@@ -47,15 +49,17 @@ from hanabi.errors import (
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
-from hanabi.store.commit_log import PendingMessage
+from hanabi.store.commit_log import AppendResult, PendingMessage
 from hanabi.store.message_store import PUT_OK, PutResult, PutStatus
-from hanabi.wire.batch import decode_batch
+from hanabi.wire.batch import each_of_batch
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import AnySendMessageHeader, SendMessageHeader, SendMessageV2Header
 from hanabi.wire.hosts import encode_host
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+BATCH_AT_ONCE: Final = 2_048  # messages; a longer batch is stored in pieces
+BATCH_PIECE: Final = 256
 V5_0_0: Final = 413  # an ordinal of Java's MQVersion
 
 
@@ -183,33 +187,80 @@ class Sends:
         message_bytes_max = self._settings.store.message_bytes_max
         if len(request.body) > message_bytes_max:
             raise MessageRefused(f"a batch of {len(request.body)} bytes, limit {message_bytes_max}")
-        try:
-            parts = decode_batch(request.body)
-        except RemoteProtocolError as error:
-            raise MessageRefused(f"the batch is broken, nothing of it is stored: {error}") from error
-        if not all(part.body for part in parts):
-            raise MessageRefused("the message body length is zero in a message of the batch")
         queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
         shared, waits = batch_properties(header.properties or "")
-        born_host, added = host_of_peer(connection.peer), self._added(request)
-        messages = [
-            PendingMessage(
-                target.topic,
-                queue_id,
-                part.body,
-                in_batch(shared, part.properties, added),
-                header.born_timestamp,
-                born_host,
-                self._store_host.raw,
-                part.flag,
-                header.sys_flag | target.sys_flag,
-                header.reconsume_times or 0,
-            )
-            for part in parts
-        ]
-        result = self.intake.put_batch(messages)
+        messages = self._each_of_batch(target, queue_id, shared, header, request, connection)
+        first = list(islice(messages, BATCH_AT_ONCE))
+        if len(first) == BATCH_AT_ONCE:
+            return self._send_long_batch(target, queue_id, waits, first, messages)
+        result = self.intake.put_batch(first)
         if result.status is not PUT_OK:
             return self._refuse_put(result)
+        return self._answer_batch(target, queue_id, waits, result)
+
+    def _each_of_batch(
+        self,
+        target: SendTarget,
+        queue_id: int,
+        shared: str,
+        header: AnySendMessageHeader,
+        request: Command,
+        connection: Connection,
+    ) -> Iterator[PendingMessage]:
+        """The messages of a batch, one at a time; *shared* are the properties that all of them get."""
+        born_host, added = host_of_peer(connection.peer), self._added(request)
+        try:
+            for part in each_of_batch(request.body):
+                if not part.body:
+                    raise MessageRefused("the message body length is zero in a message of the batch")
+                yield PendingMessage(
+                    target.topic,
+                    queue_id,
+                    part.body,
+                    in_batch(shared, part.properties, added),
+                    header.born_timestamp,
+                    born_host,
+                    self._store_host.raw,
+                    part.flag,
+                    header.sys_flag | target.sys_flag,
+                    header.reconsume_times or 0,
+                )
+        except RemoteProtocolError as error:
+            raise MessageRefused(f"the batch is broken, nothing of it is stored: {error}") from error
+
+    async def _send_long_batch(
+        self,
+        target: SendTarget,
+        queue_id: int,
+        waits: bool,
+        messages: list[PendingMessage],
+        rest: Iterator[PendingMessage],
+    ) -> Reply:
+        """Store a batch in pieces, so that it does not hold up other clients. If the store fails in between, the pieces
+        before stay stored, and come twice if the sender tries again."""
+        pace = Pace()
+        appended: list[AppendResult] = []
+        try:
+            for message in messages:
+                self.intake.check_for_batch(message)
+            for message in rest:
+                self.intake.check_for_batch(message)
+                messages.append(message)
+                await pace.pause()
+        except MQError as error:
+            return self._refuse(error.code, str(error))
+        for first in range(0, len(messages), BATCH_PIECE):
+            result = self.intake.put_batch(messages[first : first + BATCH_PIECE])
+            if result.status is not PUT_OK:
+                return self._refuse_put(result)
+            appended += result.appended
+            await pace.pause()
+        reply = self._answer_batch(target, queue_id, waits, PutResult(PUT_OK, tuple(appended)))
+        return reply if isinstance(reply, Reply) else await reply
+
+    def _answer_batch(
+        self, target: SendTarget, queue_id: int, waits: bool, result: PutResult
+    ) -> Reply | Awaitable[Reply]:
         message_ids = [self._store_host.message_id(appended.log_offset) for appended in result.appended]
         first_offset = result.appended[0].queue_offset
         return self._answer(target.topic, result, ",".join(message_ids), queue_id, first_offset, waits)
