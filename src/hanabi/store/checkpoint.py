@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES: Final = 4096
 _STAMPS = struct.Struct(">qqq")
-_SLACK_MS: Final = 3_000  # the stamps are taken beside the appends, not in them; Apache's figure
+SLACK_MS: Final = 3_000  # the stamps are taken beside the appends, not in them; Apache's figure
 
 
 class Checkpoint:
@@ -70,7 +70,7 @@ class Checkpoint:
     @property
     def safe_ms(self) -> int:
         """Messages stored before are in the log and in the consume queues."""
-        return max(min(self.log_ms, self.queues_ms) - _SLACK_MS, 0)
+        return max(min(self.log_ms, self.queues_ms) - SLACK_MS, 0)
 
     @property
     def safe_with_index_ms(self) -> int:

@@ -170,9 +170,16 @@ class ConsumeQueues:
             self._ext_family.flush(least_bytes)
         self._family.flush(least_bytes, count_max)
         if sync:
-            if self._ext_family is not None:
-                self._ext_family.sync()
-            self._family.sync()
+            self.sync()
+
+    def sync(self) -> None:
+        """Return when all that `flush` has written is on the disk.
+
+        After a StoreError a second call may succeed without writing: the kernel takes the pages for clean.
+        """
+        if self._ext_family is not None:
+            self._ext_family.sync()
+        self._family.sync()
 
     def truncate(self, log_offset: int) -> list[ConsumeQueue]:
         """Forget all messages that do not end by *log_offset*, the end of the log; return the queues that had some.

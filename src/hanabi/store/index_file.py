@@ -230,30 +230,16 @@ class IndexFile:
             self._write_header()
         return taken
 
-    def is_whole_from(self, log_offset: int) -> bool:
-        """Whether all entries from *log_offset* of the log on are there and in their slots: a power cut may have taken
-        some pages and left others. What is older was synced."""
-        above = self.end_log_offset
-        for number in range(self.next_entry - 1, 0, -1):
-            hashed_key, entry_log_offset, seconds, previous = self.entry(number)
-            if not (0 <= entry_log_offset <= above and 0 <= previous < number and hashed_key >= 0):
-                return False
-            if not (hashed_key or entry_log_offset or seconds or previous):
-                return False
-            if entry_log_offset < log_offset:
-                break
-            if not number <= _unpack_slot(self._map, _SLOTS_AT + hashed_key % self.slots * SLOT.size)[0]:
-                return False
-            above = entry_log_offset
-        return max(self._slot_numbers()) < self.next_entry
-
     def mend_slots(self) -> int:
         """Let slots that point behind the last entry point at the newest one of theirs again; return how many did not.
 
         After a power cut: the page of a slot was written and those of its entries were not. Without this the older
         entries of such a slot would be lost to every search.
         """
-        lost = {slot for slot, number in enumerate(self._slot_numbers()) if not 0 <= number < self.next_entry}
+        numbers = self._slot_numbers()
+        if min(numbers) >= 0 and max(numbers) < self.next_entry:
+            return 0
+        lost = {slot for slot, number in enumerate(numbers) if not 0 <= number < self.next_entry}
         newest = dict.fromkeys(lost, 0)
         for number in range(self.next_entry - 1, 0, -1) if lost else ():
             slot = max(self.entry(number)[0], 0) % self.slots

@@ -229,22 +229,14 @@ class KeyIndex:
         return taken
 
     def mend(self, log_offset: int) -> None:
-        """After a crash that left it not whole: keep what lies below *log_offset* of the log, and only that."""
+        """Keep what lies below *log_offset* of the log, and only that. After a crash: what is put again is also written
+        again, where a failed sync has left pages that only the memory has."""
         self.truncate(log_offset)
         if self.files:
             file = self.files[-1]
             mended = file.mend_slots()
             if mended:
                 logger.warning("%s: %d slots pointed at entries that are not there: mended", file.path, mended)
-
-    def is_whole_from(self, log_offset: int) -> bool:
-        """After a crash: whether all that was put from *log_offset* of the log on is there, as far as it goes."""
-        for file in reversed(self.files):
-            if not file.is_whole_from(log_offset):
-                return False
-            if file.begin_log_offset < log_offset:
-                break
-        return True
 
     def delete_expired(self, log_offset_min: int) -> int:
         """Delete the files whose messages all lie below *log_offset_min*, but not the last one; return how many."""

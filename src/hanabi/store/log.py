@@ -231,8 +231,17 @@ class Log:
                 segment.flush()
             except (OSError, StoreDamaged) as error:
                 self.failure = StoreDamaged(f"flushing {segment.path} failed, restart when it is repaired: {error}")
+                for each in unflushed:
+                    each.keep_in_memory()
                 raise self.failure from error
         return self.flushed_offset
+
+    def write_again(self, offset: int) -> None:
+        """Bring everything from *offset* on to the disk, whatever the kernel believes is there already: what an earlier
+        process left in memory counts only then. Raises StoreError, with the file, if the disk fails."""
+        for segment in self.segments:
+            if segment.base_offset + segment.size > offset:
+                segment.write_again(max(offset - segment.base_offset, 0))
 
     def check_usable(self) -> None:
         """Raise if it is closed, or if a flush has failed."""

@@ -49,16 +49,26 @@ class LogWalk:
     """Iterate over it once. Then `end` is where the log ends, and `damages` is what was passed over."""
 
     def __init__(
-        self, log: Log, start: int, *, check_crc: bool, flushed_before_ms: int, may_be_torn: bool = False
+        self,
+        log: Log,
+        start: int,
+        *,
+        check_crc: bool,
+        flushed_before_ms: int,
+        certain_before_ms: int = 0,
+        may_be_torn: bool = False,
     ) -> None:
         """Records stored before *flushed_before_ms* are known to have been on the disk, so they were never torn.
-        *may_be_torn*: the writer crashed, so properties that look torn count only if a whole record follows."""
+
+        *certain_before_ms*: of those stored later, `uncertain_from` tells where the first lies. *may_be_torn*: the
+        writer crashed, so properties that look torn count only if a whole record follows."""
         self._log, self._check_crc, self._flushed_before_ms = log, check_crc, flushed_before_ms
-        self._may_be_torn = may_be_torn
+        self._certain_before_ms, self._may_be_torn = certain_before_ms, may_be_torn
         self.start = self.end = start
         self.end_reason = "the last file is full"
         self.is_torn = False  # something lies where the log ends, and it is no record
         self.last_store_ms = 0
+        self.uncertain_from: int | None = None
         self.damages: list[Damage] = []
 
     def __iter__(self) -> Iterator[Dispatch]:
@@ -87,6 +97,8 @@ class LogWalk:
                     continue
                 yield record
                 self.last_store_ms = record.store_timestamp_ms
+                if self.uncertain_from is None and self.last_store_ms >= self._certain_before_ms:
+                    self.uncertain_from = record.log_offset
                 position += record.size
                 self.end = base + position
             if position < log.segment_bytes:

@@ -8,6 +8,7 @@ One thread puts, copies and deletes topics; any thread reads. Knows no network a
 
 import contextlib
 import enum
+import errno
 import logging
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from hanabi.errors import MessageRefused, StoreClosed, StoreError, StoreFull, StoreUnwritable
+from hanabi.errors import MessageRefused, StoreClosed, StoreDamaged, StoreError, StoreFull, StoreUnwritable
 from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.commit_log import AppendResult, CommitLog, PendingMessage
 from hanabi.store.config import FlushMode, StoreConfig
@@ -42,6 +43,7 @@ _QUEUES_A_FLUSH_MAX: Final = 500  # a write for each: with 40,000 busy queues no
 _KEPT_TOPICS: Final = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
 _NEVER: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000
+_SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the file could not even be opened
 
 
 def _clock_ms() -> int:
@@ -118,6 +120,7 @@ class MessageStore:
         self._retention_thread = Repeater("hanabi-retention", self.retention.step)
         self._work_ahead = WorkAhead(self._log, self._index)
         self._checkpointed_to = self._log.end_offset
+        self._sync_failure: str | None = None
         self._copied_to = self._log.end_offset
         self._closed = False
 
@@ -409,15 +412,31 @@ class MessageStore:
         if least_pages and not is_early:
             self._queues.flush(count_max=_QUEUES_A_FLUSH_MAX)
             return
-        self._queues.flush(sync=True)
-        if self._index is not None:
-            self._index.sync()
-            if not self._indexer.unindexed:
-                self._checkpoint.index_ms = max(self._checkpoint.index_ms, dispatched_ms)
+        self._queues.flush()
+        self._sync_queues()
+        if self._index is not None and not self._indexer.unindexed:
+            self._checkpoint.index_ms = max(self._checkpoint.index_ms, dispatched_ms)
         self._checkpointed_to = end
         if is_early:
             self._checkpoint.queues_ms = max(self._checkpoint.queues_ms, dispatched_ms)
             self._checkpoint.flush()
+
+    def _sync_queues(self) -> None:
+        """Bring what queues and index have written to the disk. After a failure this fails until a restart: a second
+        sync would succeed without writing, and the checkpoint would vouch for entries that are gone."""
+        if self._sync_failure is None:
+            try:
+                self._queues.sync()
+                if self._index is not None:
+                    self._index.sync()
+                return
+            except StoreError as error:
+                if isinstance(error.__cause__, OSError) and error.__cause__.errno in _SHORT_OF:  # not the disk's word
+                    raise
+                self._sync_failure = (
+                    f"{error}; the checkpoint stays as it is, and the next start builds what is missing"
+                )
+        raise StoreDamaged(self._sync_failure)
 
 
 def _failed(error: StoreError, messages: Sequence[PendingMessage]) -> PutResult:

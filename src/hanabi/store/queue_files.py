@@ -68,7 +68,7 @@ class QueueFamily:
             raise first_error
 
     def sync(self) -> None:
-        """Return when everything written before the call is on the disk. After an error the next call tries again."""
+        """Return when everything written before the call is on the disk. After an error no later call can tell."""
         changed = list(self.unsynced)
         if len(changed) > SYNC_EACH_MAX:
             self.unsynced.difference_update(changed)

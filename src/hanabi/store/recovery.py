@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from hanabi.errors import StoreDamaged, StoreError
-from hanabi.store.checkpoint import Checkpoint
+from hanabi.store.checkpoint import SLACK_MS, Checkpoint
 from hanabi.store.commit_log import CommitLog
 from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ConsumeQueue, is_blank
@@ -88,7 +88,7 @@ def recover(
         start = _crash_start(parts, config, search_in_file=crashed_as_ours and not damaged)
         # Before this place everything is on the disk. What queues and index have of later messages may lack any page.
         queues.truncate(start)
-        if index is not None and not index.is_whole_from(start):
+        if index is not None:
             index.mend(start)
     else:
         start, cut = _clean_start(log, queues)
@@ -96,9 +96,7 @@ def recover(
     walk, records = _bring_in_step(parts, config, start, damaged, clock, crashed=crashed)
     _cut(walk, parts, beyond)
     if crashed:
-        for segment in log.segments:
-            if segment.base_offset + segment.size > start:
-                segment.flushed = 0  # in the memory of the system for sure, on the disk only after the next flush
+        _make_durable(log, walk)
     done = Recovery(start, walk.end, records, walk.damages, clock() - began)
     if log.segments:
         _tell(done, log, walk, crashed=crashed)
@@ -144,6 +142,12 @@ def _flushed_before(parts: Parts, config: StoreConfig) -> int:
     """Messages stored before this time were certainly on the disk, even where the checkpoint is old or lost."""
     margin_ms = max(_FLUSH_MARGIN_MS, 3 * config.flush_commit_log_thorough_interval_ms)
     return max(parts.checkpoint.log_ms, newest_file_ms(parts.commit_log.log) - margin_ms)
+
+
+def _certain_before(parts: Parts, config: StoreConfig) -> int:
+    """Messages stored before this time were flushed without an error, by the checkpoint's word if there is one."""
+    log_ms = parts.checkpoint.log_ms
+    return log_ms - SLACK_MS if log_ms else _flushed_before(parts, config)
 
 
 def newest_file_ms(log: Log) -> int:
@@ -268,6 +272,7 @@ def _dispatch(
         start,
         check_crc=config.check_crc_on_recover,
         flushed_before_ms=_flushed_before(parts, config),
+        certain_before_ms=_certain_before(parts, config),
         may_be_torn=crashed,
     )
     holes: dict[ConsumeQueue, int] = {}
@@ -284,6 +289,15 @@ def _dispatch(
             next_report = clock() + _PROGRESS_SECONDS
             logger.info("recovery is at log offset %d of at most %d", walk.end, log.end_offset)
     return walk, holes, records
+
+
+def _make_durable(log: Log, walk: LogWalk) -> None:
+    """Bring to the disk what the crashed process may not have flushed.
+
+    It is in the memory of the system, but a sync alone may pass it over: if an earlier one failed, the kernel takes
+    these pages for clean. So they are written again. Raises StoreError, with the file, if the disk still fails.
+    """
+    log.write_again(walk.uncertain_from if walk.uncertain_from is not None else walk.end)
 
 
 def _cut(walk: LogWalk, parts: Parts, beyond: Mapping[ConsumeQueue, int]) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from hanabi.durable_table import sync_directory
 from hanabi.errors import StoreDamaged, StoreError
 from hanabi.store import blocks, mapped_pages
+from hanabi.store.write_through import make_dirty, write_through
 
 logger = logging.getLogger(__name__)
 
@@ -187,6 +188,29 @@ class Segment:
         else:  # for the first time also what lies behind: see `truncate_to`
             sync_file(self._descriptor)
         self.flushed = max(start, end)
+
+    def write_again(self, position: int) -> None:
+        """Bring everything readable from *position* on to the disk, whatever the kernel believes is there already.
+
+        For recovery only: no other thread writes.
+        """
+        try:
+            sync_file(self._descriptor)
+        except OSError as error:  # of an earlier process, perhaps; it is what we repair here
+            logger.warning("%s was not flushed when its writer ended (%s): it is written again", self.path, error)
+        try:
+            write_through(self.path, self._descriptor, position, self.readable)
+            sync_file(self._descriptor)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"writing {self.path} again after a crash") from error
+        self.flushed = self.readable
+
+    def keep_in_memory(self) -> None:
+        """Make the pages of a failed flush dirty again: the kernel may drop clean ones, and readers would miss them."""
+        try:
+            make_dirty(self._descriptor, self.flushed, self.readable)
+        except OSError as error:
+            logger.error("what %s holds behind byte %d may be lost: %s", self.path, self.flushed, error)
 
     def truncate_to(self, position: int) -> None:
         """Forget everything from *position* on, also on the disk, and be ready to be written there.
