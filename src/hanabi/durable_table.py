@@ -72,6 +72,11 @@ class DurableTable(Generic[T]):
             raise StoreDamaged(f"neither the table nor its backup can be read: {'; '.join(reasons)}")
         return None
 
+    @property
+    def is_newest(self) -> bool:
+        """Whether the table that was loaded or saved last is the file's: not a backup, and not none."""
+        return self._is_in_file
+
     def check_writable(self) -> None:
         """Find out before the first `save` that there can be none. A full disk is none of it: it may get room."""
         try:

@@ -170,6 +170,7 @@ class Broker:
             hooks=self.tables.store_hooks(),
         )
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
+        self.tables.topics.restore(self.store.queues())
         self._undo.callback(PROCESS.keep_for_files(lambda: self.store.descriptors_max))
         await asyncio.to_thread(
             self.tables.offsets.attach, self.store.reader.max_offset, lambda: self.store.flush(log_only=True)

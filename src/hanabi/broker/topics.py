@@ -108,6 +108,7 @@ class Topics:
             self._table.members.setdefault(name, topic)  # what the file says of a system topic stands
         self.find: Callable[[str], TopicConfig | None] = self._table.members.get
         self.unsaved = self._table.later.unsaved  # topics that clients brought into being, until the file has them
+        self.when_saved = self._table.later.when_saved  # what to do with one of them then
         self.on_change: list[Callable[[], None]] = []  # called when a topic came, changed or went
 
     @property
@@ -186,6 +187,28 @@ class Topics:
     @property
     def _is_full(self) -> bool:
         return self._table.count >= self._settings.broker.topics_max
+
+    def restore(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Make the topics anew whose file is lost, from the *queues* that hold their messages.
+
+        Only if the newest file could not be read: what it does not name was deleted.
+        """
+        if self._table.is_complete:
+            return
+        counts: dict[str, int] = {}
+        for topic, queue_id in queues:
+            if topic not in self:
+                counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        if not counts:
+            return
+        self._table.members.update({topic: _topic(topic, count) for topic, count in counts.items()})
+        self._table.touch()
+        logger.warning(
+            "%d topics are made anew from their queues, as their file is missing or unreadable; check the permission "
+            "and the number of queues of each: %s",
+            len(counts),
+            ", ".join(list(counts)[:LOGGED_MAX]),
+        )
 
     def newest(self, topic: str) -> TopicConfig | None:
         """The topic as it will be when all that administrators asked for is in the file."""

@@ -65,7 +65,7 @@ class Done:
 
 
 class VersionedTable(Generic[T]):
-    """Invariant: the members are what the file says, but for those in `later.unsaved`, once anything was changed."""
+    """Invariant: a member that is not in `later.unsaved` is in the file, once anything was changed."""
 
     def __init__(
         self, path: Path | None, key: str, decode: Callable[[bytes], Content[T]], now_ms: Callable[[], int]
@@ -79,6 +79,7 @@ class VersionedTable(Generic[T]):
         self._written: dict[str, tuple[T, bytes]] = {}
         self._writing = threading.Lock()
         self._counter_in_file = self.version.counter
+        self.is_complete = self._file is None or self._file.is_newest  # what was read, or there was no file to read
         self._asked: list[_Change[T]] = []  # for the next write
         self._in_flight: list[_Change[T]] = []  # in the write that runs
         self._ahead: dict[str, T | None] = {}  # what both will make of names; None: gone
@@ -104,9 +105,10 @@ class VersionedTable(Generic[T]):
         if not self._saves_later:
             self.change(changed)
             return
+        new = [name for name in changed if name not in self.members or name in self.later.unsaved]
         self.members.update(changed)
-        self._count_up()
-        self.later.changed(changed)
+        self.touch()
+        self.later.changed(new)
 
     def change(
         self, changed: Mapping[str, T], *, gone: Iterable[str] = (), then: Callable[[], None] = lambda: None
@@ -160,14 +162,15 @@ class VersionedTable(Generic[T]):
             done, self._asked = [], []
         for change in done:
             change.apply_to(self.members)
-            self._count_up()
+            self.touch()
         self._ahead, self._growth = {}, 0
         for change in self._asked:
             self._look_ahead(change)
         for change in done:
             change.then()
 
-    def _count_up(self) -> None:
+    def touch(self) -> None:
+        """Give the table its next version, in memory."""
         self.version = self._version_after(1)
 
     def _version_after(self, changes: int) -> DataVersion:

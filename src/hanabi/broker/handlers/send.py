@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from time import time_ns
 from typing import Final, Protocol
@@ -168,6 +168,10 @@ class Sends:
         )
         if target.is_retry:
             message = self._tried_again(message, header, request)
+        store = partial(self._store, message, queue_id, is_half, waits)
+        return store() if message.topic not in self._unsaved_topics else self._when_saved(message.topic, store)
+
+    def _store(self, message: PendingMessage, queue_id: int, is_half: bool, waits: bool) -> Reply | Awaitable[Reply]:
         if is_half and not _is_retry_of_old_client(message):
             result = self._put_half(message)
         else:
@@ -176,7 +180,7 @@ class Sends:
             return self._refuse_put(result)
         appended = result.appended[0]
         message_id = self._store_host.message_id(appended.log_offset)
-        return self._answer(message.topic, result, message_id, queue_id, appended.queue_offset, waits)
+        return self._answer(result, message_id, queue_id, appended.queue_offset, waits)
 
     def _send_batch(
         self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
@@ -191,12 +195,22 @@ class Sends:
         shared, waits = batch_properties(header.properties or "")
         messages = self._each_of_batch(target, queue_id, shared, header, request, connection)
         first = list(islice(messages, BATCH_AT_ONCE))
+        store = partial(self._store_batch, queue_id, waits, first, messages)
+        return store() if target.topic not in self._unsaved_topics else self._when_saved(target.topic, store)
+
+    def _store_batch(
+        self,
+        queue_id: int,
+        waits: bool,
+        first: list[PendingMessage],
+        rest: Iterator[PendingMessage],
+    ) -> Reply | Awaitable[Reply]:
         if len(first) == BATCH_AT_ONCE:
-            return self._send_long_batch(target, queue_id, waits, first, messages)
+            return self._send_long_batch(queue_id, waits, first, rest)
         result = self.intake.put_batch(first)
         if result.status is not PUT_OK:
             return self._refuse_put(result)
-        return self._answer_batch(target, queue_id, waits, result)
+        return self._answer_batch(queue_id, waits, result)
 
     def _each_of_batch(
         self,
@@ -230,7 +244,6 @@ class Sends:
 
     async def _send_long_batch(
         self,
-        target: SendTarget,
         queue_id: int,
         waits: bool,
         messages: list[PendingMessage],
@@ -255,20 +268,17 @@ class Sends:
                 return self._refuse_put(result)
             appended += result.appended
             await pace.pause()
-        reply = self._answer_batch(target, queue_id, waits, PutResult(PUT_OK, tuple(appended)))
+        reply = self._answer_batch(queue_id, waits, PutResult(PUT_OK, tuple(appended)))
         return reply if isinstance(reply, Reply) else await reply
 
-    def _answer_batch(
-        self, target: SendTarget, queue_id: int, waits: bool, result: PutResult
-    ) -> Reply | Awaitable[Reply]:
+    def _answer_batch(self, queue_id: int, waits: bool, result: PutResult) -> Reply | Awaitable[Reply]:
         message_ids = [self._store_host.message_id(appended.log_offset) for appended in result.appended]
-        first_offset = result.appended[0].queue_offset
-        return self._answer(target.topic, result, ",".join(message_ids), queue_id, first_offset, waits)
+        return self._answer(result, ",".join(message_ids), queue_id, result.appended[0].queue_offset, waits)
 
     def _answer(
-        self, topic: str, result: PutResult, message_id: str, queue_id: int, queue_offset: int, waits: bool
+        self, result: PutResult, message_id: str, queue_id: int, queue_offset: int, waits: bool
     ) -> Reply | Awaitable[Reply]:
-        """Where it is stored: at once, or when it is stored as safely as the sender wants, and so is a new topic."""
+        """Where it is stored: at once, or when it is stored as safely as the sender wants."""
         fields = {
             "msgId": message_id,
             "queueId": str(queue_id),
@@ -277,9 +287,18 @@ class Sends:
             "TRACE_ON": self._trace_on,
         }
         durable = self.intake.durable(result) if waits else None
-        if self._unsaved_topics and (saved := self._unsaved_topics.get(topic)) is not None:
-            return _when_saved(saved, durable, fields)
         return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
+
+    def _when_saved(self, topic: str, store: Callable[[], Reply | Awaitable[Reply]]) -> Awaitable[Reply]:
+        """Store what is for a new topic when that is in the file: after a crash it could not be read else."""
+        return self._when_stored(self._topics.when_saved(topic, store))
+
+    async def _when_stored(self, stored: Awaitable[Reply | Awaitable[Reply]]) -> Reply:
+        try:
+            answer = await asyncio.shield(stored)
+        except MQError as error:
+            return self._refuse(error.code, str(error))
+        return answer if isinstance(answer, Reply) else await answer
 
     # What is not the normal way
 
@@ -330,13 +349,6 @@ def _is_retry_of_old_client(message: PendingMessage) -> bool:
 
 async def _when_durable(durable: Awaitable[PutStatus], fields: dict[str, str]) -> Reply:
     return Reply(STORED[await durable], None, None, b"", fields)
-
-
-async def _when_saved(
-    saved: asyncio.Future[None], durable: Awaitable[PutStatus] | None, fields: dict[str, str]
-) -> Reply:
-    await asyncio.shield(saved)
-    return Reply(_SUCCESS, None, None, b"", fields) if durable is None else await _when_durable(durable, fields)
 
 
 @lru_cache(maxsize=16_384)  # of connections that are open, and some that were

@@ -8,6 +8,7 @@ new record is ours, so it carries our address, as in 5.x.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
@@ -99,30 +100,32 @@ class _SendsBack:
             topic, queues = retry.topic_name, group.retry_queue_nums
         else:
             topic, queues = self._dead_letters(group), DEAD_LETTER_QUEUES
-        result = self._intake.put(
-            PendingMessage(
-                topic=topic,
-                queue_id=self._random_below(queues),
-                body=record.body,
-                properties=sent_back_properties(
-                    record.properties,
-                    topic=record.topic,
-                    message_id=encode_offset_id(record.store_host, record.log_offset),
-                    level=level,
-                ),
-                born_timestamp_ms=record.born_timestamp_ms,
-                born_host=record.born_host,
-                store_host=self._store_host.raw,
-                flag=record.flag,
-                sys_flag=record.sys_flag,
-                reconsume_times=record.reconsume_times + 1,
-            )
+        message = PendingMessage(
+            topic=topic,
+            queue_id=self._random_below(queues),
+            body=record.body,
+            properties=sent_back_properties(
+                record.properties,
+                topic=record.topic,
+                message_id=encode_offset_id(record.store_host, record.log_offset),
+                level=level,
+            ),
+            born_timestamp_ms=record.born_timestamp_ms,
+            born_host=record.born_host,
+            store_host=self._store_host.raw,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            reconsume_times=record.reconsume_times + 1,
         )
+        store = partial(self._store_again, message, record, header.group)
+        return store() if topic not in self._topics.unsaved else _when_stored(self._topics.when_saved(topic, store))
+
+    def _store_again(self, message: PendingMessage, record: Record, group: str) -> Reply:
+        result = self._intake.put(message)
         if result.status is not PutStatus.PUT_OK:
             raise BrokerError(f"{result.status.value}: {result.reason}" if result.reason else result.status.value)
-        self._stats.send_back(header.group, find_property(record.properties, _RETRY_TOPIC) or record.topic, 1)
-        saved = self._topics.unsaved.get(topic)
-        return Reply() if saved is None else _when_saved(saved)
+        self._stats.send_back(group, find_property(record.properties, _RETRY_TOPIC) or record.topic, 1)
+        return Reply()
 
     def _retry_topic(self, group: SubscriptionGroupConfig, *, unit_mode: bool) -> TopicConfig:
         topic = retry_topic(group.group_name)
@@ -151,6 +154,5 @@ class _SendsBack:
             raise BrokerError(f"look message by offset failed, {log_offset}: {error}") from error
 
 
-async def _when_saved(saved: asyncio.Future[None]) -> Reply:
-    await asyncio.shield(saved)
-    return Reply()
+async def _when_stored(stored: asyncio.Future[Reply]) -> Reply:
+    return await asyncio.shield(stored)
