@@ -42,9 +42,9 @@ class Workers:
             self._waiting -= 1
         try:
             running = asyncio.wrap_future(self._threads.submit(work, *args, **kwargs))
-        except BaseException:  # no thread could be started
+        except RuntimeError as error:
             self._free.release()
-            raise
+            raise SystemBusy(f"[OVERLOAD]system busy: no thread could be started for {self._purpose}") from error
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 

@@ -27,6 +27,7 @@ from hanabi.cli.settings_in_force import (
     process_settings,
     tls_settings,
 )
+from hanabi.cli.threads import enough_threads
 from hanabi.cli.tls_file import read_tls
 from hanabi.errors import ConfigError, MQError
 
@@ -191,7 +192,7 @@ def _started(context: typer.Context, name: str) -> Iterator[Start]:
     show, json = context.params["config"], context.params["json"]
     if json and not show:
         raise ConfigError("--json goes with --config")
-    with server_logs(context.params["log_level"], as_json=context.params["log_json"]) as logs:
+    with enough_threads(), server_logs(context.params["log_level"], as_json=context.params["log_json"]) as logs:
         try:
             start = Start(context)
             yield start

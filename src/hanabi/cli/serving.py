@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hanabi.cli.threads import start_pool
 from hanabi.errors import ConfigError
 from hanabi.remoting.address import format_address
 
@@ -66,6 +67,7 @@ async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None, metrics: 
     The port for operators is there before and after all others, so that they can see what a server waits for.
     """
     stopped = _stop_signal()
+    start_pool(asyncio.get_running_loop())
     if broker is not None:
         _check(broker)
     ready: list[str] = []
