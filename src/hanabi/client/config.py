@@ -45,8 +45,9 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     `namesrv` is "host:port", several with semicolons between them, or a sequence; without it, the environment
     variable NAMESRV_ADDR says it. `client_id` is for those who need the same id after a restart, such as a broadcasting
-    consumer in a container; it must be unique in the cluster. `address_map` says where brokers are that register
-    with an address which cannot be reached from here: {"10.0.0.5:10911": "broker.example:30911"}, or by host alone.
+    consumer in a container whose address changes; it must be unique in the cluster. `address_map` says
+    where brokers are that register with an address which cannot be reached from here: {"10.0.0.5:10911":
+    "broker.example:30911"}, or by host alone.
     """
 
     namesrv: str | Sequence[str] = ""
@@ -104,6 +105,19 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
             return self.client_id
         instance = f"{process_id}#{now_ns}" if self.instance == DEFAULT_INSTANCE else self.instance
         return "@".join((local_address(), instance, *([self.unit] if self.unit else [])))
+
+    @property
+    def offsets_id(self) -> str:
+        """The client id under which a broadcasting consumer keeps its offsets: the same after a restart, as Apache's
+        clients keep the instance's name for broadcasting."""
+        if self.client_id is not None:
+            return self.client_id
+        return "@".join((local_address(), self.instance, *([self.unit] if self.unit else [])))
+
+    @property
+    def shares_offsets_id(self) -> bool:
+        """Whether other clients on this machine have the same `offsets_id`, because nobody named them."""
+        return self.client_id is None and self.instance == DEFAULT_INSTANCE
 
     @property
     def identity(self) -> tuple[object, ...]:

@@ -55,7 +55,7 @@ class LiteSession:
         self.ended = False
         self.ask = QueueOffsets(core)
         self.offsets: OffsetStore = (
-            LocalOffsets(core.client_id, group) if settings.broadcasting else RemoteOffsets(core, group)
+            LocalOffsets.of(core.config, group) if settings.broadcasting else RemoteOffsets(core, group)
         )
         self._start_point = StartPoint(core, self.offsets, settings.consume_from)
         self._pulling = Pulling(core, group, lite=True, tells_subscription=True)
@@ -119,6 +119,7 @@ class LiteSession:
             await self.fetching.close()
             raise
         finally:
+            self.offsets.close()
             await self._core.remove_consumer(self._group)
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -7,6 +7,8 @@ The file is Apache's, in name, place and content, so that a client may become th
 
     ~/.rocketmq_offsets/CLIENT_ID/GROUP/offsets.json    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:42}}
 
+`offset_place` says which client id that is, and keeps consumers apart that nobody named.
+
 Agrees with Java's RemoteBrokerOffsetStore, LocalFileOffsetStore and OffsetSerializeWrapper. Names are those on
 the wire.
 """
@@ -19,7 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.offset_file import decode_offsets, encode_offsets
+from hanabi.client.consumer.offset_place import Claim, claim
 from hanabi.client.consumer.queue_broker import reading_address
 from hanabi.client.consumer.telling_order import in_two_rounds
 from hanabi.client.core import Core
@@ -70,8 +74,16 @@ class OffsetStore(Protocol):
         """What the memory has of *queue* is what the program wants, also where others have come further."""
         ...
 
+    def begin(self, queue: MessageQueue, offset: int) -> None:
+        """The consumer begins in *queue* at *offset*, as nothing was saved for it."""
+        ...
+
     def is_sure(self, queue: MessageQueue) -> bool:
         """Whether nobody else can have come further in *queue* than the memory knows."""
+        ...
+
+    def close(self) -> None:
+        """After everything else: leave what others may use."""
         ...
 
 
@@ -94,8 +106,14 @@ class _Memory:
     def insist(self, queue: MessageQueue) -> None:
         """Nobody else has a say."""
 
+    def begin(self, queue: MessageQueue, offset: int) -> None:
+        """As Java's: nothing is told before something was consumed."""
+
     def is_sure(self, queue: MessageQueue) -> bool:
         return True
+
+    def close(self) -> None:
+        """Nothing is kept from others."""
 
     def _learn(self, queue: MessageQueue, saved: int) -> int:
         """*saved* is what was saved; what the memory has already is newer."""
@@ -201,19 +219,41 @@ class RemoteOffsets(_Memory):
 class LocalOffsets(_Memory):
     """Offsets in a file of this client's own. *directory* is where Apache's clients have theirs, if not given.
 
-    A client whose id changes with each start begins anew each time: give it a `client_id`.
+    With *shares_id*, other consumers on this machine may have the same id: `load` claims a folder that none of them
+    uses, until `close`.
     """
 
-    def __init__(self, client_id: str, group: str, *, directory: Path | None = None) -> None:
+    def __init__(self, client_id: str, group: str, *, shares_id: bool = False, directory: Path | None = None) -> None:
         super().__init__()
-        root = directory if directory is not None else default_directory()
-        self.path = root / client_id / group / "offsets.json"
-        self._file = DurableTable(self.path, encode=encode_offsets, decode=decode_offsets)
+        self._root = directory if directory is not None else default_directory()
+        self._client_id, self._group, self._shares_id = client_id, group, shares_id
+        self._claim: Claim | None = None
+        self._use(self._root / client_id / group)
         self._saved: dict[MessageQueue, int] = {}
         self._writing = asyncio.Lock()
 
+    @classmethod
+    def of(cls, config: ClientConfig, group: str) -> "LocalOffsets":
+        """Those of a client with this *config*."""
+        return cls(config.offsets_id, group, shares_id=config.shares_offsets_id)
+
+    def _use(self, folder: Path) -> None:
+        self.path = folder / "offsets.json"
+        self._file = DurableTable(self.path, encode=encode_offsets, decode=decode_offsets)
+
+    def begin(self, queue: MessageQueue, offset: int) -> None:
+        """Saved as well: what comes while this consumer is down comes after it."""
+        self.update(queue, offset, increase_only=True)
+
+    def close(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
+
     async def load(self) -> None:
         """Read the file, or its backup. StoreDamaged if neither can be read: to begin anew would be a silent loss."""
+        if self._shares_id and self._claim is None:  # three calls of the system; a thread could not be cancelled
+            self._claim = claim(self._root, self._client_id, self._group)
+            self._use(self._claim.folder)
         found = await off_the_loop(self._file.load)
         self._saved = found or {}
         self._offsets.update(self._saved)

@@ -70,6 +70,7 @@ class PullConsumer(Participant):
         if traced is not None:
             undo.push_async_callback(traced.close)
         parts = _Parts(core, self._wire_group, self.settings, traced, self._told)
+        undo.callback(parts.offsets.close)
         await parts.offsets.load()
         await core.add_consumer(self._wire_group, parts.member)
         undo.push_async_callback(core.remove_consumer, self._wire_group)
@@ -217,7 +218,7 @@ class _Parts:
         self.core, self.tracing = core, traced
         self.ask = QueueOffsets(core)
         self.offsets: OffsetStore = (
-            LocalOffsets(core.client_id, group) if settings.broadcasting else RemoteOffsets(core, group)
+            LocalOffsets.of(core.config, group) if settings.broadcasting else RemoteOffsets(core, group)
         )
         self.pulling = Pulling(core, group, tells_subscription=True)
         self.hooks = ConsumeHooks((*settings.hooks, *([traced] if traced else [])))

@@ -102,7 +102,7 @@ class PushSession:
 
     def _make_offsets(self) -> OffsetStore:
         if self._settings.broadcasting:
-            return LocalOffsets(self._core.client_id, self._group)
+            return LocalOffsets.of(self._core.config, self._group)
         return RemoteOffsets(self._core, self._group)
 
     def _make_locks(self) -> QueueLocks:
@@ -230,6 +230,7 @@ class PushSession:
         finally:
             if self._locks is not None and self._locks.broker_lost in self._core.on_loss:
                 self._core.on_loss.remove(self._locks.broker_lost)
+            self._offsets.close()
             await self._core.remove_consumer(self._group)
             await self._keep_locks()
 

@@ -55,10 +55,11 @@ class StartPoint:
         saved = await self._offsets.read(queue, ReadFrom.STORE)
         if saved is not None:
             return saved
-
-        return await first_offset(
+        offset = await first_offset(
             queue.topic,
             self._consume_from,
             max_offset=lambda: self._ask.last(queue),
             offset_at=lambda moment: self._ask.at(queue, moment),
         )
+        self._offsets.begin(queue, offset)
+        return offset
