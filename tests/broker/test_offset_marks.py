@@ -1,6 +1,7 @@
 """Killing a broker loses no offset that was committed; and what is kept for that never moves one wrongly."""
 
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -162,9 +163,57 @@ def test_the_file_grows_and_is_cleaned_of_what_was_forgotten(tmp_path: Path) -> 
     assert path.stat().st_size < 2_000_000
 
 
+def test_no_flipped_bit_moves_an_offset_to_where_nobody_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, marks = tmp_path / FILE, tmp_path / MARKS
+    offsets = ConsumerOffsets(path)
+    offsets.commit("g", "T", 0, 90)
+    offsets.commit("h", "Longer", 7, 5)
+    offsets.save()
+    offsets.commit("g", "T", 0, 100)
+    offsets.commit("h", "Longer", 7, 6)
+    json, whole = path.read_bytes(), marks.read_bytes()
+    for bit in range(8 * 160):  # all that is used, and some behind
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(json)
+        marks.write_bytes(damaged)
+        found = killed(path)
+        assert len(found) == 2
+        assert found.find("g", "T", 0) in (90, 100)
+        assert found.find("h", "Longer", 7) in (5, 6)
+    assert "marks are damaged" in caplog.text
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1), st.text(min_size=1, max_size=30))
+def test_any_offset_is_marked_as_it_is_or_not_at_all(
+    tmp_path_factory: pytest.TempPathFactory, offset: int, queue_id: int, key: str
+) -> None:
+    path = tmp_path_factory.mktemp("marks") / "marks"
+    marks = OffsetMarks(path, [((key, queue_id), 1)], NO_FILE)
+    marks.put(key, queue_id, offset)
+    found = read_marks(path.read_bytes())
+    assert found is not None
+    assert found.damaged == 0
+    assert found.offsets == ({(key, queue_id): offset} if offset < 2**48 - 1 else {})
+
+
+def test_the_form_without_checksums_is_read_and_its_leaps_are_not_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE
+    path.write_text('{"offsetTable":{"T@g":{0:90,1:90}}}')
+    head = struct.pack("8s16s16s", b"HANABIO1", digest_of(path.read_bytes()), digest_of(path.read_bytes()))
+    records = b"".join(struct.pack("=qiI8s", *record, 3, b"T@g") for record in ((100, 0), (100 | 1 << 36, 1)))
+    (tmp_path / MARKS).write_bytes(head + records + bytes(1_000))
+    assert killed(path).of("g", "T") == {0: 100, 1: 90}
+    assert "offset 68719476836 is not believed" in caplog.text
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 300))
 def test_any_bytes_are_read_without_an_error(raw: bytes, cut: int) -> None:
     read_marks(raw)
     read_marks(b"HANABIO1" + raw)
+    read_marks(b"HANABIO2" + raw)
     assert read_marks((b"HANABIO1" + raw)[: min(cut, 39)]) is None

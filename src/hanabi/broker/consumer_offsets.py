@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from hanabi.broker.offset_marks import NO_FILE, OffsetMarks, digest_of, read_marks
+from hanabi.broker.offset_marks import LEAP_MAX, NO_FILE, Found, OffsetMarks, digest_of, read_marks
 from hanabi.broker.offset_pairs import OffsetPairs
 from hanabi.durable_table import DurableTable
 from hanabi.errors import StoreError, SystemBusy
@@ -258,18 +258,31 @@ class ConsumerOffsets:
         except OSError as error:
             logger.warning("%s cannot be read: %s", path, error.strerror or error)
             found = None
-        newer = 0
-        if found is not None and self._digest in found.digests:
-            for (key, queue_id), offset in found.offsets.items():
-                if offset > self._table.get(key, {}).get(queue_id, NOT_FOUND):
-                    self._table.setdefault(key, {})[queue_id] = offset
-                    self._changed[key] = None
-                    newer += 1
+        if found is not None and found.damaged:
+            logger.warning(
+                "%s: %d marks are damaged; their groups go on from the last save, and get again what they have consumed"
+                " since",
+                *(path, found.damaged),
+            )
+        newer = self._go_forward(found) if found is not None and self._digest in found.digests else 0
         if newer:
             logger.info("%d offsets were committed after the last save, and are kept", newer)
         everything = ((key, offsets) for key, offsets in self._table.items())
         places = [((key, queue_id), offset) for key, offsets in everything for queue_id, offset in offsets.items()]
         self._marks = OffsetMarks(path, places, self._digest)
+
+    def _go_forward(self, found: Found) -> int:
+        """Take what is newer than the file; return how many offsets."""
+        newer = 0
+        for (key, queue_id), offset in found.offsets.items():
+            saved = self._table.get(key, {}).get(queue_id, NOT_FOUND)
+            if not found.is_checked and offset - saved > LEAP_MAX:
+                logger.warning("%s queue %d: offset %d is not believed, %d stands", key, queue_id, offset, saved)
+            elif offset > saved:
+                self._table.setdefault(key, {})[queue_id] = offset
+                self._changed[key] = None
+                newer += 1
+        return newer
 
     def _encode_to_save(self, table: dict[str, Offsets]) -> bytes:
         raw = self._encode(table)
