@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.broker.client_calls import ClientCalls
+from hanabi.broker.client_calls import CALLS_MAX, ClientCalls
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.handlers.client_calls import client_call_handlers
 from hanabi.broker.offset_reset import OffsetReset, chosen_offset
@@ -344,6 +344,27 @@ def test_a_question_and_its_answer_are_passed_on_as_they_are(tmp_path: Path) -> 
             answer = operator.peer.start(INFO, header)
             one.peer.reply(await told(one), 1, remark="not today")
             assert ((await answer).code, (await answer).remark) == (1, "not today")
+
+    asyncio.run(main())
+
+
+def test_few_clients_are_asked_at_the_same_time_and_more_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with a_world(tmp_path) as world:
+            client, operator = await world.client("c1"), await world.client("operator")
+            await client.heartbeat(a_consumer("G"))
+            header = GetConsumerRunningInfoHeader(consumer_group="G", client_id="c1")
+            asked = [operator.peer.start(RequestCode.GET_CONSUMER_RUNNING_INFO, header) for _ in range(CALLS_MAX + 5)]
+            for refused in asked[CALLS_MAX:]:
+                answer = await refused
+                assert answer.code == ResponseCode.SYSTEM_BUSY
+                assert f"{CALLS_MAX} clients are being asked already" in (answer.remark or "")
+            for _ in range(CALLS_MAX):
+                client.peer.reply(await told(client), body=b"{}")
+            assert {(await answer).code for answer in asked[:CALLS_MAX]} == {ResponseCode.SUCCESS}
+            again = operator.peer.start(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+            client.peer.reply(await told(client), body=b"{}")
+            assert (await again).code == ResponseCode.SUCCESS
 
     asyncio.run(main())
 

@@ -13,7 +13,19 @@ from hanabi.wire.codes import ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.frame import FRAME_BYTES_MAX
 from hanabi.wire.headers.base import NoHeader
-from tests.remoting.peers import ECHO, HANDLERS, NumberHeader, Run, connecting, eventually, raw_peer, serving, warnings
+from tests.remoting.peers import (
+    ECHO,
+    HANDLERS,
+    WAIT,
+    Gate,
+    NumberHeader,
+    Run,
+    connecting,
+    eventually,
+    raw_peer,
+    serving,
+    warnings,
+)
 
 LARGE, TOO_LONG = 20, 21
 MEGABYTE = 1 << 20
@@ -150,6 +162,23 @@ def test_an_answer_that_no_client_would_read_is_an_error_that_says_so(
             assert reply.code == ResponseCode.SYSTEM_ERROR
             assert f"limit {FRAME_BYTES_MAX}: ask for less at once" in (reply.remark or "")
             assert "and clients read 16777216" in warnings(caplog)[0]
+
+    run(main())
+
+
+def test_a_connection_is_not_read_from_while_too_many_coroutines_wait_for_it(run: Run) -> None:
+    async def main() -> None:
+        gate = Gate()
+        config = RemotingConfig(waiting_tasks_max=10)
+        async with serving(gate.handlers(), config) as (_, address), raw_peer(address) as peer:
+            for opaque in range(100):
+                peer.ask(WAIT, opaque)
+            await eventually(lambda: gate.waiting == 10)
+            async with connecting() as connector:
+                await connector.request(address, ECHO, timeout=60)
+            assert gate.waiting == 10
+            gate.open.set()
+            assert [(await peer.answer()).opaque for _ in range(100)] == list(range(100))
 
     run(main())
 

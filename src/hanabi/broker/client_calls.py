@@ -7,12 +7,13 @@ Knows nothing of the store. Agrees with Java's Broker2Client and AdminBrokerProc
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from hanabi.broker.clients.client import version_name
 from hanabi.broker.clients.consumer_group import Member
 from hanabi.broker.clients.consumers import Consumers
-from hanabi.errors import MQError, RequestTimeoutError, TransportError
+from hanabi.errors import MQError, RequestTimeoutError, SystemBusy, TransportError
 from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Reply
 from hanabi.wire.bodies.offsets import ConsumerStatus, QueueAndOffset, ResetOffset, ResetOffsetList
@@ -26,6 +27,7 @@ V3_1_8_SNAPSHOT = 62  # and from here on it can be asked what it is doing
 
 CALL_SECONDS = 10.0
 STATUS_SECONDS = 5.0
+CALLS_MAX = 32  # at the same time
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ class ClientCalls:
         self._consumers = consumers
         self._call_seconds = call_seconds
         self._status_seconds = status_seconds
+        self._under_way = 0
 
     def why_not_reset(self, group: str) -> Reply | None:
         """Why the members of *group* cannot be told to start elsewhere; None if they can."""
@@ -73,7 +76,8 @@ class ClientCalls:
         if client_id := (asked.client_addr or "").strip():
             members = [member for member in members if member.client.client_id == client_id]
         header = GetConsumerStatusHeader(topic=asked.topic, group=asked.group)
-        tables = await asyncio.gather(*(self._status_of(member, header) for member in members))
+        with self._one_more():
+            tables = await asyncio.gather(*(self._status_of(member, header) for member in members))
         known = {
             member.client.client_id: table for member, table in zip(members, tables, strict=True) if table is not None
         }
@@ -104,12 +108,25 @@ class ClientCalls:
                 " please upgrade it to V3_1_8_SNAPSHOT",
             )
         try:
-            answer = await member.connection.request(code, header, body, timeout=self._call_seconds)
+            with self._one_more():
+                answer = await member.connection.request(code, header, body, timeout=self._call_seconds)
         except RequestTimeoutError as error:
             return Reply(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group}> <{client_id}> Timeout: {error}")
         except TransportError as error:
             return Reply(ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {error}")
         return Reply(answer.code, answer.remark, body=answer.body)
+
+    @contextmanager
+    def _one_more(self) -> Iterator[None]:
+        """Count a call. A client may answer with megabytes, so there are few at a time. More are refused: if they
+        waited, so would what is behind them, perhaps the answer of a client that asks about itself."""
+        if self._under_way >= CALLS_MAX:
+            raise SystemBusy(f"[OVERLOAD]system busy: {self._under_way} clients are being asked already, try again")
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
     def _members(self, group: str) -> list[Member]:
         found = self._consumers.find_group(group)

@@ -14,6 +14,7 @@ class RemotingConfig(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int = 10_000  # or fewer, if the system gives us fewer descriptors
     turn_seconds_max: float = 0.002  # of work for one connection, then the others have their turn
     pending_requests_max: int = 65_535  # that wait for their answer, on one connection, in each direction
+    waiting_tasks_max: int = 8_192  # of those, for which a coroutine waits on our side: some kilobytes each
     read_buffer_total_bytes_max: int = 256 * 1024 * 1024  # of incomplete frames, on all: the fullest is dropped
     write_buffer_bytes_max: int = 4 * 1024 * 1024  # above it the peer is not read from until it reads again
     write_buffer_total_bytes_max: int = 256 * 1024 * 1024  # on all connections together: the fullest are dropped

@@ -80,6 +80,8 @@ class Connection(asyncio.Protocol):
         "_reason",
         "_resumed",
         "_stalled_since",
+        "_tasks",
+        "_tasks_max",
         "_told_unheard",
         "_transport",
         "_turn",
@@ -101,6 +103,7 @@ class Connection(asyncio.Protocol):
         self._endpoint = endpoint
         self._handlers = endpoint.handlers
         self._pending_max = config.pending_requests_max
+        self._tasks_max = config.waiting_tasks_max
         self._unsent_max = config.write_buffer_bytes_max
         self._header_max = config.header_bytes_max
         self._turn_seconds = config.turn_seconds_max
@@ -112,6 +115,7 @@ class Connection(asyncio.Protocol):
         self._turn_ends = 0.0
         self._garbage = ""  # why nothing that follows the backlog can be understood
         self._answering: set[asyncio.Future[Any]] = set()
+        self._tasks = 0  # of those, for which a coroutine waits: each takes some kilobytes
         self._making_bytes = 0  # of large answers
         self._opaques = count(1)
         self._outbox: list[Piece] = []
@@ -296,9 +300,8 @@ class Connection(asyncio.Protocol):
             return self._append_reply(pieces, command, answer)
         self._making_bytes += size
         awaited = settled(answer, command, self) if isinstance(answer, asyncio.Future) else answer
-        task = self._loop.create_task(self._answer(command, cast(Awaitable[Reply], awaited)))
+        task = self._answer_in_task(command, cast(Awaitable[Reply], awaited))
         task.add_done_callback(partial(self._made, size))
-        self._when_done(task, self._answered)
         return 0
 
     def _made(self, size: int, _: asyncio.Task[None]) -> None:
@@ -332,8 +335,14 @@ class Connection(asyncio.Protocol):
             self._write_soon([data], len(data))
         self._forget_answer(answers)
 
-    def _answer_in_task(self, request: Command, answer: Awaitable[Reply]) -> None:
-        self._when_done(self._loop.create_task(self._answer(request, answer)), self._answered)
+    def _answer_in_task(self, request: Command, answer: Awaitable[Reply]) -> asyncio.Task[None]:
+        """Answer when *answer* is there, and read no more while too many tasks wait."""
+        task = self._loop.create_task(self._answer(request, answer))
+        self._when_done(task, self._answered)
+        self._tasks += 1
+        if self._tasks >= self._tasks_max:
+            self._pause()
+        return task
 
     def _answer_with(self, request: Command, future: asyncio.Future[Reply]) -> None:
         """*future* is done: answer with what it brought, at once if the peer reads."""
@@ -358,7 +367,10 @@ class Connection(asyncio.Protocol):
     def _answered(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()):
             logger.error("%s: an answer could not be sent", self.peer, exc_info=error)
+        self._tasks -= 1
         self._forget_answer(task)
+        if self._tasks + 1 == self._tasks_max:
+            self._catch_up()
 
     def _forget_answer(self, answer: asyncio.Future[Any]) -> None:
         self._answering.discard(answer)
@@ -383,7 +395,7 @@ class Connection(asyncio.Protocol):
 
     def _catch_up(self) -> None:
         """Go on where we stopped, if all that stopped us is over."""
-        if self.closed or self._gives_way or self._resumed is not None or len(self._answering) >= self._pending_max:
+        if self.closed or self._gives_way or self._resumed is not None or self._waits_for_too_many():
             return
         if self._endpoint.writes_too_much:
             self._give_way()
@@ -401,6 +413,9 @@ class Connection(asyncio.Protocol):
             self._finish_if_all_is_answered()
         if not self._paused and not self.closed:
             self._transport.resume_reading()
+
+    def _waits_for_too_many(self) -> bool:
+        return len(self._answering) >= self._pending_max or self._tasks >= self._tasks_max
 
     def _append_reply(self, pieces: list[Piece], request: Command, reply: Reply) -> int:
         """Put the answer to *request* behind *pieces*; return how many bytes that are: none if it was one-way."""

@@ -118,7 +118,9 @@ class QueueReader:
         """Keep to these limits from now on."""
         self._memory_bytes = self._physical_memory_bytes * config.memory_ratio_percent // 100
         self._memory_limits = config.memory_transfer_bytes_max, config.memory_transfer_count_max
-        self._disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
+        disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
+        # Those of what is in memory, and of what is on the disk.
+        self._limits = tuple(zip(self._memory_limits, disk_limits, strict=True))
         self._count_max = max(config.memory_transfer_count_max, config.disk_transfer_count_max)
 
     def get(
@@ -183,7 +185,7 @@ class QueueReader:
         view, base, limit = _NO_VIEW, 0, 0  # a segment, and the log offsets between which it can be read
         picked: list[Run] = []
         count = total = log_offset = 0
-        bytes_max, count_max = zip(self._memory_limits, self._disk_limits, strict=True)  # in memory, on the disk
+        bytes_max, count_max = self._limits
         work = FilterWork() if record_filter is not None else None
         while entries:
             for log_offset, size, tags_code in ENTRY.iter_unpack(entries):

@@ -32,11 +32,6 @@ NO_BODY_BYTES_MAX = 4 * 1024
 logger = logging.getLogger(__name__)
 
 
-def _answer_bytes(_: object) -> int:
-    """About how much the answer of a client takes: its stacks, or the message that it is to consume."""
-    return 1 << 20
-
-
 class ResettableOffsets(Protocol):
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group goes on at *offset*, wherever it was."""
@@ -57,13 +52,13 @@ def client_call_handlers(
     return {
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Handler(ResetOffsetHeader, resets.reset, NO_BODY_BYTES_MAX),
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Handler(
-            GetConsumerStatusHeader, questions.status, NO_BODY_BYTES_MAX, answer_bytes=_answer_bytes
+            GetConsumerStatusHeader, questions.status, NO_BODY_BYTES_MAX
         ),
         RequestCode.GET_CONSUMER_RUNNING_INFO: Handler(
-            GetConsumerRunningInfoHeader, questions.running_info, NO_BODY_BYTES_MAX, answer_bytes=_answer_bytes
+            GetConsumerRunningInfoHeader, questions.running_info, NO_BODY_BYTES_MAX
         ),
         RequestCode.CONSUME_MESSAGE_DIRECTLY: Handler(
-            ConsumeMessageDirectlyHeader, questions.consume_directly, NO_BODY_BYTES_MAX, answer_bytes=_answer_bytes
+            ConsumeMessageDirectlyHeader, questions.consume_directly, NO_BODY_BYTES_MAX
         ),
     }
 
