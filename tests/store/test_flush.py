@@ -130,47 +130,8 @@ def test_the_checkpoint_learns_the_store_time_of_what_is_on_the_disk(tmp_path: P
     assert world.checkpoint.log_ms == 100_000  # this one is not flushed yet
 
 
-def test_with_write_buffers_the_step_commits_before_it_flushes(tmp_path: Path) -> None:
-    world = World(tmp_path, write_buffer_pool_enabled=True, write_buffer_pool_size=2)
-    result = world.append()
-    assert world.log.max_offset == 0
-    assert world.flusher.step() == 0.2
-    assert world.log.max_offset == world.log.flushed_offset == result.end_offset
-    world.now += 0.1
-    world.append()
-    world.flusher.step()
-    assert world.log.max_offset == result.end_offset  # neither pages nor time enough
-    world.log.flush()
-    assert world.checkpoint.log_ms == 100_000
-    world.now += 0.15
-    world.flusher.step()
-    assert world.log.max_offset == world.log.end_offset
-    assert world.log.flushed_offset == result.end_offset
-    assert world.checkpoint.log_ms == 100_000
-    world.flusher.stop()
-    assert world.checkpoint.log_ms == 100_100
-
-
-def test_the_checkpoint_does_not_count_what_is_only_in_a_write_buffer(tmp_path: Path) -> None:
-    world = World(
-        tmp_path, write_buffer_pool_enabled=True, commit_thorough_interval_ms=60_000, flush_commit_log_least_pages=100
-    )
-    world.append()
-    world.flusher.step()
-    world.now += 1
-    world.append(20)
-    world.flusher.step()
-    assert world.log.flushed_offset < world.log.max_offset == world.log.end_offset  # committed, not flushed
-    world.now += 1
-    world.append()
-    world.now += 10
-    world.flusher.step()  # a thorough flush, but of what is committed
-    assert world.log.flushed_offset == world.log.max_offset < world.log.end_offset
-    assert world.checkpoint.log_ms == 101_000
-
-
 def test_who_waits_is_served_at_once_with_async_flush_too(tmp_path: Path) -> None:
-    world = World(tmp_path, write_buffer_pool_enabled=True)
+    world = World(tmp_path)
     world.append()
     world.flusher.step()
     world.wait("a")

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import mmap
 import os
 import subprocess
 import threading
@@ -16,13 +15,12 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
 
 from hanabi.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreUnwritable
-from hanabi.store.log import Log, WriteBufferPool
+from hanabi.store.log import Log
 from hanabi.store.segment import segment_name
 
 SIZE = 4096
@@ -44,7 +42,7 @@ def names(directory: Path) -> list[str]:
 
 def test_an_empty_log_begins_and_ends_at_zero(directory: Path) -> None:
     log = Log(directory, SIZE)
-    assert (log.min_offset, log.max_offset, log.end_offset, log.flushed_offset) == (0, 0, 0, 0)
+    assert (log.min_offset, log.end_offset, log.flushed_offset) == (0, 0, 0)
     assert bytes_at(log, 0, 1) is None
     assert log.find(0) is None
     assert names(directory) == []
@@ -80,7 +78,7 @@ def test_rolling_fills_the_old_segment_first(directory: Path) -> None:
     log.append(b"omega")
     assert bytes_at(log, 5, 5) == b"BLANK"
     assert bytes_at(log, SIZE, 5) == b"omega"
-    assert (log.end_offset, log.max_offset) == (SIZE + 5, SIZE + 5)
+    assert log.end_offset == SIZE + 5
 
 
 def test_a_prepared_segment_is_used_when_the_active_one_is_full(directory: Path) -> None:
@@ -144,7 +142,7 @@ def test_a_reopened_log_counts_as_full_until_its_end_is_told(directory: Path) ->
     log = Log(directory, SIZE)
     assert log.end_offset == 2 * SIZE
     log.truncate_to(SIZE + 10)
-    assert log.end_offset == log.max_offset == SIZE + 10
+    assert log.end_offset == SIZE + 10
     assert log.flush() == log.flushed_offset == SIZE + 10
     assert log.append(b"y") == SIZE + 10
 
@@ -276,7 +274,7 @@ def test_deleting_while_others_read_and_the_writer_rolls_harms_nobody(memory_dir
             failures.append(error)
 
     def read_everywhere() -> None:
-        for offset in range(log.min_offset, log.max_offset, 1000):
+        for offset in range(log.min_offset, log.end_offset, 1000):
             assert bytes_at(log, offset, 10) in (None, b"\1" * 10)
 
     actions: list[Callable[[], object]] = [read_everywhere, log.delete_oldest, log.flush]
@@ -335,45 +333,6 @@ def test_a_segment_deleted_by_retention_before_it_was_flushed_is_no_damage(direc
     log.delete_oldest()
     oldest.flush()
     assert log.flush() == SIZE + 1
-
-
-# Write buffers
-
-
-def test_with_write_buffers_readers_see_only_what_is_committed(directory: Path) -> None:
-    log = Log(directory, SIZE, pool=WriteBufferPool(2, SIZE))
-    log.append(b"x" * (SIZE + 10))
-    assert (log.max_offset, log.end_offset) == (0, SIZE + 10)
-    assert log.read(0, 1) is None
-    log.flush()
-    assert log.flushed_offset == 0
-    log.commit()
-    assert log.max_offset == SIZE + 10
-    assert bytes_at(log, SIZE, 10) == b"x" * 10
-    assert log.flush() == SIZE + 10
-
-
-def test_a_full_committed_segment_gives_its_buffer_back(directory: Path) -> None:
-    pool = WriteBufferPool(1, SIZE)
-    log = Log(directory, SIZE, pool=pool)
-    log.append(b"x" * SIZE)
-    assert pool.borrow() is None
-    log.append(b"y")  # no buffer left: straight into the file, and what is older before it
-    assert log.max_offset == SIZE + 1
-    assert bytes_at(log, 0, SIZE) == b"x" * SIZE
-    assert bytes_at(log, SIZE, 1) == b"y"
-    buffer = pool.borrow()
-    assert isinstance(buffer, mmap.mmap)
-    assert (directory / segment_name(0)).read_bytes() == b"x" * SIZE
-
-
-def test_truncating_keeps_what_was_only_in_a_write_buffer_before_the_place(directory: Path) -> None:
-    log = Log(directory, SIZE, pool=WriteBufferPool(1, SIZE))
-    log.append(b"alphaomega")
-    log.truncate_to(5)
-    log.append(b"!")
-    log.commit()
-    assert (directory / segment_name(0)).read_bytes() == b"alpha!".ljust(SIZE, b"\0")
 
 
 # A full or forbidding disk
@@ -473,13 +432,12 @@ class LogMachine(RuleBasedStateMachine):
     counter = itertools.count()
     base: Path
 
-    @initialize(pooled=st.booleans())
-    def open(self, pooled: bool) -> None:
+    @initialize()
+    def open(self) -> None:
         self.directory = self.base / str(next(self.counter))
-        self.pool = WriteBufferPool(2, SIZE) if pooled else None
-        self.log = Log(self.directory, SIZE, pool=self.pool)
+        self.log = Log(self.directory, SIZE)
         self.model = b""  # every byte ever, from offset 0
-        self.committed = self.begin = 0
+        self.begin = 0
 
     @rule(data=st.binary(min_size=1, max_size=2 * SIZE))
     def append(self, data: bytes) -> None:
@@ -494,20 +452,16 @@ class LogMachine(RuleBasedStateMachine):
             self.model += b"BLANK"[:room].ljust(room, b"\0")
 
     @rule()
-    def commit_and_flush(self) -> None:
-        self.log.commit()
-        self.committed = len(self.model)
+    def flush(self) -> None:
         assert self.log.flush() == len(self.model)
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
-        self.commit_and_flush()
+        self.flush()
         offset = self.begin + int((len(self.model) - self.begin) * share)
         self.log.truncate_to(offset)
         self.model = self.model[:offset]
-        self.committed = offset
 
-    @precondition(lambda self: self.committed == len(self.model))
     @rule()
     def delete_oldest(self) -> None:
         if self.log.delete_oldest():
@@ -515,9 +469,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.commit_and_flush()
+        self.flush()
         self.log.close()
-        self.log = Log(self.directory, SIZE, pool=self.pool)
+        self.log = Log(self.directory, SIZE)
         self.log.truncate_to(len(self.model))
 
     @invariant()
@@ -525,13 +479,11 @@ class LogMachine(RuleBasedStateMachine):
         log = self.log
         assert log.end_offset == len(self.model)
         assert log.min_offset == self.begin
-        assert self.begin <= log.flushed_offset <= log.max_offset <= log.end_offset
-        if self.pool is None:
-            assert log.max_offset == log.end_offset
-        for offset in range(self.begin, log.max_offset, 997):
+        assert self.begin <= log.flushed_offset <= log.end_offset
+        for offset in range(self.begin, log.end_offset, 997):
             tail = log.read_tail(offset)
             assert tail is not None
-            assert bytes(tail) == self.model[offset : min(offset - offset % SIZE + SIZE, log.max_offset)]
+            assert bytes(tail) == self.model[offset : min(offset - offset % SIZE + SIZE, log.end_offset)]
 
     def teardown(self) -> None:
         if hasattr(self, "log"):

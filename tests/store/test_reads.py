@@ -179,7 +179,7 @@ def test_messages_gone_from_the_log_are_passed_over(store: MessageStore) -> None
 def test_when_everything_looked_at_is_gone_the_status_says_so(store: MessageStore) -> None:
     put(store, 850, size=1)
     put(store, 200, queue_id=1, size=100)
-    for _ in range(store._log.max_offset // SEGMENT_BYTES):
+    for _ in range(store._log.end_offset // SEGMENT_BYTES):
         store._log.delete_oldest()
     assert outcome(store.get("T", 0, 0, 4)) == (GetStatus.MESSAGE_WAS_REMOVING, 0, 800)
 
@@ -246,16 +246,6 @@ def test_a_queue_file_deleted_under_us_sends_the_reader_behind_it(store: Message
 
 
 # Small questions
-
-
-def test_what_is_still_in_the_write_buffer_can_be_read(memory_directory: Path) -> None:
-    store = open_store(memory_directory, write_buffer_pool_enabled=True, write_buffer_pool_size=2)
-    put(store, 50, size=100)
-    assert [int(body) for body in bodies(store)] == list(range(50))
-    place = store.put(message(b"last", properties={"KEYS": "k"})).appended[0]
-    assert store.queries.record(place.log_offset) is not None
-    assert store.queries.store_time("T", 0, 50) > 0
-    store.close()
 
 
 def test_where_a_message_lies(store: MessageStore) -> None:

@@ -97,7 +97,7 @@ def test_an_append_that_does_not_fit_changes_nothing(segment: Segment) -> None:
 def test_filling_writes_the_header_and_counts_the_rest_as_written(segment: Segment) -> None:
     segment.append(b"alpha")
     segment.fill(b"BLANK")
-    assert segment.written == segment.readable == SIZE
+    assert segment.written == SIZE
     assert segment.path.read_bytes() == b"alphaBLANK".ljust(SIZE, b"\0")
 
 
@@ -195,7 +195,7 @@ def test_nothing_behind_a_truncation_survives_on_the_disk(
     position = data.draw(st.integers(0, len(written)))
     segment.truncate_to(position)
     assert segment.path.read_bytes() == written[:position].ljust(SIZE, b"\0")
-    assert segment.written == segment.readable == position
+    assert segment.written == position
     assert segment.flushed == 0  # the zeros are not on the disk yet
     segment.append(b"new")
     assert bytes_at(segment, position, 3) == b"new"
@@ -251,7 +251,7 @@ def test_a_file_that_cannot_be_mapped_leaves_nothing_behind(tmp_path: Path) -> N
     assert not open_files(tmp_path)
 
 
-# Warm-up and the write buffer
+# Warm-up
 
 
 def test_a_warmed_segment_is_all_zeros_and_ready(tmp_path: Path) -> None:
@@ -260,28 +260,3 @@ def test_a_warmed_segment_is_all_zeros_and_ready(tmp_path: Path) -> None:
     segment.append(b"alpha")
     segment.unlock_memory()
     assert bytes_at(segment, 0, 5) == b"alpha"
-
-
-def test_a_buffered_append_is_not_in_the_file_before_it_is_committed(tmp_path: Path) -> None:
-    segment = Segment.create(tmp_path / segment_name(0), SIZE, buffer=mmap.mmap(-1, SIZE))
-    segment.append(b"alpha")
-    assert (segment.written, segment.readable) == (5, 0)
-    assert segment.slice(0, 5) is None
-    assert segment.path.read_bytes() == bytes(SIZE)
-    segment.commit()
-    segment.append(b"omega")
-    segment.flush()
-    assert (segment.written, segment.readable, segment.flushed) == (10, 5, 5)
-    assert bytes_at(segment, 0, 5) == b"alpha"
-
-
-def test_old_bytes_of_a_used_buffer_never_get_into_a_file(tmp_path: Path) -> None:
-    buffer = mmap.mmap(-1, SIZE)
-    buffer[:] = b"?" * SIZE
-    segment = Segment.create(tmp_path / segment_name(0), SIZE, buffer=buffer)
-    segment.append(b"alpha")
-    segment.fill(b"BLANK")
-    segment.commit()
-    assert segment.release_buffer() is buffer
-    assert segment.path.read_bytes() == b"alphaBLANK".ljust(SIZE, b"\0")
-    assert segment.readable == SIZE

@@ -252,7 +252,7 @@ cdef class PlainPulls:
             return None
         log_offset = get_64(entry)
         segment = self.log.find(log_offset)
-        if segment is None or segment.buffer is not None:
+        if segment is None:
             return None
         cdef Py_buffer view
         cdef bint is_plain

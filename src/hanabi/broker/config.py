@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import field
 
-from hanabi.broker.unused_keys import NOT_TO_BE_IGNORED, UNUSED_KEYS
+from hanabi.broker.unused_keys import IGNORED_WITH_A_LINE, NOT_TO_BE_IGNORED, UNUSED_KEYS
 from hanabi.errors import ConfigError
 from hanabi.remoting.config import RemotingConfig
 from hanabi.store.config import STORE_KEYS, StoreConfig
@@ -175,10 +175,17 @@ def read_broker_config(path: Path) -> tuple[BrokerConfig, StoreConfig]:
             if key not in BROKER_KEYS and key not in STORE_KEYS and key not in UNUSED_KEYS:
                 logger.warning("%s: %s is not a setting of this broker and has no effect", path, shortened(key))
         for key, why_not in NOT_TO_BE_IGNORED.items():
-            if properties.get(key, "").strip().lower() == "true":
+            if _is_on(properties, key):
                 raise ConfigError(f"{key} = true: {why_not}")
+        for key, why_not in IGNORED_WITH_A_LINE.items():
+            if _is_on(properties, key):
+                logger.warning("%s: %s = true has no effect: %s", path, key, why_not)
         return parse_broker_config(properties)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _is_on(properties: Mapping[str, str], key: str) -> bool:
+    return properties.get(key, "").strip().lower() == "true"

@@ -166,7 +166,7 @@ class PlainPulls:
         low, high = queue.min_offset, queue.max_offset
         places = pulled.places(offset, min(max(count, 1), count_max, high - offset))
         segment = self._log.find(places[0][0]) if places else None
-        if segment is None or segment.buffer is not None:
+        if segment is None:
             return None
         view, base, next_offset = segment.tail(0), segment.base_offset, offset + len(places)
         pieces = pieces_of(view, base, places)

@@ -10,6 +10,11 @@ NOT_TO_BE_IGNORED = {
     "enableDLegerCommitLog": "this broker has no DLedger log, and would not find the messages that are in it",
 }
 
+# These are no reason not to start, but their owner should know.
+IGNORED_WITH_A_LINE = {
+    "transientStorePoolEnable": "messages go straight to the log file, where they survive the end of the process",
+}
+
 UNUSED_KEYS = {
     "rocketmqHome": "",
     "messageStorePlugIn": "",
@@ -92,6 +97,11 @@ UNUSED_KEYS = {
     "slaveTimeout": "3000",
     "offsetCheckInSlave": "false",
     "debugLockEnable": "false",
+    "transientStorePoolEnable": "false",
+    "transientStorePoolSize": "5",
+    "commitIntervalCommitLog": "200",
+    "commitCommitLogLeastPages": "4",
+    "commitCommitLogThoroughInterval": "200",
     "fastFailIfNoBufferInStorePool": "false",
     "enableDLegerCommitLog": "false",
     "dLegerGroup": "",

@@ -309,7 +309,7 @@ cdef class PlainPuts:
         if store._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed:
             return False
         segment = log.active
-        if segment is None or log.failure is not None or segment.buffer is not None:
+        if segment is None or log.failure is not None:
             return False
         self.segment, self.index_file = segment, None
         self.written = segment.written

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from hanabi.errors import MessageRefused, RemoteProtocolError, StoreError
-from hanabi.store.config import FlushMode, StoreConfig
-from hanabi.store.log import Log, WriteBufferPool
+from hanabi.store.config import StoreConfig
+from hanabi.store.log import Log
 from hanabi.store.segment import Buffer, Segment
 from hanabi.store.torn_writes import mark_zeros
 from hanabi.wire import sysflag
@@ -78,12 +78,7 @@ class CommitLog:
     @classmethod
     def open(cls, config: StoreConfig, *, now_ms: Callable[[], int]) -> "CommitLog":
         """The commit log of a store. Its end and its queue offsets are still to be restored, see `Log.truncate_to`."""
-        pool = None
-        if (
-            config.write_buffer_pool_enabled and config.flush_mode is FlushMode.ASYNC_FLUSH
-        ):  # as Apache: never with SYNC
-            pool = WriteBufferPool(config.write_buffer_pool_size, config.commit_log_segment_bytes)
-        log = Log(config.commit_log_path, config.commit_log_segment_bytes, warm=config.warm_segments, pool=pool)
+        log = Log(config.commit_log_path, config.commit_log_segment_bytes, warm=config.warm_segments)
         return cls(log, now_ms=now_ms, message_bytes_max=config.message_bytes_max)
 
     # Appending

@@ -37,8 +37,6 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     consume_queue_ext_segment_bytes: int = field(default=48 << 20, name="mappedFileSizeConsumeQueueExt")
     consume_queue_ext_bitmap_bits: int = field(default=64, name="bitMapLengthConsumeQueueExt")
     warm_segments: bool = field(default=False, name="warmMapedFileEnable")
-    write_buffer_pool_enabled: bool = field(default=False, name="transientStorePoolEnable")
-    write_buffer_pool_size: int = field(default=5, name="transientStorePoolSize")
 
     # flush
     flush_mode: FlushMode = field(default=FlushMode.ASYNC_FLUSH, name="flushDiskType")
@@ -47,9 +45,6 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     flush_commit_log_timed: bool = field(default=True, name="flushCommitLogTimed")
     flush_commit_log_least_pages: int = field(default=4, name="flushCommitLogLeastPages")
     flush_commit_log_thorough_interval_ms: int = field(default=10_000, name="flushCommitLogThoroughInterval")
-    commit_interval_ms: int = field(default=200, name="commitIntervalCommitLog")
-    commit_least_pages: int = field(default=4, name="commitCommitLogLeastPages")
-    commit_thorough_interval_ms: int = field(default=200, name="commitCommitLogThoroughInterval")
     flush_consume_queue_interval_ms: int = field(default=1_000, name="flushIntervalConsumeQueue")
     flush_consume_queue_least_pages: int = field(default=2, name="flushConsumeQueueLeastPages")
     flush_consume_queue_thorough_interval_ms: int = field(default=60_000, name="flushConsumeQueueThoroughInterval")
@@ -155,10 +150,8 @@ _LEAST = {
     "commit_log_segment_bytes": 1024,
     "consume_queue_segment_bytes": CONSUME_QUEUE_ENTRY_BYTES,
     "consume_queue_ext_segment_bytes": 1024,
-    "write_buffer_pool_size": 1,
     "sync_flush_timeout_ms": 1,
     "flush_commit_log_interval_ms": 1,
-    "commit_interval_ms": 1,
     "flush_consume_queue_interval_ms": 1,
     "message_bytes_max": 1,
     "index_slots": 1,

@@ -5,7 +5,7 @@ brings the log to the disk when enough pages have come together, and all of it f
 index have a rhythm of their own, and the checkpoint is written after them.
 
 Every step can be called without a thread; `start` only calls them again and again. What is on the disk when agrees with
-Java's GroupCommitService, FlushRealTimeService, CommitRealTimeService and FlushConsumeQueueService.
+Java's GroupCommitService, FlushRealTimeService and FlushConsumeQueueService.
 """
 
 import logging
@@ -63,21 +63,17 @@ class LogFlusher:
         self.use(config)
         self._waiters: list[_Waiter] = []
         self._lock = threading.Lock()  # held while `_waiters` is replaced or added to
-        self._readable_ms = 0  # the store time of messages that are in the files, not only in a write buffer
         self._stopped = False
         self._flush_thread = Repeater("hanabi-flush-log", self.step)
         self._deadline_thread = Repeater("hanabi-flush-deadlines", self.expire)
 
     def use(self, config: StoreConfig) -> None:
-        """Keep to these intervals and limits from now on. The mode, and whether there are buffers, stay."""
+        """Keep to these intervals and limits from now on. The mode stays."""
         self._timeout_seconds = config.sync_flush_timeout_ms / 1000
         is_sync = config.flush_mode is FlushMode.SYNC_FLUSH
         least_pages = 0 if is_sync else config.flush_commit_log_least_pages
         self._flush_rhythm = Rhythm(least_pages, config.flush_commit_log_thorough_interval_ms)
-        self._commit_rhythm = Rhythm(config.commit_least_pages, config.commit_thorough_interval_ms)
-        uses_buffers = config.write_buffer_pool_enabled and not is_sync
-        interval_ms = config.commit_interval_ms if uses_buffers else config.flush_commit_log_interval_ms
-        self._interval_seconds = interval_ms / 1000
+        self._interval_seconds = config.flush_commit_log_interval_ms / 1000
         self._wakes_on_append = is_sync or not config.flush_commit_log_timed
 
     # For the one who appends
@@ -100,14 +96,13 @@ class LogFlusher:
     # Steps
 
     def step(self) -> float:
-        """Commit and flush what is due, tell those who wait; return the seconds until the next step is due."""
+        """Flush what is due, tell those who wait; return the seconds until the next step is due."""
         now, log = self._clock(), self._log
         with self._lock:
             needed = max((waiter.offset for waiter in self._waiters), default=0)
         try:
-            self._commit(0 if needed else self._commit_rhythm.least_pages(now))
             flush_pages = 0 if needed > log.flushed_offset else self._flush_rhythm.least_pages(now)
-            if is_worth_it(log.max_offset, log.flushed_offset, flush_pages, log.segment_bytes):
+            if is_worth_it(log.end_offset, log.flushed_offset, flush_pages, log.segment_bytes):
                 self._flush()
         except StoreError:
             self._tell(lambda waiter: waiter.offset <= needed, stored=False)
@@ -129,22 +124,12 @@ class LogFlusher:
 
     def flush_all(self) -> None:
         """Bring everything written so far to the disk."""
-        self._commit(0)
         self._flush()
 
-    def _commit(self, least_pages: int) -> None:
-        log = self._log
-        # In this order: what is appended meanwhile does not count, neither its time nor its bytes.
-        store_timestamp_ms, end, readable = self._commit_log.store_timestamp_ms, log.end_offset, log.max_offset
-        if is_worth_it(end, readable, least_pages, log.segment_bytes):
-            log.commit()
-            readable = end
-        if readable >= end:
-            self._readable_ms = store_timestamp_ms
-
     def _flush(self) -> None:
+        store_timestamp_ms = self._commit_log.store_timestamp_ms  # before: what is appended meanwhile does not count
         self._log.flush()
-        self._checkpoint.log_ms = max(self._checkpoint.log_ms, self._readable_ms)
+        self._checkpoint.log_ms = max(self._checkpoint.log_ms, store_timestamp_ms)
 
     def _tell(self, is_meant: Callable[[_Waiter], bool], *, stored: bool) -> None:
         with self._lock:

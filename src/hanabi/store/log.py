@@ -9,7 +9,6 @@ the oldest: the tuple of segments is never changed, only replaced, so that a rea
 
 import itertools
 import logging
-import mmap
 import threading
 from pathlib import Path
 
@@ -17,25 +16,6 @@ from hanabi.errors import StoreClosed, StoreDamaged, StoreError
 from hanabi.store.segment import Buffer, Segment, segment_name
 
 logger = logging.getLogger(__name__)
-
-
-class WriteBufferPool:
-    """Memory the size of a segment, used again and again; RocketMQ's transientStorePool.
-
-    When all buffers are lent, a segment does without one, as in Apache.
-    """
-
-    def __init__(self, count: int, size: int) -> None:
-        self._free = [mmap.mmap(-1, size) for _ in range(count)]  # the pages come only when they are first written
-
-    def borrow(self) -> mmap.mmap | None:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return None
-
-    def give_back(self, buffer: mmap.mmap) -> None:
-        self._free.append(buffer)
 
 
 class Log:
@@ -52,17 +32,15 @@ class Log:
         *,
         writable: bool = True,
         warm: bool = False,
-        pool: WriteBufferPool | None = None,
     ) -> None:
         """Open the log in *directory*, which need not exist yet. Raises StoreDamaged if files are missing or cut."""
         self.directory, self.segment_bytes = directory, segment_bytes
         self.segments = _open_segments(directory, segment_bytes, writable=writable)
         self.active: Segment | None = self.segments[-1] if self.segments else None
         self.failure: StoreError | None = None  # why nothing may be written any more
-        self._pool, self._warm = pool, warm
+        self._warm = warm
         self._next: Segment | None = None  # prepared, and not part of the log yet
         self._preparing = threading.Lock()  # held while `_next` is made or used
-        self._committing = threading.Lock()  # by the writer, now and then, or by the one who flushes
         self._changing = threading.Lock()  # held while `segments` is replaced
 
     # Where it begins and ends
@@ -78,14 +56,6 @@ class Log:
         """Where the next byte will be written."""
         segment = self.active
         return segment.base_offset + segment.written if segment else 0
-
-    @property
-    def max_offset(self) -> int:
-        """How far readers may look; less than `end_offset` only while a write buffer holds the rest."""
-        for segment in reversed(self.segments):
-            if segment.readable:  # a segment is committed only after all before it
-                return segment.base_offset + segment.readable
-        return self.min_offset
 
     @property
     def flushed_offset(self) -> int:
@@ -135,8 +105,6 @@ class Log:
         if active is not None:
             if active.written < self.segment_bytes:
                 active.fill(filler)
-            if segment.buffer is None:
-                self.commit()  # what goes straight into a file must not become readable before what is older
             if self._warm:
                 active.unlock_memory()
         self._use(segment)
@@ -179,11 +147,9 @@ class Log:
         if not self.min_offset <= offset <= self.end_offset:
             raise ValueError(f"{offset} is outside {self.min_offset}..{self.end_offset}")
         self._drop_preparation()
-        self.commit()
         with self._changing:
             # From the end, so that a crash in between leaves no gap.
             while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-                self._give_back(self.segments[-1])
                 self.segments[-1].delete()
                 self.segments = self.segments[:-1]
             self.active = last = self.segments[-1]
@@ -197,27 +163,12 @@ class Log:
         segments[0].delete()  # takes long for a large file, so the writer is not made to wait for it
         with self._changing:
             self.segments = tuple(segment for segment in self.segments if segment is not segments[0])
-        with self._committing:
-            self._give_back(segments[0])
         return True
 
     # Bringing it to the disk
 
-    def commit(self) -> None:
-        """Move what write buffers hold into the files. Blocks. Does nothing where there are no write buffers."""
-        if self._pool is None:
-            return
-        with self._committing:
-            for segment in self.segments:
-                try:
-                    segment.commit()
-                except OSError as error:
-                    raise StoreError.from_os_error(error, f"writing {segment.path}") from error
-                if segment.committed == self.segment_bytes:
-                    self._give_back(segment)
-
     def flush(self) -> int:
-        """Bring everything readable to the disk, oldest first; return the offset below which it is there. Blocks.
+        """Bring everything written to the disk, oldest first; return the offset below which it is there. Blocks.
 
         After a failure nothing is written any more: the kernel reports a failed write once, and calling it again would
         report success for bytes that are gone.
@@ -225,7 +176,7 @@ class Log:
         self.check_usable()
         unflushed = [*itertools.takewhile(lambda segment: segment.flushed < segment.size, reversed(self.segments))]
         for segment in reversed(unflushed):
-            if segment.flushed == segment.readable:
+            if segment.flushed == segment.written:
                 continue
             try:
                 segment.flush()
@@ -255,7 +206,6 @@ class Log:
             self.failure = StoreClosed(f"{self.directory} is closed")
             segments, self.segments, self.active = self.segments, (), None
         for segment in segments:
-            self._give_back(segment)
             segment.close()
 
     def destroy(self) -> None:
@@ -276,14 +226,8 @@ class Log:
             return self._next
 
     def _create(self, base_offset: int) -> Segment:
-        buffer = self._pool.borrow() if self._pool is not None else None
         path = self.directory / segment_name(base_offset)
-        try:
-            return Segment.create(path, self.segment_bytes, warm=self._warm, buffer=buffer)
-        except StoreError:
-            if buffer is not None and self._pool is not None:
-                self._pool.give_back(buffer)
-            raise
+        return Segment.create(path, self.segment_bytes, warm=self._warm)
 
     def _use(self, segment: Segment) -> None:
         with self._changing:
@@ -295,14 +239,8 @@ class Log:
         with self._preparing:
             segment, self._next = self._next, None
         if segment is not None:
-            self._give_back(segment)
             segment.delete()
             segment.close()
-
-    def _give_back(self, segment: Segment) -> None:
-        buffer = segment.release_buffer()
-        if buffer is not None and self._pool is not None:
-            self._pool.give_back(buffer)
 
 
 def _open_segments(directory: Path, segment_bytes: int, *, writable: bool) -> tuple[Segment, ...]:

@@ -166,10 +166,7 @@ class Queries:
         return record.store_timestamp_ms if record is not None else -1
 
     def _dispatch_at(self, log_offset: int) -> Dispatch | None:
-        log = self._log
-        if log_offset >= log.max_offset:
-            log.commit()  # it may still be in the write buffer
-        return record_at(log, log_offset, check_crc=True)
+        return record_at(self._log, log_offset, check_crc=True)
 
 
 def _has_key(record: Dispatch, key: str, *, unique_only: bool) -> bool:

@@ -260,13 +260,10 @@ class QueueReader:
 
     def _segment_view(self, log_offset: int, size: int) -> tuple[memoryview, int, int]:
         """The readable part of the segment with this record, and where in the log that is; empty if it is not there."""
-        log = self._log
-        segment = log.find(log_offset)
+        segment = self._log.find(log_offset)
         if segment is None:
             return _NO_VIEW, 0, 0
         base = segment.base_offset
-        if log_offset + size > base + segment.readable:
-            log.commit()  # it may still be in the write buffer
         view = segment.tail(0)
         return (view, base, base + len(view)) if log_offset + size <= base + len(view) else (_NO_VIEW, 0, 0)
 

@@ -102,7 +102,7 @@ class PlainPuts:
         if store._closed or self._retention.refuses or indexer.failure is not None or indexer.unindexed:
             return False
         segment = log.active
-        if segment is None or log.failure is not None or segment.buffer is not None:
+        if segment is None or log.failure is not None:
             return False
         if len(born_host) != _HOST_BYTES or len(store_host) != _HOST_BYTES:
             return False

@@ -1,9 +1,7 @@
 """One memory-mapped file of a log. Knows nothing of messages, of the other files, or of time.
 
-    0 ........ flushed ........ readable ........ written ........ allocated ........ size
-      on disk           in the file      in the buffer     zeros            a hole, see `blocks`
-
-Without a write buffer `readable` and `written` are the same.
+    0 ........ flushed ........ written ........ allocated ........ size
+      on disk           in the file      zeros            a hole, see `blocks`
 
 Lifetimes. Nothing is ever unmapped under a reader, and no one counts references: a slice given to a reader holds the
 map, the map holds the file, and CPython lets both go with the last slice. So `delete` only unlinks the name, and a
@@ -45,17 +43,16 @@ def segment_name(base_offset: int) -> str:
 
 
 class Segment:
-    """A file of a log. Invariant: 0 <= flushed <= readable <= written <= size; bytes below `written` never change.
+    """A file of a log. Invariant: 0 <= flushed <= written <= size; bytes below `written` never change.
 
-    One thread writes, and only below `allocated`; another one may commit and flush, a third one allocate; any number
-    may read.
+    One thread writes, and only below `allocated`; another one may flush, a third one allocate; any number may read.
     """
 
-    def __init__(self, path: Path, size: int, descriptor: int, *, writable: bool, buffer: mmap.mmap | None) -> None:
+    def __init__(self, path: Path, size: int, descriptor: int, *, writable: bool) -> None:
         """Use `create` or `open`. Takes *descriptor* over."""
         self.path, self.size = path, size
         self.base_offset = int(path.name)
-        self.written = self.committed = self.flushed = self.allocated = 0
+        self.written = self.flushed = self.allocated = 0
         self._allocating = threading.Lock()
         self._deleted = False
         self._descriptor = descriptor
@@ -68,11 +65,9 @@ class Segment:
             self._close_descriptor()
             raise StoreError.from_os_error(error, f"mapping {path}") from error
         self._view = memoryview(self._map).toreadonly()
-        self.buffer = buffer
-        self._target = self._map if buffer is None else buffer
 
     @classmethod
-    def create(cls, path: Path, size: int, *, warm: bool = False, buffer: mmap.mmap | None = None) -> "Segment":
+    def create(cls, path: Path, size: int, *, warm: bool = False) -> "Segment":
         """Make a new file with the blocks of its first messages; StoreError if that fails, and then no file either."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
@@ -80,14 +75,14 @@ class Segment:
             raise StoreError.from_os_error(error, f"creating {path}") from error
         with contextlib.ExitStack() as undo:
             undo.callback(path.unlink, missing_ok=True)
-            segment = cls._fill_in(path, size, descriptor, warm=warm, buffer=buffer)
+            segment = cls._fill_in(path, size, descriptor, warm=warm)
             undo.pop_all()
         if warm:
             segment.lock_in_memory()
         return segment
 
     @classmethod
-    def _fill_in(cls, path: Path, size: int, descriptor: int, *, warm: bool, buffer: mmap.mmap | None) -> "Segment":
+    def _fill_in(cls, path: Path, size: int, descriptor: int, *, warm: bool) -> "Segment":
         """Size, allocate and map a file that was just created. Takes *descriptor* over."""
         try:
             os.ftruncate(descriptor, size)  # first, so that a crash leaves an empty file or one of full size
@@ -98,7 +93,7 @@ class Segment:
         except OSError as error:
             os.close(descriptor)
             raise StoreError.from_os_error(error, f"reserving {size} bytes for {path}") from error
-        segment = cls(path, size, descriptor, writable=True, buffer=buffer)
+        segment = cls(path, size, descriptor, writable=True)
         segment.allocated = allocated
         return segment
 
@@ -114,8 +109,8 @@ class Segment:
         if found != size:
             os.close(descriptor)
             raise StoreDamaged(f"{path} has {found} bytes, but the files of this log have {size}")
-        segment = cls(path, size, descriptor, writable=writable, buffer=None)
-        segment.written = segment.committed = segment.flushed = segment.allocated = size
+        segment = cls(path, size, descriptor, writable=writable)
+        segment.written = segment.flushed = segment.allocated = size
         return segment
 
     # Writing
@@ -126,10 +121,10 @@ class Segment:
         if end > self.allocated:
             self.allocate(end)
         if end - start > _COPIED_AT_ONCE_BYTES and end <= self.size:  # half a copy begins with zeros: no record does
-            self._target[start + _FIRST_BYTES : end] = memoryview(data)[_FIRST_BYTES:]
-            self._target[start : start + _FIRST_BYTES] = data[:_FIRST_BYTES]
+            self._map[start + _FIRST_BYTES : end] = memoryview(data)[_FIRST_BYTES:]
+            self._map[start : start + _FIRST_BYTES] = data[:_FIRST_BYTES]
         else:
-            self._target[start:end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
+            self._map[start:end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
         self.written = end
 
     def allocate(self, end: int) -> None:
@@ -156,32 +151,12 @@ class Segment:
         start = self.written
         header = header[: self.size - start]
         self.allocate(start + len(header))
-        self._target[start : start + len(header)] = header
-        if self.buffer is not None:  # a buffer was used before, and old bytes must not get into a new file
-            self._target[start + len(header) : self.size] = bytes(self.size - start - len(header))
+        self._map[start : start + len(header)] = header
         self.written = self.size
 
-    def commit(self) -> None:
-        """Move what the write buffer holds into the file, where readers and `flush` see it. May block."""
-        buffer, start, end = self.buffer, self.committed, self.written
-        if buffer is None or start == end:
-            return
-        with memoryview(buffer) as view:
-            while start < end:
-                start += os.pwrite(self._descriptor, view[start:end], start)
-                self.committed = start
-
-    def release_buffer(self) -> mmap.mmap | None:
-        """Go on without the write buffer, which the caller may use again. What was not committed is lost."""
-        buffer = self.buffer
-        if buffer is not None:
-            self.written = self.committed
-            self._target, self.buffer = self._map, None
-        return buffer
-
     def flush(self) -> None:
-        """Bring everything readable to the disk. Blocks; other threads run meanwhile."""
-        start, end = self.flushed, self.readable
+        """Bring everything written to the disk. Blocks; other threads run meanwhile."""
+        start, end = self.flushed, self.written
         self.check_file()
         if start and mapped_pages.IS_KNOWN:  # without the pages that were made ahead: to write those is no use
             mapped_pages.sync(self._map, start, end)
@@ -223,27 +198,22 @@ class Segment:
             _zero(self._descriptor, position, self.size)
         except OSError as error:
             raise StoreError.from_os_error(error, f"truncating {self.path}") from error
-        self.written = self.committed = position
+        self.written = position
         self.allocated = position  # Apache's files are sparse, and so may be ours behind the last step
         self.flushed = 0  # the zeros, and perhaps what a killed process wrote: the next flush brings them to the disk
 
     # Reading
 
-    @property
-    def readable(self) -> int:
-        """How far readers may look."""
-        return self.written if self.buffer is None else self.committed
-
     def slice(self, position: int, size: int) -> memoryview | None:
-        """The *size* bytes at *position* without a copy, or None where not all of them are readable."""
+        """The *size* bytes at *position* without a copy, or None where not all of them are written."""
         end = position + size
-        if position < 0 or size < 0 or end > (self.written if self.buffer is None else self.committed):
+        if position < 0 or size < 0 or end > self.written:
             return None
         return self._view[position:end]
 
     def tail(self, position: int) -> memoryview:
-        """Everything readable from *position* on, without a copy; empty at the end."""
-        return self._view[position : self.readable]
+        """Everything written from *position* on, without a copy; empty at the end."""
+        return self._view[position : self.written]
 
     # Care
 

@@ -91,9 +91,8 @@ class RuntimeHandlers:
 
     def _log(self) -> dict[str, str]:
         store = self._store
-        pool = {} if store.config.write_buffer_pool_enabled else {"remainTransientStoreBufferNumbs": NO_POOL}
         return {
-            **pool,
+            "remainTransientStoreBufferNumbs": NO_POOL,
             "commitLogMinOffset": str(store.min_log_offset),
             "commitLogMaxOffset": str(store.max_log_offset),
             "earliestMessageTimeStamp": str(store.queries.earliest_store_time_in_log()),
