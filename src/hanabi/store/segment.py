@@ -165,7 +165,7 @@ class Segment:
         self.flushed = max(start, end)
 
     def write_again(self, position: int) -> None:
-        """Bring everything readable from *position* on to the disk, whatever the kernel believes is there already.
+        """Bring everything written from *position* on to the disk, whatever the kernel believes is there already.
 
         For recovery only: no other thread writes.
         """
@@ -174,16 +174,16 @@ class Segment:
         except OSError as error:  # of an earlier process, perhaps; it is what we repair here
             logger.warning("%s was not flushed when its writer ended (%s): it is written again", self.path, error)
         try:
-            write_through(self.path, self._descriptor, position, self.readable)
+            write_through(self.path, self._descriptor, position, self.written)
             sync_file(self._descriptor)
         except OSError as error:
             raise StoreError.from_os_error(error, f"writing {self.path} again after a crash") from error
-        self.flushed = self.readable
+        self.flushed = self.written
 
     def keep_in_memory(self) -> None:
         """Make the pages of a failed flush dirty again: the kernel may drop clean ones, and readers would miss them."""
         try:
-            make_dirty(self._descriptor, self.flushed, self.readable)
+            make_dirty(self._descriptor, self.flushed, self.written)
         except OSError as error:
             logger.error("what %s holds behind byte %d may be lost: %s", self.path, self.flushed, error)
 
