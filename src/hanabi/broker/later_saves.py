@@ -12,10 +12,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from hanabi.broker.started_threads import StartedThreads
 from hanabi.errors import MQError, StoreClosed, StoreError
 
 RETRY_SECONDS: Final = 1.0
@@ -73,7 +74,7 @@ class LaterSaves:
 
     async def run(self) -> None:
         """Write whenever something changed, until cancelled. A write that has begun is waited for."""
-        thread = ThreadPoolExecutor(1, thread_name_prefix="hanabi-saves")
+        thread = StartedThreads(1, "hanabi-saves")
         try:
             while True:
                 await self._wait(self._retry_seconds if self.failure is not None else None)
@@ -145,7 +146,7 @@ class LaterSaves:
         waiting.exception()  # it is no mistake if nothing waits for it
 
 
-async def _run_in(thread: ThreadPoolExecutor, write: Write) -> None:
+async def _run_in(thread: Executor, write: Write) -> None:
     await asyncio.get_running_loop().run_in_executor(thread, write)
 
 

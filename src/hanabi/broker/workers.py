@@ -6,9 +6,9 @@ waits for it. Work that does not fit is refused with SYSTEM_BUSY before anything
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from hanabi.broker.started_threads import StartedThreads
 from hanabi.errors import SystemBusy
 
 P = ParamSpec("P")
@@ -25,7 +25,7 @@ class Workers:
     def __init__(self, purpose: str, *, threads: int, waiting_max: int) -> None:
         """*purpose* names the threads, and stands in the refusal: "key queries"."""
         self._purpose, self._waiting_max = purpose, waiting_max
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"hanabi-{purpose.replace(' ', '-')}")
+        self._threads = StartedThreads(threads, f"hanabi-{purpose.replace(' ', '-')}")
         self._free = asyncio.Semaphore(threads)
         self._waiting = 0
 

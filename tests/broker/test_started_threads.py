@@ -1,0 +1,47 @@
+"""All threads of a pool are there from the start, or it says so at once and leaves none behind."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hanabi.broker.started_threads import StartedThreads
+from tests.faults.shim import Faults, ShimUnavailable, compile_shim
+
+AT_THE_LIMIT = """
+import threading
+from hanabi.broker.started_threads import StartedThreads
+try:
+    StartedThreads(4, "pool")
+except RuntimeError as error:
+    print(error)
+for thread in threading.enumerate():
+    if thread is not threading.main_thread():
+        thread.join(60)
+print(threading.active_count())
+"""
+
+
+def test_all_threads_run_before_there_is_work() -> None:
+    before = threading.active_count()
+    pool = StartedThreads(5, "pool")
+    assert threading.active_count() == before + 5
+    assert pool.submit(lambda: threading.current_thread().name).result().startswith("pool_")
+    pool.shutdown()
+    assert threading.active_count() == before
+
+
+def test_a_pool_that_cannot_start_its_threads_leaves_none_behind(tmp_path: Path) -> None:
+    try:
+        faults = Faults(compile_shim(tmp_path), tmp_path / "control")
+    except ShimUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+    with faults.rule("pthread_create", errno.EAGAIN, after=2):
+        command = [sys.executable, "-c", AT_THE_LIMIT]
+        env = {**os.environ, **faults.environment}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.splitlines() == ["can't start new thread", "1"]
