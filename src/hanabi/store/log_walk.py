@@ -1,8 +1,14 @@
 """Walking over the records of a log from a given place on, to the first that is not whole and valid.
 
-A log ends where a write was torn. But a bad bit in the middle of an old file is not its end: what follows was flushed
-long ago and must not be given up. The two are told apart by time. If a valid record follows that was certainly flushed,
-the place before it is damage, which is reported and passed over; if none does, the log ends there.
+A log ends where a write was torn. But a bad bit is not its end: what follows may have been flushed and acknowledged.
+What lies before a valid record is damage, which is reported and passed over, if one of these holds. Else the log ends.
+
+- The valid record was certainly flushed, by its time.
+- It begins where the damaged one says that it ends.
+- Between the two there is no sector of zeros, which is what pages leave that never reached the disk.
+
+It must not be older than what lies before the damage: such a record was given up at an earlier crash. A filler up to
+the end of the file counts as a valid record.
 """
 
 from collections.abc import Iterator
@@ -10,6 +16,7 @@ from typing import Final, NamedTuple
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.store.log import Log
+from hanabi.store.segment import Segment
 from hanabi.store.torn_writes import looks_torn
 from hanabi.wire.record import (
     BLANK_BYTES_MIN,
@@ -21,7 +28,11 @@ from hanabi.wire.record import (
 )
 
 _SEARCH_BYTES: Final = 1 << 20
+_SECTOR_BYTES: Final = 512
+_DAMAGE_BYTES_MAX: Final = 16 << 20  # as far as a search goes: no record is longer
 _MAGIC_AT: Final = 4
+_PLACE_AT: Final = 28  # of the log offset in a record
+_CLAIM_BYTES_MIN: Final = 88  # the shortest head
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC, MAGIC_LONG_TOPIC))
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
@@ -32,6 +43,7 @@ class Damage(NamedTuple):
     start: int
     end: int
     reason: str
+    claim: Dispatch | None  # what the damaged record says of itself, if its parts fit
 
 
 def record_at(log: Log, log_offset: int, *, check_crc: bool = False) -> Dispatch | None:
@@ -87,12 +99,12 @@ class LogWalk:
                         position = log.segment_bytes
                     else:
                         reason = f"{segment.path}: {error}"
-                        resumed = self._resume_after(base + position, reason)
+                        resumed = self._resume_after(segment, position, reason)
                         if resumed is None:
                             self.end_reason = reason
                             self.is_torn = any(view[position : position + BLANK_BYTES_MIN])
                             return
-                        position = resumed - base
+                        position = resumed
                     self.end = base + position
                     continue
                 yield record
@@ -109,15 +121,72 @@ class LogWalk:
         following = record_at(self._log, record.log_offset + record.size, check_crc=True)
         return following is not None and following.store_timestamp_ms >= record.store_timestamp_ms
 
-    def _resume_after(self, log_offset: int, reason: str) -> int | None:
-        """Where the walk goes on behind what lies at *log_offset*; None if that is the end of the log."""
+    def _resume_after(self, segment: Segment, position: int, reason: str) -> int | None:
+        """Where in the file the walk goes on behind what lies at *position*; None if that is the end of the log."""
+        log_offset = segment.base_offset + position
+        end = self._end_if_flushed(log_offset)
+        if end is None:
+            end = self._end_by_size(segment, position)
+        if end is None:
+            end = self._end_by_search(segment, position)
+        if end is not None:
+            self.damages.append(Damage(log_offset, end, reason, _claim(segment, position, end)))
+        return None if end is None else end - segment.base_offset
+
+    def _end_if_flushed(self, log_offset: int) -> int | None:
+        """Where the next record begins, if that was flushed before the crash."""
         if self.last_store_ms >= self._flushed_before_ms:
             return None
         following = _next_record(self._log, log_offset + 1)
         if following is None or following.store_timestamp_ms >= self._flushed_before_ms:
             return None
-        self.damages.append(Damage(log_offset, following.log_offset, reason))
         return following.log_offset
+
+    def _end_by_size(self, segment: Segment, position: int) -> int | None:
+        """Where the record at *position* ends by its own word, if a record or a filler begins there."""
+        view = segment.tail(position)
+        size = int.from_bytes(view[:_MAGIC_AT], "big")
+        if not BLANK_BYTES_MIN <= size <= len(view) - BLANK_BYTES_MIN:
+            return None
+        end = segment.base_offset + position + size
+        if _is_filler(view, size) or self._is_younger(record_at(self._log, end, check_crc=True)):
+            return end
+        return None
+
+    def _end_by_search(self, segment: Segment, position: int) -> int | None:
+        """Where the next record begins, if there are no zeros as long as a sector before it."""
+        view, base = segment.tail(0), segment.base_offset
+        end = _first_lost_sector(view[: position + _DAMAGE_BYTES_MAX], position)
+        found = _first_record(self._log, base + position + 1, view[position + 1 : end])
+        if found is not None:
+            return found.log_offset if self._is_younger(found) else None
+        filler = position + bytes(view[position:end]).rfind(_BLANK) - _MAGIC_AT
+        return base + filler if filler > position and _is_filler(view, filler) else None
+
+    def _is_younger(self, record: Dispatch | None) -> bool:
+        return record is not None and record.store_timestamp_ms >= self.last_store_ms
+
+
+def _is_filler(view: memoryview, position: int) -> bool:
+    """Whether a filler lies at *position* that goes up to the end of *view*, that of a file."""
+    size = int.from_bytes(view[position : position + _MAGIC_AT], "big")
+    return size == len(view) - position and view[position + _MAGIC_AT : position + BLANK_BYTES_MIN] == _BLANK
+
+
+def _claim(segment: Segment, position: int, end: int) -> Dispatch | None:
+    """What a damaged record would be with the size, the magic number and the place that it must have; its body may be
+    damaged."""
+    log_offset = segment.base_offset + position
+    record = bytearray(segment.tail(position)[: end - log_offset])
+    if len(record) > _CLAIM_BYTES_MIN:
+        place = slice(_PLACE_AT, _PLACE_AT + 8)
+        record[:_MAGIC_AT], record[place] = len(record).to_bytes(4, "big"), log_offset.to_bytes(8, "big")
+        if bytes(record[_MAGIC_AT:BLANK_BYTES_MIN]) not in _MAGICS:
+            record[_MAGIC_AT:BLANK_BYTES_MIN] = _MAGICS[0]
+    try:
+        return _decode(memoryview(record), 0, log_offset, check_crc=False)
+    except RemoteProtocolError:
+        return None
 
 
 def _decode(view: memoryview, position: int, log_offset: int, *, check_crc: bool) -> Dispatch:
@@ -136,20 +205,37 @@ def _decode(view: memoryview, position: int, log_offset: int, *, check_crc: bool
 def _next_record(log: Log, log_offset: int) -> Dispatch | None:
     """The first whole and valid record at or behind *log_offset*, found by its magic number."""
     for segment in log.segments:
-        if segment.base_offset + segment.size <= log_offset:
-            continue
-        view = segment.tail(0)
-        position = max(log_offset - segment.base_offset, 0)
-        while position < len(view):
-            found = _find_magic(view, position + _MAGIC_AT)
-            if found is None:
-                break
-            position = found - _MAGIC_AT
-            record = record_at(log, segment.base_offset + position, check_crc=True)
+        if segment.base_offset + segment.size > log_offset:
+            start = max(log_offset - segment.base_offset, 0)
+            record = _first_record(log, segment.base_offset + start, segment.tail(start))
             if record is not None:
                 return record
-            position += 1
     return None
+
+
+def _first_record(log: Log, log_offset: int, view: memoryview) -> Dispatch | None:
+    """The first whole and valid record whose magic number lies in *view*, the bytes at *log_offset* of the log."""
+    position = 0
+    while (found := _find_magic(view, position + _MAGIC_AT)) is not None:
+        position = found - _MAGIC_AT
+        record = record_at(log, log_offset + position, check_crc=True)
+        if record is not None:
+            return record
+        position += 1
+    return None
+
+
+def _first_lost_sector(view: memoryview, position: int) -> int:
+    """Where from *position* on the first sector lies that is all zeros, so was never written; else the end of *view*.
+
+    The first one counts from *position* on: what lies before may have been written at an earlier time.
+    """
+    end = position - position % _SECTOR_BYTES + _SECTOR_BYTES
+    if end - position >= BLANK_BYTES_MIN and not any(view[position:end]):
+        return position
+    while end < len(view) and any(view[end : end + _SECTOR_BYTES]):
+        end += _SECTOR_BYTES
+    return min(end, len(view))
 
 
 def _find_magic(view: memoryview, start: int) -> int | None:

@@ -258,7 +258,7 @@ def _bring_in_step(
         walk, _, more = _dispatch(parts, config, rebuild_from, clock, crashed=crashed, fill_holes=True)
         records += more
     for damage in walk.damages:
-        logger.error("the log has no valid record from %d to %d: %s", *damage)
+        logger.error("the log has no valid record from %d to %d: %s", damage.start, damage.end, damage.reason)
     return walk, records
 
 
@@ -276,8 +276,9 @@ def _dispatch(
         may_be_torn=crashed,
     )
     holes: dict[ConsumeQueue, int] = {}
-    records, next_report = 0, clock() + _PROGRESS_SECONDS
+    records, seen, next_report = 0, 0, clock() + _PROGRESS_SECONDS
     for record in walk:
+        seen += _keep_places(parts, walk.damages[seen:])
         try:
             indexer.dispatch(record, fill_holes=fill_holes or bool(walk.damages))
         except QueueHoleError as error:
@@ -288,7 +289,21 @@ def _dispatch(
         if not records % _PROGRESS_RECORDS and clock() >= next_report:
             next_report = clock() + _PROGRESS_SECONDS
             logger.info("recovery is at log offset %d of at most %d", walk.end, log.end_offset)
+    _keep_places(parts, walk.damages[seen:])
     return walk, holes, records
+
+
+def _keep_places(parts: Parts, damages: list[Damage]) -> int:
+    """Give damaged messages their entries in the queues, where they are the next ones; return how many damages.
+
+    A reader passes them over. Were they the last of their queue and their numbers given again, a group that consumed
+    them before would pass the new messages over.
+    """
+    for claim in (damage.claim for damage in damages):
+        queue = parts.queues.find(claim.topic, claim.queue_id) if claim is not None else None
+        if claim is not None and queue is not None and claim.queue_offset == queue.max_offset:
+            parts.indexer.dispatch(claim)
+    return len(damages)
 
 
 def _make_durable(log: Log, walk: LogWalk) -> None:
