@@ -90,6 +90,15 @@ def test_an_unchanged_table_is_not_written_again(path: Path) -> None:
     assert backup(path).read_bytes() == b'{"a":1}'
 
 
+def test_an_empty_table_without_a_backup_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    table = table_at(path)
+    assert table.load() is None
+    assert table.was_empty
+    assert f"{path} is empty and there is no other copy" in caplog.text
+
+
 def test_a_half_written_temporary_file_is_of_no_consequence(path: Path) -> None:
     saved_twice(path)
     path.with_name(path.name + ".tmp").write_bytes(b'{"a":3')

@@ -45,10 +45,12 @@ class DurableTable(Generic[T]):
         self._last_good: bytes | None = None  # what becomes the backup: never bytes that nobody could read
         self._is_in_file = False  # the last good one, for certain
         self._saving = threading.Lock()
+        self.was_empty = False  # when it was loaded: a file without a byte, and none to read in its place
 
     def load(self) -> T | None:
         """The table, from the backup if need be; None when there is neither. StoreDamaged if nothing is readable."""
         reasons: list[str] = []
+        empty: list[str] = []
         for path in (self.path, self._backup):
             try:
                 raw = path.read_bytes()
@@ -57,7 +59,8 @@ class DurableTable(Generic[T]):
             except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
                 reasons.append(f"{path}: {error}")
                 continue
-            if not raw:  # what is left when a disk was full: as good as missing
+            if not raw:  # what is left when a disk was full, or power was cut: as good as missing
+                empty.append(str(path))
                 continue
             try:
                 table = self._decode(raw)
@@ -70,6 +73,13 @@ class DurableTable(Generic[T]):
             return table
         if reasons:
             raise StoreDamaged(f"neither the table nor its backup can be read: {'; '.join(reasons)}")
+        if empty:
+            self.was_empty = True
+            logger.warning(
+                "%s is empty and there is no other copy: what it held is lost, as after a full disk or a power cut;"
+                " to have it back, stop the server, put a copy in its place and start again",
+                " and ".join(empty),
+            )
         return None
 
     @property

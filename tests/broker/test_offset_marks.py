@@ -210,6 +210,48 @@ def test_the_form_without_checksums_is_read_and_its_leaps_are_not_believed(
     assert "offset 68719476836 is not believed" in caplog.text
 
 
+@pytest.mark.parametrize("backup", [None, b""])
+def test_offsets_of_an_empty_file_without_a_backup_are_taken_from_the_marks(
+    tmp_path: Path, backup: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE
+    offsets = ConsumerOffsets(path)
+    offsets.commit("g", "T", 0, 5)
+    offsets.save()
+    offsets.commit("g", "T", 0, 9)
+    path.write_bytes(b"")
+    if backup is not None:
+        path.with_name(FILE + ".bak").write_bytes(backup)
+    after = killed(path)
+    assert after.find("g", "T", 0) == 9
+    assert f"{path} is empty: 1 offsets are taken from its marks" in caplog.text
+    after.save()
+    assert ConsumerOffsets(path).find("g", "T", 0) == 9
+
+
+@pytest.mark.parametrize("marks", ["none", "gone back"])
+def test_an_empty_file_that_nothing_replaces_is_told_with_what_it_means(
+    tmp_path: Path, marks: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE
+    offsets = ConsumerOffsets(path)
+    offsets.commit("g", "T", 0, 5)
+    offsets.save()
+    if marks == "none":
+        (tmp_path / MARKS).unlink()
+    else:
+        offsets.reset("g", "T", 0, 3)  # and the file does not say so yet
+    path.write_bytes(b"")
+    assert killed(path).find("g", "T", 0) == -1
+    assert f"{path} is empty: no group has an offset now" in caplog.text
+    assert "hanabi offset reset" in caplog.text
+
+
+def test_a_new_store_is_no_lost_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ConsumerOffsets(tmp_path / FILE)
+    assert not caplog.text
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 300))
 def test_any_bytes_are_read_without_an_error(raw: bytes, cut: int) -> None:

@@ -264,12 +264,25 @@ class ConsumerOffsets:
                 " since",
                 *(path, found.damaged),
             )
-        newer = self._go_forward(found) if found is not None and self._digest in found.digests else 0
-        if newer:
+        if self._file is not None and self._file.was_empty:
+            self._replace_lost(self._file.path, found)
+        elif found is not None and self._digest in found.digests and (newer := self._go_forward(found)):
             logger.info("%d offsets were committed after the last save, and are kept", newer)
         everything = ((key, offsets) for key, offsets in self._table.items())
         places = [((key, queue_id), offset) for key, offsets in everything for queue_id, offset in offsets.items()]
         self._marks = OffsetMarks(path, places, self._digest)
+
+    def _replace_lost(self, path: Path, found: Found | None) -> None:
+        """Take the offsets of an empty file from the marks, which have all of them, and say what that means."""
+        if found is not None and found.is_checked and found.digests and (taken := self._go_forward(found)):
+            logger.warning("%s is empty: %d offsets are taken from its marks, and no group goes back", path, taken)
+            return
+        logger.error(
+            "%s is empty: no group has an offset now. A consumer begins where its own setting says (consumeFromWhere):"
+            " at the end, which passes over what it has not read, or at the begin, which brings everything again."
+            " Before consumers start, put a copy of the file in its place, or set offsets (hanabi offset reset)",
+            path,
+        )
 
     def _go_forward(self, found: Found) -> int:
         """Take what is newer than the file; return how many offsets."""
