@@ -320,9 +320,8 @@ def test_an_object_whose_thread_has_ended_can_be_shut_down_in_silence() -> None:
     async def shutdown(seconds: float) -> None: ...
 
     life.start(nothing, shutdown)
-    thread = life._thread
-    assert thread is not None
-    thread.stop(1.0)
+    assert life._life is not None
+    life._life.thread.stop(1.0)
     life.shutdown(nothing)
     assert not life.is_running
 

@@ -1,9 +1,12 @@
 """Beginning and ending at the same time: a start that is overtaken, cancelled or refused leaves nothing behind."""
 
 import asyncio
+import random
+import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -240,3 +243,72 @@ def test_shutdown_in_another_event_loop_is_an_error_and_not_a_hang(cluster_threa
             asyncio.run(client.shutdown())
         own.run(client.shutdown())
     asyncio.run(client.shutdown())
+
+
+@pytest.mark.parametrize("neighbour", [True, False], ids=["beside another client", "alone"])
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_that_start_and_shut_down_one_object_at_once_leave_it_usable(
+    cluster_thread: WorldThread, neighbour: bool, seed: int
+) -> None:
+    cluster_thread.make_topic("T")
+    config = cluster_thread.config()
+    producer = hanabi.Producer("hammered", config=config)
+    done = threading.Event()
+
+    def hammer(number: int) -> None:
+        chance = random.Random(seed * 10 + number)
+        while not done.is_set():
+            with suppress(MQError):  # started already, or shut down meanwhile: both are right
+                producer.start() if chance.random() < 0.5 else producer.shutdown()
+            time.sleep(chance.random() * 0.002)
+
+    threads = [threading.Thread(target=hammer, args=(number,)) for number in range(4)]
+    with ExitStack() as stack:
+        if neighbour:  # keeps the loop going while the hammered one has ended
+            stack.enter_context(hanabi.Producer("neighbour", config=config))
+        for thread in threads:
+            thread.start()
+        time.sleep(1.5)
+        done.set()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert not any(thread.is_alive() for thread in threads)
+        producer.shutdown()
+        with producer:
+            producer.send(hanabi.Message("T", b"works"))
+        with producer:
+            producer.send(hanabi.Message("T", b"works again"))
+
+
+def test_a_start_that_a_signal_interrupts_when_it_is_just_done_is_undone(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    producer = hanabi.Producer("interrupted", config=cluster_thread.config())
+    real_start = producer._aio.start
+    started = threading.Event()
+
+    async def start_then_tell() -> None:
+        await real_start()
+        started.set()
+
+    def handle(number: int, frame: object) -> None:
+        assert started.wait(SECONDS)
+        time.sleep(0.1)
+        raise InterruptedError
+
+    async def slow_start() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        await asyncio.sleep(0.1)
+        await start_then_tell()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        with hanabi.Producer("neighbour", config=cluster_thread.config()):
+            producer._aio.start = slow_start  # type: ignore[method-assign]
+            with pytest.raises(InterruptedError):
+                producer.start()
+            producer._aio.start = real_start  # type: ignore[method-assign]
+            with producer:
+                producer.send(hanabi.Message("T", b"works"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

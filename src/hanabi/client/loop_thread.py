@@ -72,7 +72,7 @@ class _Call(Generic[T]):
     def cancel(self) -> None:
         """In the loop's thread: the thread that called waits no more."""
         if self._over:
-            if self._error is None and self._unclaimed is not None:
+            if self._unclaimed is not None and self._error is None:
                 self._unclaimed(cast(T, self._result))
         elif self._task is not None:
             self._task.cancel()
@@ -96,6 +96,7 @@ class _Call(Generic[T]):
         error = self._error
         if error is None:
             return cast(T, self._result)
+        self._unclaimed = None
         if isinstance(error, asyncio.CancelledError):
             raise BlockingCallError("the call was given up: its client, or the whole interpreter, is shut down")
         try:
@@ -249,6 +250,11 @@ class LoopThread:
         with contextlib.suppress(RuntimeError):  # closed: then there is nothing left to do either
             self._loop.call_soon_threadsafe(callback)
 
+    def must_be_able_to_wait(self) -> None:
+        """Raise a BlockingCallError where `run` would."""
+        if not self._can_wait():
+            raise BlockingCallError(self._why_not())
+
     def _can_wait(self) -> bool:
         return (
             self._process_id == os.getpid()
@@ -276,10 +282,9 @@ class LoopThread:
 
     # What must be shut down
 
-    def opened(self, owner: object, shutdown: Shutdown) -> bool:
-        """*owner* is at work: at the interpreter's end it is shut down if nobody did. Whether it was not before: true
-        for one of all threads that say so at once."""
-        return self._open.setdefault(id(owner), shutdown) is shutdown
+    def opened(self, owner: object, shutdown: Shutdown) -> None:
+        """*owner* is at work: at the interpreter's end it is shut down if nobody did."""
+        self._open[id(owner)] = shutdown
 
     def closed(self, owner: object) -> bool:
         """Whether it was open until now: true for one of all threads that say so at once."""
