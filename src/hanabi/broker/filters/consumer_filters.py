@@ -28,8 +28,8 @@ __all__ = ["FILTERS_MAX", "ConsumerFilters", "FilterData"]
 
 FILTERS_MAX: Final = 10_000
 EXPRESSIONS_CHARACTERS_MAX: Final = 2 << 20  # all together; compiled they take up to ninety times as much
-COMPILED_CHARACTERS_MAX: Final = 64 * 1024  # at once: a heartbeat may bring megabytes, and compiling is slow
-_COMPILED_CHARACTERS_PER_MS: Final = 64  # after that
+_COMPILE_SECONDS_MAX: Final = 0.05  # at once: a heartbeat may bring megabytes of expressions
+_COMPILE_PART: Final = 0.2  # of the time after that
 _BITS_SECONDS_MAX: Final = 0.002  # for the bits of one message
 
 _REPORTS_MAX: Final = 1_000
@@ -62,7 +62,7 @@ class ConsumerFilters:
         self._by_group: dict[str, dict[str, FilterData]] = {}
         self._count = self._characters = 0
         self._reported: set[tuple[str, str, str]] = set()
-        self._may_compile, self._may_compile_at_ms = COMPILED_CHARACTERS_MAX, now_ms()
+        self._compile_seconds, self._compiled_ms = _COMPILE_SECONDS_MAX, now_ms()
         self._file = filter_file(path) if path is not None else None
         content = self._file.load() if self._file is not None else None
         if content is not None:
@@ -139,9 +139,10 @@ class ConsumerFilters:
                 if old.is_dead or version != old.client_version:
                     self._put(msgspec.structs.replace(old, client_version=version, dead_ms=0))
                 return
-        if not self._may_compile_now(len(subscription.sub_string or "")):
+        if not self._may_compile_now():
             self._report(group, topic, "too many expressions at once: it waits for the next heartbeat")
             return
+        began = time.thread_time()
         try:
             data = FilterData.build(
                 topic,
@@ -157,6 +158,8 @@ class ConsumerFilters:
                 self._remove(old)  # its pulls shall fail, so that somebody sees the mistake
             self._report(group, topic, str(error))
             return
+        finally:
+            self._compile_seconds -= time.thread_time() - began
         if not self._make_room(data, old):
             self._report(group, topic, "there are too many filters already, or they are too long")
             return
@@ -170,13 +173,11 @@ class ConsumerFilters:
                 _shortened(data.compiled.ignored),
             )
 
-    def _may_compile_now(self, characters: int) -> bool:
+    def _may_compile_now(self) -> bool:
         now_ms = self._now_ms()
-        more = (now_ms - self._may_compile_at_ms) * _COMPILED_CHARACTERS_PER_MS
-        allowed = min(COMPILED_CHARACTERS_MAX, self._may_compile + max(more, 0))
-        self._may_compile_at_ms = now_ms
-        self._may_compile = allowed - characters if characters <= allowed else allowed
-        return characters <= allowed
+        more = max(now_ms - self._compiled_ms, 0) / 1000 * _COMPILE_PART
+        self._compile_seconds, self._compiled_ms = min(self._compile_seconds + more, _COMPILE_SECONDS_MAX), now_ms
+        return self._compile_seconds > 0
 
     def _make_room(self, data: FilterData, old: FilterData | None) -> bool:
         """Whether *data* can be taken, perhaps after the longest dead have gone for it."""
