@@ -157,3 +157,19 @@ def test_a_torn_tail_still_ends_the_log(memory_directory: Path) -> None:
     assert at[len(kept)] < SEGMENT_BYTES + 2048
     assert not again.recovery.damages
     again.close()
+
+
+def test_a_batch_that_was_copied_without_its_first_bytes_ends_the_log(memory_directory: Path) -> None:
+    """A process was killed in memcpy, which may write the first bytes last: whole records of that batch follow."""
+    store = open_store(memory_directory / "a")
+    fill(store, 0, 10)
+    (first, *_) = store.put_batch([message(body(number)) for number in range(4)]).appended
+    copy = copy_as_after_a_kill(store, memory_directory / "b")
+    store.close()
+    path = copy / "commitlog" / f"{0:020d}"
+    data = path.read_bytes()
+    path.write_bytes(data[: first.log_offset] + bytes(32) + data[first.log_offset + 32 :])
+    again = open_store(copy)
+    assert numbers(again) == list(range(10))
+    assert again.max_log_offset == first.log_offset
+    again.close()

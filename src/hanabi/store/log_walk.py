@@ -154,9 +154,9 @@ class LogWalk:
         return None
 
     def _end_by_search(self, segment: Segment, position: int) -> int | None:
-        """Where the next record begins, if there are no zeros as long as a sector before it."""
+        """Where the next record begins, if all before it was written."""
         view, base = segment.tail(0), segment.base_offset
-        end = _first_lost_sector(view[: position + _DAMAGE_BYTES_MAX], position)
+        end = _first_unwritten(view[: position + _DAMAGE_BYTES_MAX], position)
         found = _first_record(self._log, base + position + 1, view[position + 1 : end])
         if found is not None:
             return found.log_offset if self._is_younger(found) else None
@@ -225,14 +225,12 @@ def _first_record(log: Log, log_offset: int, view: memoryview) -> Dispatch | Non
     return None
 
 
-def _first_lost_sector(view: memoryview, position: int) -> int:
-    """Where from *position* on the first sector lies that is all zeros, so was never written; else the end of *view*.
-
-    The first one counts from *position* on: what lies before may have been written at an earlier time.
-    """
-    end = position - position % _SECTOR_BYTES + _SECTOR_BYTES
-    if end - position >= BLANK_BYTES_MIN and not any(view[position:end]):
+def _first_unwritten(view: memoryview, position: int) -> int:
+    """Where from *position* on something was never written: the size and the magic number of the record there (a copy
+    may write them last), or a sector that is all zeros. The end of *view* if all was."""
+    if not any(view[position : position + BLANK_BYTES_MIN]):
         return position
+    end = position - position % _SECTOR_BYTES + _SECTOR_BYTES
     while end < len(view) and any(view[end : end + _SECTOR_BYTES]):
         end += _SECTOR_BYTES
     return min(end, len(view))
