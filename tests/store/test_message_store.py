@@ -306,6 +306,7 @@ def test_the_settings_give_the_places_of_all_files(memory_directory: Path) -> No
     assert sorted(path.name for path in (memory_directory / "store").iterdir()) == [
         "checkpoint",
         "consumequeue",
+        "consumequeue.ends",
         "index",
         "lock",
     ]

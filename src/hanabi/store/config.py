@@ -140,6 +140,10 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     def checkpoint_path(self) -> Path:
         return Path(self.root) / "checkpoint"
 
+    @property
+    def queue_ends_path(self) -> Path:
+        return Path(self.root) / "consumequeue.ends"
+
 
 JAVA_INT_MAX = 2**31 - 1
 _KEY_BY_NAME = {item.name: item.encode_name for item in msgspec.structs.fields(StoreConfig)}

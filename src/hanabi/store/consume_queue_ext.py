@@ -12,10 +12,13 @@ of 32 bits can be. Agrees with ConsumeQueueExt.java. Nothing here is needed to d
 damaged reads as None, and the filter looks at the message itself.
 """
 
+import logging
 import struct
 from typing import Final, NamedTuple
 
 from hanabi.store.queue_files import QueueFamily, QueueFiles
+
+logger = logging.getLogger(__name__)
 
 UNIT: Final = struct.Struct(">hqqh")
 UNIT_BYTES_MAX: Final = 32_767
@@ -97,10 +100,25 @@ class ConsumeQueueExt(QueueFiles):
     def load(self, bases: list[int], last_address: int | None) -> None:
         """Find the end of the units in the files at *bases*, behind the one that the queue's last entry points at.
 
-        Without such an address the last file is walked from its beginning, unit by unit.
+        Without such an address the last file is walked from its beginning, unit by unit. Where the files end before
+        what it points at, units are lost: the next ones go into a new file, as no address may come twice.
         """
-        if not bases:
-            return
+        if bases:
+            self._find_end(bases, last_address)
+        if last_address is not None and last_address - _LONG_MIN >= self.end:
+            self._begin_behind(last_address - _LONG_MIN)
+
+    def _begin_behind(self, position: int) -> None:
+        logger.error(
+            "%s lacks units up to byte %d: filters look at the messages themselves until these are gone",
+            self.directory,
+            position,
+        )
+        self.delete_all()
+        base = position + self.family.file_bytes - position % self.family.file_bytes
+        self.set_range(base, base)
+
+    def _find_end(self, bases: list[int], last_address: int | None) -> None:
         file_bytes = self.family.file_bytes
         # A hole: what lies before it cannot be reached by position alone, and is not needed.
         first = bases[-1]

@@ -8,17 +8,21 @@ listing and one or two short reads a queue, whatever is in it, so that 40,000 of
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hanabi.errors import ConfigError, StoreError
 from hanabi.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from hanabi.store.consume_queue_ext import ConsumeQueueExt
 from hanabi.store.descriptors import Descriptors
+from hanabi.store.queue_check import QueueCheck
+from hanabi.store.queue_ends import Place, QueueEnd, QueueEnds
 from hanabi.store.queue_files import QueueFamily, list_bases, remove_empty_directory
 
 logger = logging.getLogger(__name__)
+
+_TOLD_MAX: Final = 20  # of damaged queues, one line each
 
 
 class DamagedQueue(NamedTuple):
@@ -104,8 +108,10 @@ class ConsumeQueues:
 
     # loading
 
-    def load(self, *, thorough: bool = False) -> list[DamagedQueue]:
+    def load(self, *, thorough: bool = False, known: Mapping[Place, QueueEnd] | None = None) -> list[DamagedQueue]:
         """Find all queues in the directories; *thorough* after a crash. Returns those that need to be built again.
+
+        *known*: what must be there. A queue of which it says more than there is counts as damaged, too.
 
         ConfigError if the files have another size than ours: to go on would mean to misread every one of them.
         """
@@ -115,19 +121,49 @@ class ConsumeQueues:
         found = list(self._list())
         self._check_sizes(found)
         damaged: list[DamagedQueue] = []
+        missing = dict(known or {})
+        check = QueueCheck()
         for topic, queue_id, bases, last_bytes in found:
             queue = self._add(topic, queue_id)
             problem = None
+            end = missing.pop((topic, queue_id), None)
             if last_bytes < self._family.file_bytes:
                 problem = f"{queue.path(bases[-1])} is only {last_bytes} bytes long"
                 queue.cut_file(bases[-1], last_bytes - last_bytes % ENTRY_BYTES)  # which also gives it its full size
             problem = queue.load(bases, thorough=thorough) or problem
+            if end is not None:
+                problem = check.compare(queue, end) or problem
             if queue.ext is not None:
                 queue.load_ext(list_bases(queue.ext.directory))
             if problem is not None:
-                logger.error("consume queue %s/%d ends at %d: %s", topic, queue_id, queue.max_offset, problem)
                 damaged.append(DamagedQueue(topic, queue_id, problem, queue.max_log_offset))
+        for topic, queue_id in missing:
+            self._add(topic, queue_id)
+            damaged.append(DamagedQueue(topic, queue_id, "its files are missing", -1))
+        for lost in damaged[:_TOLD_MAX]:
+            logger.error("consume queue %s/%d is damaged: %s", lost.topic, lost.queue_id, lost.problem)
+        if len(damaged) > _TOLD_MAX:
+            logger.error("%d more consume queues are damaged", len(damaged) - _TOLD_MAX)
         return damaged
+
+    def ends(self) -> list[QueueEnd]:
+        """Where each queue that has messages ends in its files, and its checksums."""
+        return [queue.end_in_files(queue.max_log_offset) for queue in self if queue.max_offset]
+
+    def complete_checksums(self) -> None:
+        """Take the checksums that are not known, as far as there is time for it. For recovery."""
+        check = QueueCheck()
+        for queue in self:
+            check.complete(queue)
+
+    def report_to(self, ends: QueueEnds) -> None:
+        """Tell *ends* from now on what makes a queue shorter."""
+        self._family.ends = ends
+
+    @property
+    def changes(self) -> int:
+        """How often anything was written or deleted."""
+        return self._family.changes
 
     def _list(self) -> Iterator[_Found]:
         root = self._family.root

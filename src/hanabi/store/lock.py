@@ -8,6 +8,8 @@ when the file was removed meanwhile: the next one would lock a new file.
 import contextlib
 import logging
 import os
+import re
+import secrets
 import struct
 import sys
 import threading
@@ -21,7 +23,9 @@ if sys.platform != "win32":
 
 logger = logging.getLogger(__name__)
 
-_CONTENT = b"lock"
+# Apache writes "lock" here at its start. Ours is another for each store, and as long as it stands here only we have had
+# the store: what we noted of its files is still true.
+_OWNER = re.compile(rb"Hanabi [0-9a-f]{16}")
 _OURS = b"hanabi\n"
 
 # A record lock belongs to the process: a second one from the same process would be granted, and closing any descriptor
@@ -35,6 +39,7 @@ class StoreLock:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.owner = ""  # what the file says while we have it
         self._descriptor: int | None = None
         self._directory: int | None = None
         self._identity = (0, 0)
@@ -59,8 +64,7 @@ class StoreLock:
                     directory = _lock_directory(self.root)
                     if directory is not None:
                         undo.callback(os.close, directory)
-                    os.pwrite(descriptor, _CONTENT, 0)
-                    os.fsync(descriptor)
+                    self.owner = _owner(descriptor)
                 except OSError as error:
                     raise StoreError.from_os_error(error, f"writing {path}") from error
                 undo.pop_all()
@@ -85,6 +89,17 @@ class StoreLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _owner(descriptor: int) -> str:
+    """What the file says, after it was made ours if another broker had it."""
+    content = os.pread(descriptor, 64, 0)
+    if not _OWNER.fullmatch(content):
+        content = b"Hanabi %s" % secrets.token_hex(8).encode()
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, content, 0)
+        os.fsync(descriptor)
+    return content.decode()
 
 
 def mark_running(root: Path) -> None:

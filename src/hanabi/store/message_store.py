@@ -29,6 +29,7 @@ from hanabi.store.key_index import KeyIndex
 from hanabi.store.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
 from hanabi.store.log_walk import LogWalk
 from hanabi.store.queries import Queries
+from hanabi.store.queue_ends import QueueEnds
 from hanabi.store.reads import QueueReader
 from hanabi.store.recovery import Parts, Recovery, newest_file_ms, recover, restore_queue_offsets
 from hanabi.store.retention import Retention
@@ -94,6 +95,7 @@ class MessageStore:
         lock: StoreLock,
         parts: Parts,
         recovery: Recovery,
+        queue_ends: QueueEnds,
         *,
         now_ms: Callable[[], int],
         is_clock_settled: Callable[[], bool],
@@ -104,6 +106,7 @@ class MessageStore:
         self.config, self.recovery, self._lock = config, recovery, lock
         self._commit_log, self._queues, self._index, self._indexer, self._checkpoint = parts
         self._log = self._commit_log.log
+        self._queue_ends, self._ends_at = queue_ends, self._queues.changes
         self.reader = QueueReader(self._commit_log, self._queues, config, physical_memory_bytes=memory_bytes)
         self.queries = Queries(self._commit_log, self._queues, self._index)
         self.retention = Retention(
@@ -162,13 +165,26 @@ class MessageStore:
                 undo.callback(index.close)
             parts = Parts(commit_log, queues, index, Indexer(queues, index, hooks=hooks), checkpoint)
             crashed = has_crashed(root)
-            recovery = recover(parts, config, crashed=crashed, crashed_as_ours=crashed and has_crashed_as_ours(root))
+            queue_ends = QueueEnds(config.queue_ends_path, lock.owner)
+            undo.callback(queue_ends.close)
+            known_ends = queue_ends.load()
+            recovery = recover(
+                parts,
+                config,
+                crashed=crashed,
+                crashed_as_ours=crashed and has_crashed_as_ours(root),
+                known_ends=known_ends,
+            )
             mark_running(root)
+            if crashed or recovery.damaged_queues or not known_ends:
+                _renew(queue_ends, queues)
+            queues.report_to(queue_ends)
             store = cls(
                 config,
                 lock,
                 parts,
                 recovery,
+                queue_ends,
                 now_ms=now_ms,
                 is_clock_settled=is_clock_settled,
                 disk_ratio=disk_ratio,
@@ -373,6 +389,7 @@ class MessageStore:
             steps.callback(self._lock.release)
             steps.callback(self._log.close)
             steps.callback(self._queues.descriptors.close)
+            steps.callback(self._queue_ends.close)
             if self._index is not None:
                 steps.callback(self._index.close)
             steps.callback(self._stop_flushing)
@@ -398,6 +415,14 @@ class MessageStore:
         else:
             mark_stopped(Path(self.config.root))
 
+    def _write_ends(self) -> None:
+        """Note where the queues end, after they were synced, if that has changed."""
+        changes = self._queues.changes
+        if changes == self._ends_at:
+            self._queue_ends.sync()
+        elif self._queue_ends.write(self._queues.ends):
+            self._ends_at = changes
+
     def __enter__(self) -> "MessageStore":
         self.start()
         return self
@@ -411,9 +436,11 @@ class MessageStore:
         is_early = least_pages > 0 and end - self._checkpointed_to >= _CHECKPOINT_BYTES
         if least_pages and not is_early:
             self._queues.flush(count_max=_QUEUES_A_FLUSH_MAX)
+            self._queue_ends.sync()
             return
         self._queues.flush()
         self._sync_queues()
+        self._write_ends()
         if self._index is not None and not self._indexer.unindexed:
             self._checkpoint.index_ms = max(self._checkpoint.index_ms, dispatched_ms)
         self._checkpointed_to = end
@@ -437,6 +464,13 @@ class MessageStore:
                     f"{error}; the checkpoint stays as it is, and the next start builds what is missing"
                 )
         raise StoreDamaged(self._sync_failure)
+
+
+def _renew(queue_ends: QueueEnds, queues: ConsumeQueues) -> None:
+    """Note what is in the queues' files after recovery has changed them. What was noted before is true no more."""
+    queue_ends.delete()
+    queues.complete_checksums()
+    queue_ends.write(queues.ends)
 
 
 def _failed(error: StoreError, messages: Sequence[PendingMessage]) -> PutResult:

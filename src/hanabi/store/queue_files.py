@@ -23,13 +23,16 @@ from pathlib import Path
 from hanabi.durable_table import sync_directory
 from hanabi.errors import StoreDamaged, StoreError, StoreFull
 from hanabi.store.descriptors import Descriptor, Descriptors
+from hanabi.store.queue_ends import UNKNOWN, QueueEnd, QueueEnds
 from hanabi.store.segment import sync_file
+from hanabi.wire.crc import crc32
 
 TAIL_BYTES = 4_080  # a tail this long is written at once: one page, a whole number of 20-byte entries
 SYNC_EACH_MAX = 256  # above so many changed files, one sync of the whole system costs less than an fdatasync each
 REPORTS_MAX = 1_000
 UNFINISHED = ".new"  # how the name of a file ends that is still being made, beside the tree
 ZEROS = bytes(1 << 16)
+SUM_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,8 @@ class QueueFamily:
         self.dirty: set[QueueFiles] = set()
         self.unsynced: set[tuple[QueueFiles, int]] = set()
         self.unsynced_directories: set[str] = set()
+        self.ends: QueueEnds | None = None  # hears of what makes a queue shorter, before it is done
+        self.changes = 0  # how often anything was written or deleted
         self._reported: set[str] = set()
 
     def flush(self, least_bytes: int = 0, count_max: int | None = None) -> None:
@@ -110,7 +115,7 @@ class QueueFamily:
 class QueueFiles:
     """A sequence of bytes. Invariant: first <= written <= end; files hold what is below written, the tail the rest."""
 
-    __slots__ = ("_lock", "_tail", "_written", "family", "first", "queue_id", "topic")
+    __slots__ = ("_checksum", "_full", "_lock", "_tail", "_written", "family", "first", "queue_id", "topic")
 
     def __init__(self, family: QueueFamily, topic: str, queue_id: int) -> None:
         self.family = family
@@ -118,6 +123,8 @@ class QueueFiles:
         self.queue_id = queue_id
         self.first = 0  # where the oldest file begins
         self._written = 0
+        self._checksum = 0  # CRC of what the last file holds; UNKNOWN: some of it was never looked at
+        self._full: list[int] | None = None  # those of the files before it, from `first` on
         # Appending to the tail is one operation of a bytearray and needs no lock; whoever takes bytes away from
         # its front or needs `_written` and `_tail` to agree holds the lock.
         self._tail = bytearray()
@@ -243,10 +250,21 @@ class QueueFiles:
     def _forget_tail(self, until: int) -> None:
         with self._lock:
             if until > self._written:  # otherwise another thread wrote the same bytes, and was first
+                self._sum_up(bytes(self._tail[: until - self._written]))
                 del self._tail[: until - self._written]
                 self._written = until
+                self.family.changes += 1
         if self._tail:
             self.family.dirty.add(self)
+
+    def _sum_up(self, data: bytes) -> None:
+        """Add *data*, which lies behind what is written, to the checksums. The lock is held."""
+        room = self.family.file_bytes - self._written % self.family.file_bytes
+        while len(data) >= room:
+            self._full = [*(self._full or ()), _added(self._checksum, data[:room])]
+            self._checksum = 0
+            data, room = data[room:], self.family.file_bytes
+        self._checksum = _added(self._checksum, data)
 
     def sync_file(self, base: int) -> None:
         """Return when the file at *base* is on the disk. A file that is gone needs nothing."""
@@ -314,10 +332,57 @@ class QueueFiles:
             os.unlink(fresh)  # noqa: PTH108
         return fd
 
+    # what the files hold, as known at a checkpoint
+
+    def end_in_files(self, log_offset: int) -> QueueEnd:
+        """Where the files begin and end, and their checksums."""
+        with self._lock:
+            checksums = tuple(self._full or ())
+            if self._written % self.family.file_bytes:
+                checksums = (*checksums, self._checksum)
+            return QueueEnd(self.topic, self.queue_id, self.first, self._written, log_offset, checksums)
+
+    def bytes_in_file(self, base: int) -> int:
+        """How much of the file at *base* is written."""
+        return min(self._written - base, self.family.file_bytes)
+
+    def checksums_of(self, base: int, then: int, now: int) -> tuple[int, int]:
+        """The checksums of the first *then* and of the first *now* bytes of a file, by reading it."""
+        checksum = found = at = 0
+        for end in (then, now):
+            while at < end:
+                data = self.read_in_file(base, at, min(end - at, SUM_BYTES))
+                if not data:
+                    return UNKNOWN, UNKNOWN  # cut short behind our back
+                checksum = crc32(data, checksum)
+                at += len(data)
+            if end == then:
+                found = checksum
+        return found, checksum
+
+    def note_checksum(self, base: int, checksum: int) -> None:
+        """The file at *base* was summed up as it is now. For recovery, when nobody else is there."""
+        number = (base - self.first) // self.family.file_bytes
+        if self._full is not None and number < len(self._full):
+            self._full[number] = checksum
+        else:
+            self._checksum = checksum
+
+    def unknown_files(self) -> list[int]:
+        """Where the files begin that were never summed up, newest first."""
+        file_bytes = self.family.file_bytes
+        unknown = [self.first + number * file_bytes for number, sum_ in enumerate(self._full or ()) if sum_ == UNKNOWN]
+        if self._checksum == UNKNOWN:
+            unknown.append(self._written - self._written % file_bytes)
+        return unknown[::-1]
+
     def set_range(self, first: int, end: int) -> None:
         """The files begin at *first* and what is in them ends at *end*. For a queue without a tail."""
+        file_bytes = self.family.file_bytes
         with self._lock:
             self.first, self._written = first, end
+            self._full = [UNKNOWN] * ((end - first) // file_bytes) or None
+            self._checksum = UNKNOWN if end % file_bytes else 0
 
     def truncate_to(self, end: int) -> None:
         """Forget everything from *end* on, in memory and on the disk."""
@@ -328,6 +393,10 @@ class QueueFiles:
                 return
             self._tail.clear()
             self._written = end
+            if self.family.ends is not None:
+                self.family.ends.gone(self.topic, self.queue_id)
+            self._full = (self._full or [])[: (end - self.first) // self.family.file_bytes] or None
+            self._checksum = UNKNOWN if end % self.family.file_bytes else 0
         file_bytes = self.family.file_bytes
         # From the end backwards, so that a kill leaves no hole. The file at `written` may be there and still be empty.
         for base in range(written - written % file_bytes, self.first - 1, -file_bytes):
@@ -373,7 +442,12 @@ class QueueFiles:
         for base in self.bases()[:-1]:
             if base + self.family.file_bytes > min(position, self._written):
                 break
-            self.first = base + self.family.file_bytes
+            with self._lock:
+                self.first = base + self.family.file_bytes
+                self._full = (self._full or [])[1:] or None
+                self.family.changes += 1
+            if self.family.ends is not None:
+                self.family.ends.moved(self.topic, self.queue_id, self.first)
             self.delete_file(base)
             count += 1
         return count
@@ -381,14 +455,22 @@ class QueueFiles:
     def delete_all(self) -> None:
         """Remove every file and the directory. The queue is then as new."""
         bases = self.bases()
+        if self.family.ends is not None:
+            self.family.ends.gone(self.topic, self.queue_id)
         with self._lock:
             self._tail.clear()
-            self._written = self.first = 0
+            self._written = self.first = self._checksum = 0
+            self._full = None
+            self.family.changes += 1
         self.family.dirty.discard(self)
         for base in bases:
             self.delete_file(base)
         self.family.unsynced_directories.discard(self.directory)
         remove_empty_directory(self.directory)
+
+
+def _added(checksum: int, data: bytes) -> int:
+    return UNKNOWN if checksum == UNKNOWN else crc32(data, checksum)
 
 
 def clear_from(fd: int, at: int, size: int) -> None:

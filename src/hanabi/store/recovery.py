@@ -21,13 +21,14 @@ from hanabi.errors import StoreDamaged, StoreError
 from hanabi.store.checkpoint import SLACK_MS, Checkpoint
 from hanabi.store.commit_log import CommitLog
 from hanabi.store.config import StoreConfig
-from hanabi.store.consume_queue import ConsumeQueue, is_blank
+from hanabi.store.consume_queue import ENTRY_BYTES, ConsumeQueue, is_blank
 from hanabi.store.consume_queues import ConsumeQueues
 from hanabi.store.indexer import Indexer, QueueHoleError
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.log import Log
 from hanabi.store.log_walk import Damage, LogWalk, record_at
 from hanabi.store.missing_log_files import count_on, queues_beyond
+from hanabi.store.queue_ends import Place, QueueEnd
 from hanabi.wire.record import Dispatch
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 _PROGRESS_RECORDS: Final = 4_096  # how often to look at the clock
 _PROGRESS_SECONDS: Final = 3.0
 _FLUSH_MARGIN_MS: Final = 60_000
+_TOLD_MAX: Final = 20  # of queues that were built again, one line each
 _START_QUEUES: Final = 8  # how many queues are asked for a place to begin
 
 
@@ -56,6 +58,7 @@ class Recovery(NamedTuple):
     records: int  # that were looked at
     damages: list[Damage]
     seconds: float
+    damaged_queues: int
 
 
 def recover(
@@ -64,16 +67,19 @@ def recover(
     *,
     crashed: bool,
     crashed_as_ours: bool = False,
+    known_ends: Mapping[Place, QueueEnd] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Recovery:
     """Load queues and index and put everything in step. Afterwards the store can be written.
 
     *crashed_as_ours*: it was our process that crashed. Apache notes times in its checkpoint for queues that it
     has not flushed yet, and makes up for that by beginning at the start of a file.
+
+    *known_ends*: what must be in the queues, if that is known; what they lack of it is built again.
     """
     began = clock()
     log, queues, index = parts.commit_log.log, parts.queues, parts.key_index
-    damaged = [queues.open(queue.topic, queue.queue_id) for queue in queues.load(thorough=crashed)]
+    damaged = [queues.open(queue.topic, queue.queue_id) for queue in queues.load(thorough=crashed, known=known_ends)]
     if index is not None:
         index.load()
     if not log.segments and queues.max_log_offset >= 0:
@@ -94,10 +100,12 @@ def recover(
         start, cut = _clean_start(log, queues)
         damaged += cut
     walk, records = _bring_in_step(parts, config, start, damaged, clock, crashed=crashed)
+    _go_on_counting(queues, damaged, known_ends or {}, walk.end)
     _cut(walk, parts, beyond)
+    _tell_built_again(damaged)
     if crashed:
         _make_durable(log, walk)
-    done = Recovery(start, walk.end, records, walk.damages, clock() - began)
+    done = Recovery(start, walk.end, records, walk.damages, clock() - began, len(damaged))
     if log.segments:
         _tell(done, log, walk, crashed=crashed)
     else:
@@ -313,6 +321,34 @@ def _make_durable(log: Log, walk: LogWalk) -> None:
     these pages for clean. So they are written again. Raises StoreError, with the file, if the disk still fails.
     """
     log.write_again(walk.uncertain_from if walk.uncertain_from is not None else walk.end)
+
+
+def _go_on_counting(
+    queues: ConsumeQueues, damaged: list[ConsumeQueue], known: Mapping[Place, QueueEnd], log_end: int
+) -> None:
+    """Let each damaged queue end where it did: messages that the log no longer has keep their numbers."""
+    for queue in damaged:
+        place = queue.topic, queue.queue_id
+        end = known.get(place)
+        if end is None:
+            continue
+        if queue.max_offset < end.end // ENTRY_BYTES and end.log_offset <= log_end:
+            queue.skip_to(end.end // ENTRY_BYTES)
+        if not queue.max_offset:
+            queues.delete_queue(*place)  # the log has lost all of it, too
+
+
+def _tell_built_again(damaged: list[ConsumeQueue]) -> None:
+    for queue in damaged[:_TOLD_MAX]:
+        logger.warning(
+            "consume queue %s/%d was built again from the log: messages %d to %d",
+            queue.topic,
+            queue.queue_id,
+            queue.min_offset,
+            queue.max_offset - 1,
+        )
+    if len(damaged) > _TOLD_MAX:
+        logger.warning("%d more consume queues were built again", len(damaged) - _TOLD_MAX)
 
 
 def _cut(walk: LogWalk, parts: Parts, beyond: Mapping[ConsumeQueue, int]) -> None:
