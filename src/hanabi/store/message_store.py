@@ -176,7 +176,7 @@ class MessageStore:
                 known_ends=known_ends,
             )
             mark_running(root)
-            if crashed or recovery.damaged_queues or not known_ends:
+            if queues.changes or not known_ends:
                 _renew(queue_ends, queues)
             queues.report_to(queue_ends)
             store = cls(

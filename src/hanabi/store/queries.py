@@ -157,6 +157,10 @@ class Queries:
         queue = self._queues.find(topic, queue_id)
         return self.store_time(topic, queue_id, queue.max_offset - 1) if queue is not None else -1
 
+    def store_time_at(self, log_offset: int) -> int:
+        """When the message at *log_offset* was stored; -1 if none begins there."""
+        return self._store_time_at(log_offset, 0)
+
     def earliest_store_time_in_log(self) -> int:
         """When the oldest message of all was stored; -1 if there is none."""
         return self._store_time_at(self._log.min_offset, 0)

@@ -395,6 +395,7 @@ class QueueFiles:
             self._written = end
             if self.family.ends is not None:
                 self.family.ends.gone(self.topic, self.queue_id)
+            self.family.changes += 1
             self._full = (self._full or [])[: (end - self.first) // self.family.file_bytes] or None
             self._checksum = UNKNOWN if end % self.family.file_bytes else 0
         file_bytes = self.family.file_bytes

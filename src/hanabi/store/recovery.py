@@ -58,7 +58,6 @@ class Recovery(NamedTuple):
     records: int  # that were looked at
     damages: list[Damage]
     seconds: float
-    damaged_queues: int
 
 
 def recover(
@@ -102,10 +101,10 @@ def recover(
     walk, records = _bring_in_step(parts, config, start, damaged, clock, crashed=crashed)
     _go_on_counting(queues, damaged, known_ends or {}, walk.end)
     _cut(walk, parts, beyond)
-    _tell_built_again(damaged)
+    _tell_built_again([queue for queue in damaged if queue not in beyond])
     if crashed:
         _make_durable(log, walk)
-    done = Recovery(start, walk.end, records, walk.damages, clock() - began, len(damaged))
+    done = Recovery(start, walk.end, records, walk.damages, clock() - began)
     if log.segments:
         _tell(done, log, walk, crashed=crashed)
     else:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -370,3 +371,16 @@ def test_the_task_outlives_what_nobody_thought_of(directory: Path, caplog: pytes
 
     asyncio.run(main())
     assert world.bodies() == [b"x", b"y"]
+
+
+def test_a_delayed_message_whose_time_was_lost_with_the_extension_is_not_early(directory: Path) -> None:
+    world = World(directory / "home", consume_queue_ext_enabled=True)
+    world.put(message(b"x", DELAY=2))
+    world.save()
+    world.store.close()
+    shutil.rmtree(directory / "home" / "consumequeue_ext")
+    world = World(directory / "home", world.clock, consume_queue_ext_enabled=True)
+    world.pass_time(5 * SECOND - 1)
+    assert world.bodies() == []
+    world.pass_time(1)
+    assert world.bodies() == [b"x"]

@@ -34,6 +34,7 @@ from hanabi.errors import StoreError
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.indexer import SCHEDULE_TOPIC, Dispatched
 from hanabi.store.message_store import MessageStore, PutResult
+from hanabi.store.queries import QueueEntry
 from hanabi.wire.bodies.offsets import DelayOffsetTable
 from hanabi.wire.fastjson import decode_file
 from hanabi.wire.record import Record, decode_records
@@ -254,9 +255,15 @@ class DelayedDelivery:
         level.due_ms = 0 if times[0] is None else times[0]
 
     def _deliver_times(self, level: _Level, count: int) -> list[int | None]:
-        """What the queue says of the next messages; None where that is lost, and then it is due."""
-        entries = self._store.queries.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count)
-        return [entry.known_tags_code for entry in entries or ()]
+        """When the next messages are due; None where their records are lost, and then there is nothing to wait for."""
+        entries = self._store.queries.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count) or ()
+        known = ((entry.known_tags_code, entry) for entry in entries)
+        return [self._time_by_record(level, entry) if code is None else code for code, entry in known]
+
+    def _time_by_record(self, level: _Level, entry: QueueEntry) -> int | None:
+        """When a message is due whose time the queue has lost with its extension."""
+        store_ms = self._store.queries.store_time_at(entry.log_offset)
+        return None if store_ms < 0 else self._delays.deliver_time_ms(level.queue_id + 1, store_ms)
 
     def _correct_offset(self, level: int, offset: int) -> int:
         reader = self._store.reader
