@@ -99,9 +99,10 @@ def recover(
         start, cut = _clean_start(log, queues)
         damaged += cut
     walk, records = _bring_in_step(parts, config, start, damaged, clock, crashed=crashed)
-    _go_on_counting(queues, damaged, known_ends or {}, walk.end)
+    lost = [queue for queue in damaged if queue not in beyond]
+    _go_on_counting(queues, lost, known_ends or {}, walk.end)
     _cut(walk, parts, beyond)
-    _tell_built_again([queue for queue in damaged if queue not in beyond])
+    _tell_built_again(lost)
     if crashed:
         _make_durable(log, walk)
     done = Recovery(start, walk.end, records, walk.damages, clock() - began)
