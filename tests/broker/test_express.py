@@ -126,6 +126,9 @@ def frame_of(request: dict[str, Any]) -> bytes:
     return head[4:] + bytes(request["body"])
 
 
+_OWN = ("lock", "checkpoint", "consumequeue.ends")  # files with what is different for each store
+
+
 class Side:
     """A store, and what answers sends into it."""
 
@@ -187,7 +190,7 @@ class Side:
     def files(self) -> dict[str, bytes]:
         """All of them, once it is closed."""
         self.taking.close()
-        paths = [path for path in self.root.rglob("*") if path.is_file() and path.name not in ("lock", "checkpoint")]
+        paths = [path for path in self.root.rglob("*") if path.is_file() and path.name not in _OWN]
         return {str(path.relative_to(self.root)): path.read_bytes() for path in paths if path.parent.name != "index"}
 
 
