@@ -32,7 +32,7 @@ from typing import ClassVar, NamedTuple
 class MQError(Exception):
     """Base of everything we raise on purpose."""
 
-    retriable: ClassVar[bool] = False
+    retriable: bool = False  # of the class, where each of its kind is alike
     code: ClassVar[int] = 1
 
 
@@ -159,11 +159,17 @@ class SendFailed(MQError):
     """A message was not sent. The text has the topic, every broker that was tried, the time it took, and what to do.
 
     The last error is its cause. `maybe_stored` says that one broker may have the message all the same: its answer
-    never came, so sending the message again may store it twice.
+    never came, so sending the message again may store it twice. `retriable` says whether sending it again can help: not
+    if the last broker has refused the message for good. `sent` counts the messages of a batch that are stored: those
+    before the first that is not.
     """
 
-    def __init__(self, text: str, *, topic: str, attempts: tuple[SendAttempt, ...] = ()) -> None:
+    def __init__(
+        self, text: str, *, topic: str, attempts: tuple[SendAttempt, ...] = (), retriable: bool = True
+    ) -> None:
         super().__init__(text)
+        self.retriable = retriable
+        self.sent = 0
         self.topic = topic
         self.attempts = attempts
 

@@ -136,7 +136,7 @@ class Producer(BlockingParticipant[AsyncProducer]):
         """Send messages of one topic in as few requests as their size allows; return the result of each, in order.
 
         Each request goes to one queue and is stored whole or not at all. *timeout* is for each request. If one fails,
-        those after it are not sent: the error says how many were.
+        those after it are not sent: `SendFailed.sent` says how many were.
         """
         sending = self._aio.send_batch(list(messages), queue=queue, selector=selector, arg=arg, timeout=timeout)
         return cast(list[SendResult], self._life.run(sending))

@@ -351,7 +351,7 @@ class Producer(Participant):
         """Send messages of one topic in as few requests as their size allows; return the result of each, in order.
 
         Each request goes to one queue and is stored whole or not at all. *timeout* is for each request. If one fails,
-        those after it are not sent: the error says how many were.
+        those after it are not sent: `SendFailed.sent` says how many were.
         """
         running = self._must_run()
         messages = list(messages)
@@ -369,7 +369,9 @@ class Producer(Participant):
                 context.body_bytes += len(outgoing.body)
                 try:
                     result = await running.sender.deliver(outgoing, seconds, queue, choose)
-                except SendFailed as error:
+                except MQError as error:
+                    if isinstance(error, SendFailed):
+                        error.sent = len(results)
                     if results:
                         error.add_note(f"the first {len(results)} of {len(messages)} messages of this batch are stored")
                     raise

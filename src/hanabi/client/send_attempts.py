@@ -129,7 +129,12 @@ def failure(topic: str, attempts: Sequence[SendAttempt], seconds: float, timeout
         f"{tried}. {doubt}{_advice(attempts[-1].error)}",
         topic=topic,
         attempts=tuple(attempts),
+        retriable=_may_succeed_later(attempts[-1].error),
     )
+
+
+def _may_succeed_later(error: Exception) -> bool:
+    return isinstance(error, MQError) and is_worth_a_try(error, is_fixed=False, tried_already=True)
 
 
 def _tried(attempt: SendAttempt) -> str:

@@ -124,5 +124,6 @@ def test_when_a_part_fails_the_error_says_how_much_is_stored(tmp_path: Path) -> 
                 with pytest.raises(SendFailed, match="no more") as raised:
                     await producer.send_batch([Message("T", b"x" * 100)] * 3)
                 assert raised.value.__notes__ == ["the first 1 of 3 messages of this batch are stored"]
+                assert raised.value.sent == 1
 
     asyncio.run(main())

@@ -147,3 +147,22 @@ def test_a_broker_that_died_may_have_had_the_message_before() -> None:
     assert failed.maybe_stored
     assert "may store it twice" in str(failed)
     assert "Is the broker up" in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("error", "retriable"),
+    [
+        (ConnectError("x"), True),
+        (RequestTimeoutError("x"), True),
+        (NoTimeLeftError("x"), True),
+        (said(2), True),  # SYSTEM_BUSY
+        (said(14), True),  # SERVICE_NOT_AVAILABLE: its disk is full, say
+        (said(215), True),  # FLOW_CONTROL
+        (said(17), True),  # TOPIC_NOT_EXIST: it can be made
+        (said(13), False),  # MESSAGE_ILLEGAL
+        (said(16), False),  # NO_PERMISSION
+    ],
+)
+def test_a_failed_send_says_whether_sending_again_can_help(error: MQError, retriable: bool) -> None:
+    never = SendAttempt("a", "1.2.3.4:1", said(13))
+    assert failure("T", [never, SendAttempt("b", "1.2.3.5:1", error)], 1.0, 3.0).retriable is retriable
