@@ -31,7 +31,7 @@ def test_a_running_broker_sends_saves_and_delivers_without_a_new_thread(faults: 
         await client.commit(5, topic="Topic0")
         query = QueryMessageHeader(topic="Topic1", key="k1", max_num=8, begin_timestamp=0, end_timestamp=2**62)
         answer = await client.peer.ask(RequestCode.QUERY_MESSAGE, query)
-        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY), answer
+        assert answer.code == ResponseCode.SUCCESS, answer
 
     with broker_process(store, SETTINGS, env=faults.environment) as broker:
         broker.wait_ready()
@@ -41,7 +41,7 @@ def test_a_running_broker_sends_saves_and_delivers_without_a_new_thread(faults: 
             wait_for(lambda: talk(broker.port, lambda client: client.bodies()) == [b"later"], "what was delayed comes")
             wait_for(lambda: '"offsetTable":{1:1' in text(store / "config" / "delayOffset.json"), "and that is saved")
         assert "Traceback" not in broker.process.output()
-        assert rule.counts.hit <= 1  # the key query's
+        assert rule.counts.hit == 0
         assert talk(broker.port, lambda client: client.end(topic="Topic1")) == 8
 
 

@@ -42,9 +42,9 @@ class Workers:
             self._waiting -= 1
         try:
             running = asyncio.wrap_future(self._threads.submit(work, *args, **kwargs))
-        except RuntimeError as error:
+        except BaseException:  # it was stopped meanwhile
             self._free.release()
-            raise SystemBusy(f"[OVERLOAD]system busy: no thread could be started for {self._purpose}") from error
+            raise
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 

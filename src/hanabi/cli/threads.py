@@ -1,18 +1,16 @@
 """Threads of a server: all that its loop hands work to are started before it serves.
 
-A thread that is started when it is needed may be refused then (pids.max of a container, ulimit -u), and a save or a
-delivery would fail at a moment that nobody chose. At the start a refusal is one sentence.
+Otherwise a save or a delivery would fail when the system refuses a thread. At the start a refusal is one sentence.
 """
 
 import asyncio
 import os
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
 from hanabi.errors import ConfigError
+from hanabi.remoting.started_threads import started_threads
 
 POOL_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)  # as many as asyncio's own pool may have
 _REFUSED: Final = "can't start new thread"  # of CPython's RuntimeError
@@ -20,17 +18,7 @@ _REFUSED: Final = "can't start new thread"  # of CPython's RuntimeError
 
 def start_pool(loop: asyncio.AbstractEventLoop, count: int = POOL_THREADS) -> None:
     """Give *loop* a pool for `to_thread` whose threads run already."""
-    pool = ThreadPoolExecutor(count, thread_name_prefix="hanabi-pool")
-    started = threading.Barrier(count + 1)
-    try:
-        for _ in range(count):
-            pool.submit(started.wait)
-    except RuntimeError:
-        started.abort()
-        pool.shutdown()
-        raise
-    started.wait()
-    loop.set_default_executor(pool)
+    loop.set_default_executor(started_threads(count, "hanabi-pool"))
 
 
 @contextmanager
