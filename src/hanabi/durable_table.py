@@ -120,8 +120,17 @@ class DurableTable(Generic[T]):
             _replace(self.path, raw)
             sync_directory(self.path.parent)
         except OSError as error:
+            self._put_back()
             raise StoreError.from_os_error(error, f"writing {self.path}") from error
         self._last_good, self._is_in_file = raw, True
+
+    def _put_back(self) -> None:
+        """Let a write that failed behind its rename not be read at the next start, as far as the disk allows."""
+        with suppress(OSError):
+            if self._last_good is None:
+                self.path.unlink(missing_ok=True)
+            elif self.path.read_bytes() != self._last_good:
+                _replace(self.path, self._last_good)
 
 
 def _temporary(path: Path) -> Path:

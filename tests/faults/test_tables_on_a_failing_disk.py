@@ -3,8 +3,12 @@
 import asyncio
 import errno
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+from hanabi.namesrv.kv_config import KVConfig
 from hanabi.wire.codes import RequestCode, ResponseCode
 from tests.broker.talk import Peer, connected
 from tests.broker.test_broker_lifecycle import pull_header, send_header
@@ -66,6 +70,30 @@ def test_a_topic_that_was_refused_at_the_last_step_is_in_no_file(faults: Faults,
 
     with broker_process(tmp_path / "store", env=faults.environment) as broker:
         asyncio.run(ask(broker))
+
+
+PUTS = """
+import sys
+from pathlib import Path
+from hanabi.errors import StoreError
+from hanabi.namesrv.kv_config import KVConfig
+
+kv = KVConfig(Path(sys.argv[1]))
+kv.put("N", "k", "old")
+try:
+    kv.put("N", "k", "refused")
+except StoreError:
+    sys.exit(9)
+"""
+
+
+def test_a_value_that_a_name_server_refused_is_not_there_after_a_restart(faults: Faults, tmp_path: Path) -> None:
+    path = tmp_path / "namesrv" / "kvConfig.json"
+    with faults.rule("fsync", errno.EIO, path="*/namesrv", after=1):
+        command = [sys.executable, "-c", PUTS, str(path)]
+        ended = subprocess.run(command, env={**os.environ, **faults.environment}, check=False)
+    assert ended.returncode == 9
+    assert KVConfig(path).get("N", "k") == "old"
 
 
 def test_others_are_served_while_the_sync_of_a_table_hangs(faults: Faults, tmp_path: Path) -> None:
