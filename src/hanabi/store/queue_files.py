@@ -8,8 +8,8 @@ megabytes. New bytes collect in a small tail and reach the file with one pwrite;
 is an error from pwrite that leaves the tail where it is. After a write the bytes on disk are those that Apache's
 MappedFile would have. What a crash takes from the tail is built again from the commit log.
 
-Threads: one thread appends, any thread reads, one other thread may write tails and sync. `truncate_to` and the
-loading of files belong to recovery, when nobody else is there.
+Threads: one thread appends and deletes, any thread reads, others may write tails, sync, and delete old files.
+`truncate_to` and the loading of files belong to recovery, when nobody else is there.
 """
 
 import contextlib
@@ -115,7 +115,18 @@ class QueueFamily:
 class QueueFiles:
     """A sequence of bytes. Invariant: first <= written <= end; files hold what is below written, the tail the rest."""
 
-    __slots__ = ("_checksum", "_full", "_lock", "_tail", "_written", "family", "first", "queue_id", "topic")
+    __slots__ = (
+        "_changing_files",
+        "_checksum",
+        "_full",
+        "_lock",
+        "_tail",
+        "_written",
+        "family",
+        "first",
+        "queue_id",
+        "topic",
+    )
 
     def __init__(self, family: QueueFamily, topic: str, queue_id: int) -> None:
         self.family = family
@@ -129,6 +140,9 @@ class QueueFiles:
         # its front or needs `_written` and `_tail` to agree holds the lock.
         self._tail = bytearray()
         self._lock = threading.Lock()
+        # Held while files are written, made or deleted: a write that is under way must not make a deleted file again.
+        # Taken before `_lock`.
+        self._changing_files = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic}/{self.queue_id} {self.first}..{self.end}>"
@@ -223,14 +237,25 @@ class QueueFiles:
             self.write_full_tail()
 
     def write_full_tail(self) -> None:
-        """Write the tail, and keep it for the next flush if that fails: what is in the log need not fail for it."""
+        """Write the tail, and keep it for the next flush if that fails: what is in the log need not fail for it.
+
+        Nothing is done while another thread writes or deletes this queue's files: a put does not wait for that.
+        """
+        if not self._changing_files.acquire(blocking=False):
+            return
         try:
-            self.write_tail()
+            self._write_tail()
         except StoreError as error:
             self.family.report(str(error))
+        finally:
+            self._changing_files.release()
 
     def write_tail(self) -> None:
         """Hand the tail to the operating system. What could not be written stays in the tail, and the queue dirty."""
+        with self._changing_files:
+            self._write_tail()
+
+    def _write_tail(self) -> None:
         with self._lock:
             start, data = self._written, bytes(self._tail)
         file_bytes = self.family.file_bytes
@@ -249,7 +274,7 @@ class QueueFiles:
 
     def _forget_tail(self, until: int) -> None:
         with self._lock:
-            if until > self._written:  # otherwise another thread wrote the same bytes, and was first
+            if until > self._written:
                 self._sum_up(bytes(self._tail[: until - self._written]))
                 del self._tail[: until - self._written]
                 self._written = until
@@ -440,34 +465,39 @@ class QueueFiles:
     def delete_before(self, position: int) -> int:
         """Remove the files that end at or before *position*, but never the one still written to; return how many."""
         count = 0
-        for base in self.bases()[:-1]:
-            if base + self.family.file_bytes > min(position, self._written):
-                break
-            with self._lock:
-                self.first = base + self.family.file_bytes
-                self._full = (self._full or [])[1:] or None
-                self.family.changes += 1
-            if self.family.ends is not None:
-                self.family.ends.moved(self.topic, self.queue_id, self.first)
-            self.delete_file(base)
-            count += 1
+        with self._changing_files:
+            for base in self.bases()[:-1]:
+                if base + self.family.file_bytes > min(position, self._written):
+                    break
+                self._move_first(base + self.family.file_bytes)
+                self.delete_file(base)
+                count += 1
         return count
+
+    def _move_first(self, first: int) -> None:
+        with self._lock:
+            self.first = first
+            self._full = (self._full or [])[1:] or None
+            self.family.changes += 1
+        if self.family.ends is not None:
+            self.family.ends.moved(self.topic, self.queue_id, first)
 
     def delete_all(self) -> None:
         """Remove every file and the directory. The queue is then as new."""
-        bases = self.bases()
-        if self.family.ends is not None:
-            self.family.ends.gone(self.topic, self.queue_id)
-        with self._lock:
-            self._tail.clear()
-            self._written = self.first = self._checksum = 0
-            self._full = None
-            self.family.changes += 1
-        self.family.dirty.discard(self)
-        for base in bases:
-            self.delete_file(base)
-        self.family.unsynced_directories.discard(self.directory)
-        remove_empty_directory(self.directory)
+        with self._changing_files:
+            bases = self.bases()
+            if self.family.ends is not None:
+                self.family.ends.gone(self.topic, self.queue_id)
+            with self._lock:
+                self._tail.clear()
+                self._written = self.first = self._checksum = 0
+                self._full = None
+                self.family.changes += 1
+            self.family.dirty.discard(self)
+            for base in bases:
+                self.delete_file(base)
+            self.family.unsynced_directories.discard(self.directory)
+            remove_empty_directory(self.directory)
 
 
 def _added(checksum: int, data: bytes) -> int:
