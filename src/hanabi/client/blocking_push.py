@@ -3,6 +3,7 @@
 No logic is here but that of signals: each call is carried to the loop thread of this process and waited for.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any, overload
 
@@ -82,8 +83,13 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
-        offsets, give the queues to others, and leave."""
-        super().shutdown(timeout)
+        offsets, give the queues to others, and leave. In this consumer's own listener it returns at once, and the rest
+        follows when the listener has returned."""
+        if self._aio.in_own_listener:
+            ending = threading.Thread(target=super().shutdown, args=(timeout,), name="hanabi shutdown", daemon=True)
+            ending.start()
+        else:
+            super().shutdown(timeout)
 
     def run(self) -> None:
         """Start, consume until SIGINT or SIGTERM, or until another thread calls `shutdown`, and shut down.

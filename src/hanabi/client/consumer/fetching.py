@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from hanabi.client.consumer.fetched_queue import FetchedQueue
+from hanabi.client.consumer.pull_complaints import PullComplaints
 from hanabi.client.consumer.pulling import PullResult, PullStatus
 from hanabi.client.consumer.queue_progress import QueueLimits
 from hanabi.errors import MQError, UnknownReplyError
@@ -156,23 +157,16 @@ class Fetching:
     # Fetching
 
     async def _run(self, fetched: FetchedQueue) -> None:
-        failures = 0
+        complaints = PullComplaints(self._group, fetched.queue)
         while True:
             await self._until_room(fetched)
             try:
                 pause_s = await self._once(fetched)
-                failures = 0
+                complaints.succeeded()
             except MQError as error:
                 pause_s = _pause_after(error)
-                failures += pause_s == ERROR_S
-                logger.log(
-                    logging.WARNING if failures == 1 else logging.DEBUG,  # once an outage
-                    "group %s: pulling from %s failed, trying again every %.0f s: %s",
-                    self._group,
-                    fetched.queue,
-                    ERROR_S,
-                    error,
-                )
+                if pause_s == ERROR_S:
+                    complaints.failed(error, fetched.next_offset)
             except Exception:
                 logger.exception("group %s: pulling from %s failed, a fault of ours", self._group, fetched.queue)
                 pause_s = ERROR_S

@@ -8,6 +8,7 @@ In Java's terms: MessageListenerConcurrently, MessageListenerOrderly and their c
 
 import functools
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -16,6 +17,8 @@ from hanabi.message import StoredMessage
 
 Listener: TypeAlias = Callable[[list[StoredMessage]], Any] | Callable[[list[StoredMessage]], Awaitable[Any]]
 AnyListener = TypeVar("AnyListener", bound=Listener)
+
+logger = logging.getLogger(__name__)
 
 BROKER_CHOOSES: Final = 0
 DEAD_LETTER: Final = -1
@@ -63,6 +66,22 @@ def suspend_seconds(error: BaseException, usual: float) -> float:
     chosen = error.suspend_s if isinstance(error, ConsumeLater) else None
     shortest, longest = _SUSPEND_S
     return min(max(usual if chosen is None else chosen, shortest), longest)
+
+
+class Returned:
+    """Looks at what a listener returned. It counts as consumed, whatever it is; False is doubted aloud, once."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._told = name, False
+
+    def look(self, returned: object) -> None:
+        if returned is False and not self._told:
+            self._told = True
+            logger.warning(
+                "%s returned False, and its messages count as consumed: raise ConsumeLater, or any other exception, to"
+                " get them again. This is said once",
+                self._name,
+            )
 
 
 def refuse_coroutine(returned: object) -> None:

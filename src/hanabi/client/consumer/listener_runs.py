@@ -6,14 +6,18 @@ Knows nothing of queues, offsets and retries.
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
-from hanabi.client.consumer.listener import Listener, is_async, refuse_coroutine
+from hanabi.client.consumer.listener import Listener, Returned, is_async, refuse_coroutine
 from hanabi.client.consumer.listener_threads import ListenerThreads
 from hanabi.message import StoredMessage
 
 Ended = Callable[[BaseException | None], None]
+
+# Whose listener the code that looks at it runs in; None in no listener. Each call has a context of its own.
+IN_LISTENER: ContextVar[object] = ContextVar("hanabi_in_listener", default=None)
 
 _CANCEL_S: Final = 1.0  # so long a cancelled listener may take to see it
 
@@ -34,18 +38,18 @@ class ListenerRuns(Protocol):
         ...
 
 
-def listener_runs(listener: Listener, concurrency: int, name: str) -> ListenerRuns:
-    """The way to call this *listener*. Must be called in the loop."""
+def listener_runs(listener: Listener, concurrency: int, name: str, owner: object = None) -> ListenerRuns:
+    """The way to call this *listener*. Must be called in the loop. *owner* is what `IN_LISTENER` says meanwhile."""
     if is_async(listener):
-        return _TaskRuns(cast(Callable[[list[StoredMessage]], Awaitable[Any]], listener), name)
-    return _ThreadRuns(listener, concurrency, name)
+        return _TaskRuns(cast(Callable[[list[StoredMessage]], Awaitable[Any]], listener), name, owner)
+    return _ThreadRuns(listener, concurrency, name, owner)
 
 
 class _TaskRuns:
     """A task for each call, so that what one listener leaves in its context does not reach the next."""
 
-    def __init__(self, listener: Callable[[list[StoredMessage]], Awaitable[Any]], name: str) -> None:
-        self._listener, self._name = listener, name
+    def __init__(self, listener: Callable[[list[StoredMessage]], Awaitable[Any]], name: str, owner: object) -> None:
+        self._listener, self._name, self._owner, self._returned = listener, name, owner, Returned(name)
         self._create_task = asyncio.get_running_loop().create_task
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -56,7 +60,8 @@ class _TaskRuns:
         return task
 
     async def _call(self, messages: list[StoredMessage]) -> None:
-        await self._listener(messages)
+        IN_LISTENER.set(self._owner)
+        self._returned.look(await self._listener(messages))
 
     def _done(self, ended: Ended, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
@@ -83,8 +88,10 @@ class _TaskRuns:
 class _ThreadRuns:
     """A thread for each call, out of so many."""
 
-    def __init__(self, listener: Callable[[list[StoredMessage]], Any], concurrency: int, name: str) -> None:
-        self._listener = listener
+    def __init__(
+        self, listener: Callable[[list[StoredMessage]], Any], concurrency: int, name: str, owner: object
+    ) -> None:
+        self._listener, self._owner, self._returned = listener, owner, Returned(name)
         self._threads = ListenerThreads(concurrency, name)
 
     def start(self, messages: list[StoredMessage], ended: Ended) -> object:
@@ -92,9 +99,11 @@ class _ThreadRuns:
         return None
 
     def _call(self, messages: list[StoredMessage]) -> None:
+        IN_LISTENER.set(self._owner)
         returned = self._listener(messages)
         if returned is not None:
             refuse_coroutine(returned)
+            self._returned.look(returned)
 
     def stop(self, run: object) -> bool:
         return False

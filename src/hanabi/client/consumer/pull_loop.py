@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from hanabi.client.consumer.consume_stats import ConsumeStats
 from hanabi.client.consumer.offset_store import OffsetStore
 from hanabi.client.consumer.owned_queue import OwnedQueue
+from hanabi.client.consumer.pull_complaints import PullComplaints
 from hanabi.client.consumer.pulling import PullResult, PullStatus
 from hanabi.client.consumer.queue_progress import QueueLimits
 from hanabi.errors import MQError, UnknownReplyError
@@ -63,7 +64,7 @@ class PullLoop:
         self._limits, self._resumed, self._deliver, self._progressed = limits, resumed, deliver, progressed
         self._stats, self._interval_s = stats, interval_s
         self._complained_at = -COMPLAIN_S
-        self._failures = 0
+        self._complaints = PullComplaints(group, owned.queue)
 
     async def run(self) -> None:
         owned = self._owned
@@ -101,7 +102,7 @@ class PullLoop:
         except Exception:
             logger.exception("group %s: pulling from %s failed, which is a fault of ours", self._group, owned.queue)
             return ERROR_S
-        self._failures = 0
+        self._complaints.succeeded()
         seconds = loop.time() - began
         if result.status is PullStatus.OFFSET_ILLEGAL:
             await self._move(result.next_offset)
@@ -124,15 +125,8 @@ class PullLoop:
     def _failed(self, error: MQError) -> float:
         if isinstance(error, UnknownReplyError) and error.reply_code == ResponseCode.FLOW_CONTROL:
             return BROKER_FLOW_CONTROL_S
-        self._failures += 1
-        logger.log(
-            logging.WARNING if self._failures == 1 else logging.DEBUG,  # once an outage
-            "group %s: pulling from %s failed, trying again: %s",
-            self._group,
-            self._owned.queue,
-            error,
-        )
-        return min(ERROR_S, FIRST_ERROR_S * 2.0 ** min(self._failures - 1, 10))
+        self._complaints.failed(error, self._owned.progress.next_offset)
+        return min(ERROR_S, FIRST_ERROR_S * 2.0 ** min(self._complaints.failures - 1, 10))
 
     async def _move(self, offset: int) -> None:
         """The broker has nothing at our offset and says where to go. What we hold is finished first: no offset of

@@ -10,10 +10,12 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from contextvars import Context
 from typing import Any, Final, overload
 
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.consumer.listener import AnyListener, Listener
+from hanabi.client.consumer.listener_runs import IN_LISTENER
 from hanabi.client.consumer.push_config import PushConfig, push_config
 from hanabi.client.consumer.push_session import PushSession
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
@@ -62,6 +64,7 @@ class PushConsumer(Participant):
         self._core: Core | None = None
         self._session: PushSession | None = None
         self._announcing: set[asyncio.Task[None]] = set()
+        self._own_shutdowns: set[asyncio.Task[None]] = set()  # shutdowns that the listener asked for
 
     # What to consume, and how
 
@@ -162,8 +165,19 @@ class PushConsumer(Participant):
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
-        offsets, give the queues to others, and leave."""
-        await super().shutdown(timeout)
+        offsets, give the queues to others, and leave. In this consumer's own listener it returns at once, and the rest
+        follows when the listener has returned."""
+        if self.in_own_listener:
+            task = asyncio.get_running_loop().create_task(super().shutdown(timeout), context=Context())
+            self._own_shutdowns.add(task)
+            task.add_done_callback(self._own_shutdowns.discard)
+        else:
+            await super().shutdown(timeout)
+
+    @property
+    def in_own_listener(self) -> bool:
+        """Whether this is asked in a call of this consumer's listener."""
+        return self._session is not None and IN_LISTENER.get() is self._session
 
     async def _leave(self, seconds: float | None) -> None:
         session = self._started()

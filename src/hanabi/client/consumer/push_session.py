@@ -76,7 +76,7 @@ class PushSession:
             now_ms=now_ms,
         )
         self._locks = self._make_locks() if ordered and not settings.broadcasting else None
-        self._runs = listener_runs(listener, settings.concurrency, f"listener of {group}")
+        self._runs = listener_runs(listener, settings.concurrency, f"listener of {group}", owner=self)
         self._consumption = self._make_consumption(self._make_calls(hooks))
         self._holdings.connect(self._consumption, self._locks)
         self._rebalance = Rebalance(
