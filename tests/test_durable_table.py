@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hanabi.durable_table import DurableTable
 from hanabi.errors import StoreDamaged, StoreUnwritable
 from tests.golden_records import golden_store
+from tests.store.open_files import no_free_descriptors
 
 Numbers = dict[str, int]
 
@@ -184,3 +185,11 @@ def test_a_full_disk_does_not_keep_a_server_from_starting(small_disk: Path) -> N
     with pytest.raises(OSError, match="No space left"):
         (small_disk / "one-more").touch()  # there is not even room for a name
     table_at(small_disk / "offsets.json").check_writable()
+
+
+def test_an_older_table_is_not_read_because_the_process_lacks_descriptors(path: Path) -> None:
+    saved_twice(path)
+    table = table_at(path)
+    with no_free_descriptors(), pytest.raises(StoreUnwritable, match="Too many open files"):
+        table.load()
+    assert table.load() == {"a": 2}

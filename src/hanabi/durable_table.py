@@ -7,6 +7,7 @@
 Agrees with Java's ConfigManager and MixAll.string2File in the names; knows nothing of what is in the table.
 """
 
+import errno
 import logging
 import os
 import threading
@@ -20,6 +21,9 @@ import msgspec
 from hanabi.errors import MQError, StoreDamaged, StoreError, StoreFull, StoreUnwritable
 
 logger = logging.getLogger(__name__)
+
+# The process lacks something, which says nothing of the file: an older table must not be read in its place.
+_SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 T = TypeVar("T")
 
@@ -57,6 +61,8 @@ class DurableTable(Generic[T]):
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:  # a path with a NUL in it is a ValueError
+                if isinstance(error, OSError) and error.errno in _SHORT_OF:
+                    raise StoreError.from_os_error(error, f"reading {path}") from error
                 reasons.append(f"{path}: {error}")
                 continue
             if not raw:  # what is left when a disk was full, or power was cut: as good as missing
