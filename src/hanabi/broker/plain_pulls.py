@@ -165,8 +165,9 @@ class PlainPulls:
         bytes_max, count_max = reader._memory_limits
         low, high = queue.min_offset, queue.max_offset
         places = pulled.places(offset, min(max(count, 1), count_max, high - offset))
+        log_offset_min = max(log_end - reader._memory_bytes, reader._opened_at)
         segment = self._log.find(places[0][0]) if places else None
-        if segment is None:
+        if segment is None or places[0][0] < log_offset_min:  # older ones may be unreadable, which `reads` finds out
             return None
         view, base, next_offset = segment.tail(0), segment.base_offset, offset + len(places)
         pieces = pieces_of(view, base, places)
@@ -181,9 +182,8 @@ class PlainPulls:
         )
         head = self._head((suggested, next_offset, low, high), opaque, total, is_json=is_json)
         whole = b"".join([head, *pieces])  # the only copy of the records; and bytes are looked into faster than views
-        log_offset_min = max(log_end - reader._memory_bytes, reader._opened_at)
         if pulled.right_from <= offset and next_offset <= pulled.right_to:
-            if places[0][0] < log_offset_min or last_log_offset + last_size > base + len(view):
+            if last_log_offset + last_size > base + len(view):
                 return None
         elif are_records(whole, len(head), places, pulled.topic_field, queue.queue_id, offset, log_offset_min):
             pulled.are_right(offset, next_offset)

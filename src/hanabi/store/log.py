@@ -17,6 +17,8 @@ from hanabi.store.segment import Buffer, Segment, segment_name
 
 logger = logging.getLogger(__name__)
 
+_AHEAD_BYTES = 64 << 10
+
 
 class Log:
     """The sequence of segments. Invariant: they are adjacent, and all but the last are full.
@@ -87,6 +89,28 @@ class Log:
         """Everything from *offset* to the end of its segment, without a copy: empty at the end, None outside."""
         segment = self.find(offset)
         return None if segment is None else segment.tail(offset - segment.base_offset)
+
+    def check_readable(self, start: int, end: int) -> None:
+        """Raise StoreDamaged if a page of start..end, which lies in one segment, cannot be read."""
+        segment = self.find(start)
+        if segment is not None:
+            segment.check_readable(start - segment.base_offset, min(end - segment.base_offset, segment.written))
+
+    def readable_around(self, start: int, end: int) -> tuple[int, int]:
+        """A part of the log with start..end, all of whose pages can be read; StoreDamaged if there is none."""
+        segment = self.find(start)
+        if segment is None:
+            return start, start
+        ahead = min(start + _AHEAD_BYTES, segment.base_offset + segment.written)
+        if ahead > end:
+            try:
+                self.check_readable(start, ahead)
+            except StoreDamaged:
+                logger.debug("%s: not all of %d to %d can be read", segment.path, start, ahead)
+            else:
+                return start, ahead
+        self.check_readable(start, end)
+        return start, end
 
     # Writing
 

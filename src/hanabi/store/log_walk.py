@@ -32,7 +32,8 @@ _SECTOR_BYTES: Final = 512
 _DAMAGE_BYTES_MAX: Final = 16 << 20  # as far as a search goes: no record is longer
 _MAGIC_AT: Final = 4
 _PLACE_AT: Final = 28  # of the log offset in a record
-_CLAIM_BYTES_MIN: Final = 88  # the shortest head
+_HEAD_BYTES: Final = 88  # the shortest head
+_AHEAD_BYTES: Final = 1 << 20
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC, MAGIC_LONG_TOPIC))
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
@@ -47,10 +48,12 @@ class Damage(NamedTuple):
 
 
 def record_at(log: Log, log_offset: int, *, check_crc: bool = False) -> Dispatch | None:
-    """The record at *log_offset* if a whole and valid one begins there."""
+    """The record at *log_offset* if a whole and valid one begins there. Raises StoreDamaged if it cannot be read."""
     view = log.read_tail(log_offset)
     if view is None:
         return None
+    log.check_readable(log_offset, log_offset + min(_HEAD_BYTES, len(view)))
+    log.check_readable(log_offset, log_offset + min(_stated_size(view, 0), len(view)))
     try:
         return _decode(view, 0, log_offset, check_crc=check_crc)
     except RemoteProtocolError:
@@ -89,7 +92,9 @@ class LogWalk:
             base, position = segment.base_offset, self.end - segment.base_offset
             view = segment.tail(0)
             limit = len(view)
+            checked = position
             while position < limit:
+                checked = _check_ahead(segment, view, position, checked)
                 try:
                     record = _decode(view, position, base + position, check_crc=check_crc)
                     if may_be_torn and looks_torn(record.properties) and not self._is_followed(record):
@@ -145,7 +150,7 @@ class LogWalk:
     def _end_by_size(self, segment: Segment, position: int) -> int | None:
         """Where the record at *position* ends by its own word, if a record or a filler begins there."""
         view = segment.tail(position)
-        size = int.from_bytes(view[:_MAGIC_AT], "big")
+        size = _stated_size(view, 0)
         if not BLANK_BYTES_MIN <= size <= len(view) - BLANK_BYTES_MIN:
             return None
         end = segment.base_offset + position + size
@@ -167,6 +172,27 @@ class LogWalk:
         return record is not None and record.store_timestamp_ms >= self.last_store_ms
 
 
+def _stated_size(view: memoryview, position: int) -> int:
+    """The size that a record at *position* says it has, as far as any record can have it."""
+    return min(int.from_bytes(view[position : position + _MAGIC_AT], "big"), _DAMAGE_BYTES_MAX)
+
+
+def _check_ahead(segment: Segment, view: memoryview, position: int, checked: int) -> int:
+    """See that the record at *position* can be read, if it lies behind *checked*; return up to where all can be.
+
+    An unreadable page is no end of the log: nothing behind it may be cut off. So it is an error.
+    """
+    head = min(position + _HEAD_BYTES, len(view))
+    if head > checked:
+        segment.check_readable(position, head)
+    end = min(max(head, position + _stated_size(view, position)), len(view))
+    if end <= checked:
+        return checked
+    end = min(max(end, position + _AHEAD_BYTES), len(view))
+    segment.check_readable(position, end)
+    return end
+
+
 def _is_filler(view: memoryview, position: int) -> bool:
     """Whether a filler lies at *position* that goes up to the end of *view*, that of a file."""
     size = int.from_bytes(view[position : position + _MAGIC_AT], "big")
@@ -178,7 +204,7 @@ def _claim(segment: Segment, position: int, end: int) -> Dispatch | None:
     damaged."""
     log_offset = segment.base_offset + position
     record = bytearray(segment.tail(position)[: end - log_offset])
-    if len(record) > _CLAIM_BYTES_MIN:
+    if len(record) > _HEAD_BYTES:
         place = slice(_PLACE_AT, _PLACE_AT + 8)
         record[:_MAGIC_AT], record[place] = len(record).to_bytes(4, "big"), log_offset.to_bytes(8, "big")
         if bytes(record[_MAGIC_AT:BLANK_BYTES_MIN]) not in _MAGICS:

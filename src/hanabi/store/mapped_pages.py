@@ -5,6 +5,7 @@ the kernel is done.
 """
 
 import ctypes
+import errno
 import functools
 import mmap
 import os
@@ -12,6 +13,7 @@ import sys
 from typing import Final
 
 # Linux's numbers; nothing here is called elsewhere.
+_MADV_POPULATE_READ: Final = 22
 _MADV_POPULATE_WRITE: Final = 23
 _MS_SYNC: Final = 4
 
@@ -21,6 +23,12 @@ IS_KNOWN: Final = sys.platform == "linux"
 def populate(memory: mmap.mmap, start: int, end: int) -> bool:
     """Make the pages of a part of *memory*, ready to be written; False where the kernel cannot."""
     return IS_KNOWN and _call("madvise", memory, start, end, _MADV_POPULATE_WRITE) == 0
+
+
+def why_unreadable(memory: mmap.mmap, start: int, end: int) -> int:
+    """Read the pages of a part of *memory* in; 0, or the number of the error. EFAULT: a look there would be a SIGBUS.
+    EINVAL: this kernel cannot tell."""
+    return _call("madvise", memory, start, end, _MADV_POPULATE_READ) if IS_KNOWN else errno.EINVAL
 
 
 def sync(memory: mmap.mmap, start: int, end: int) -> None:

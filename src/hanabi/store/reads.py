@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from hanabi.errors import StoreError
+from hanabi.errors import StoreDamaged, StoreError
 from hanabi.store.commit_log import CommitLog
 from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY, ConsumeQueue, is_blank
@@ -203,7 +203,11 @@ class QueueReader:
                 if entry_filter is not None and not self._passes(queue, tags_code, entry_filter):
                     continue
                 if log_offset < base or log_offset + size > limit:
-                    view, base, limit = self._segment_view(log_offset, size)
+                    view, base, limit = self._part_with(log_offset, size, in_disk_below, found=count)
+                if limit < 0:
+                    offset -= 1
+                    look_until = offset
+                    break
                 position = log_offset - base
                 if not limit or not is_record(
                     view, position, size, topic, queue_id, offset - 1, log_offset, log_offset < opened_at
@@ -214,9 +218,8 @@ class QueueReader:
                     picked.append((view, position, position + size))
                     total += size
                     count += 1
-            if offset >= look_until or count >= max_count:
-                break
-            entries = _next_entries(queue, offset, look_until - offset, found=count)
+            is_done = offset >= look_until or count >= max_count
+            entries = b"" if is_done else _next_entries(queue, offset, look_until - offset, found=count)
         result.slices, result.count, result.size, result.next_offset = _join(picked), count, total, offset
         result.last_store_ms = _store_time(picked)
         result.behind_bytes = log_end - log_offset
@@ -227,9 +230,12 @@ class QueueReader:
     ) -> GetResult | None:
         """The short way, if it can be gone: see `plain_run`."""
         log_offset, size, _ = ENTRY.unpack_from(entries)
+        log_end, memory_bytes = self._log.end_offset, self._memory_bytes
+        log_offset_min = max(log_end - memory_bytes, self._opened_at)
+        if log_offset < log_offset_min:
+            return None
         view, base, _ = self._segment_view(log_offset, size)
         bytes_max, count_max = self._memory_limits
-        log_end, memory_bytes = self._log.end_offset, self._memory_bytes
         run = plain_run(
             view,
             base,
@@ -237,7 +243,7 @@ class QueueReader:
             self._topic_field(queue.topic),
             queue.queue_id,
             offset,
-            max(log_end - memory_bytes, self._opened_at),
+            log_offset_min,
             min(max_count, count_max),
             bytes_max,
         )
@@ -267,6 +273,21 @@ class QueueReader:
         view = segment.tail(0)
         return (view, base, base + len(view)) if log_offset + size <= base + len(view) else (_NO_VIEW, 0, 0)
 
+    def _part_with(self, log_offset: int, size: int, in_disk_below: int, *, found: int) -> tuple[memoryview, int, int]:
+        """As `_segment_view`, but of what may have to be read from the disk only pages that can be: to look at another
+        one is a SIGBUS. Where this record cannot be read, what was *found* is delivered (the last number is -1); the
+        next read meets the error."""
+        view, base, limit = self._segment_view(log_offset, size)
+        if not limit or log_offset >= max(in_disk_below, self._opened_at):
+            return view, base, limit
+        try:
+            start, end = self._log.readable_around(log_offset, log_offset + size)
+        except StoreDamaged:
+            if not found:
+                raise
+            return _NO_VIEW, 0, -1
+        return view[start - base : end - base], start, end
+
     def _passes(self, queue: ConsumeQueue, tags_code: int, entry_filter: EntryFilter) -> bool:
         if queue.ext is None or not is_ext_address(tags_code):
             return entry_filter(tags_code, None)
@@ -285,6 +306,8 @@ class QueueReader:
         if 0 <= log_offset < self._log.min_offset or is_blank(log_offset, size):
             result.status = GetStatus.MESSAGE_WAS_REMOVING
             return
+        if self._log.failure is not None and log_offset + size > self._log.flushed_offset:
+            self._log.check_usable()  # the kernel may have dropped what a flush could not write: not ours to pass over
         place = (queue.topic, queue.queue_id, offset)
         if place in self._reported:
             return

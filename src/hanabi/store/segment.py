@@ -55,6 +55,7 @@ class Segment:
         self.written = self.flushed = self.allocated = 0
         self._allocating = threading.Lock()
         self._deleted = False
+        self._writable = writable
         self._descriptor = descriptor
         # Closed when the object goes, not when the file is deleted: a flush in another thread that still has hold of
         # this segment must never find the number given to another file.
@@ -217,6 +218,21 @@ class Segment:
 
     # Care
 
+    def check_readable(self, start: int, end: int) -> None:
+        """Raise StoreDamaged if the device cannot read a page of start..end, or the file was cut: to look at such a
+        page of a mapped file ends the process (SIGBUS)."""
+        failed = mapped_pages.why_unreadable(self._map, start, end) if self._writable else errno.EINVAL
+        try:
+            if failed == errno.EINVAL:
+                _read_all(self._descriptor, start, end)
+            elif failed:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        except OSError as error:
+            raise StoreDamaged(
+                f"{self.path}: bytes {start} to {end} cannot be read ({error.strerror}): repair the disk, or put a "
+                "copy of the file there, and start again"
+            ) from error
+
     def check_file(self) -> None:
         """Raise StoreDamaged if someone has deleted or cut the file under us."""
         state = os.fstat(self._descriptor)
@@ -267,6 +283,14 @@ def _warm(descriptor: int, size: int) -> None:
         if unsynced >= _WARM_SYNC_BYTES:
             sync_file(descriptor)
             unsynced = 0
+
+
+def _read_all(descriptor: int, start: int, end: int) -> None:
+    while start < end:
+        chunk = os.pread(descriptor, min(_CHUNK_BYTES, end - start), start)
+        if not chunk:
+            raise OSError(errno.EIO, f"the file ends at {start}")
+        start += len(chunk)
 
 
 def _zero(descriptor: int, start: int, end: int) -> None:
