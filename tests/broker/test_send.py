@@ -300,6 +300,20 @@ def test_before_the_time_that_was_set_no_message_is_taken(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("at_ms", [253_402_300_800_000, 2**62, 2**63 - 1], ids=["year 10,000", "2^62", "2^63 - 1"])
+def test_a_time_behind_the_calendars_end_refuses_every_message_in_one_sentence(tmp_path: Path, at_ms: int) -> None:
+    async def main() -> None:
+        taking = Taking(tmp_path)
+        async with talking(taking) as peer:
+            assert (await send(peer)).code == ResponseCode.SUCCESS
+            taking.change(start_accept_sends_at_ms=at_ms)
+            refused(await send(peer), ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {at_ms} ms after 1970")
+            taking.change(start_accept_sends_at_ms=0)
+            assert (await send(peer)).code == ResponseCode.SUCCESS
+
+    asyncio.run(main())
+
+
 def test_a_busy_broker_refuses_before_it_stores(tmp_path: Path) -> None:
     async def main() -> None:
         taking = Taking(tmp_path)

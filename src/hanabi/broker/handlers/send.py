@@ -304,8 +304,7 @@ class Sends:
 
     def _must_be_open(self, at_ms: int) -> None:
         if self._now_ms() < at_ms:
-            until = datetime.fromtimestamp(at_ms / 1000).astimezone()
-            raise BrokerError(f"broker unable to service, until {until:%Y-%m-%d %H:%M:%S},{at_ms % 1000:03d}")
+            raise BrokerError(f"broker unable to service, until {_moment(at_ms)}")
 
     def _random_queue(self, target: SendTarget) -> int:
         if target.write_queues <= 0:
@@ -349,6 +348,15 @@ def _is_retry_of_old_client(message: PendingMessage) -> bool:
 
 async def _when_durable(durable: Awaitable[PutStatus], fields: dict[str, str]) -> Reply:
     return Reply(STORED[await durable], None, None, b"", fields)
+
+
+def _moment(at_ms: int) -> str:
+    """A time as Apache writes it, or as a number where it lies behind the calendar's end: 2^63 - 1 means never."""
+    try:
+        at = datetime.fromtimestamp(at_ms / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms after 1970"
+    return f"{at:%Y-%m-%d %H:%M:%S},{at_ms % 1000:03d}"
 
 
 @lru_cache(maxsize=16_384)  # of connections that are open, and some that were
