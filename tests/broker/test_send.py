@@ -307,7 +307,8 @@ def test_a_time_behind_the_calendars_end_refuses_every_message_in_one_sentence(t
         async with talking(taking) as peer:
             assert (await send(peer)).code == ResponseCode.SUCCESS
             taking.change(start_accept_sends_at_ms=at_ms)
-            refused(await send(peer), ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {at_ms} ms after 1970")
+            remark = f"broker unable to service, until {at_ms} ms after 1970"
+            refused(await send(peer), ResponseCode.SYSTEM_ERROR, remark)
             taking.change(start_accept_sends_at_ms=0)
             assert (await send(peer)).code == ResponseCode.SUCCESS
 

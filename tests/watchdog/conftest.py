@@ -3,15 +3,20 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from hanabi.wire.codes import request_name
-from tests.watchdog.broker_inputs import BROKER_INPUTS
-from tests.watchdog.large_home import build_home
+from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.codes import RequestCode, request_name
+from hanabi.wire.command import encode_request
+from tests.watchdog.broker_inputs import BROKER_INPUTS, consumer, heartbeat
+from tests.watchdog.large_home import build_home, topic_name
 from tests.watchdog.namesrv_inputs import NAMESRV_INPUTS
 from tests.watchdog.watch import Servers, watching
 
+HEARTBEATS: Final = "18,000 heartbeats at once"
+STORM_CONNECTIONS: Final = 300
 Outcomes = Mapping[str, float | Exception]  # name of the input -> the longest stall, or why there is no answer
 
 
@@ -26,6 +31,13 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         servers.kill()  # what it would save now is of no use
 
 
+def _heartbeats() -> list[bytes]:
+    """What each connection sends at once: sixty clients, in ten groups of five topics each."""
+    topics = [SubscriptionData(topic=topic_name(number), sub_string="*") for number in range(5)]
+    bodies = [heartbeat(f"c{number}", [consumer(f"storm{number % 10}", topics)], ["storm"]) for number in range(60)]
+    return [encode_request(RequestCode.HEART_BEAT, number, None, body) for number, body in enumerate(bodies)]
+
+
 async def _send_all(folder: Path, servers: Servers) -> Outcomes:
     found: dict[str, float | Exception] = {}
     async with watching(folder, servers) as watch:
@@ -35,4 +47,5 @@ async def _send_all(folder: Path, servers: Servers) -> Outcomes:
                     found[request_name(code)] = await watch.stall_s(code, worst, address)
                 except (AssertionError, OSError, EOFError, TimeoutError) as error:
                     found[request_name(code)] = error
+        found[HEARTBEATS] = await watch.storm_s(_heartbeats(), STORM_CONNECTIONS)
     return found

@@ -24,7 +24,7 @@ from hanabi.remoting.dispatch import Handler
 from hanabi.store.config import StoreConfig
 from hanabi.wire.codes import request_name
 from tests.watchdog.broker_inputs import BROKER_INPUTS
-from tests.watchdog.conftest import Outcomes
+from tests.watchdog.conftest import HEARTBEATS, Outcomes
 from tests.watchdog.namesrv_inputs import NAMESRV_INPUTS
 from tests.watchdog.stall import Stall, longest, stall_of
 from tests.watchdog.watch import STALL_S_MAX
@@ -69,6 +69,12 @@ def test_the_worst_input_does_not_hold_up_another_client(code: int, outcomes: Ou
     outcome = outcomes[request_name(code)]
     assert isinstance(outcome, float), f"no answer: {outcome!r}"
     assert outcome <= STALL_S_MAX, f"another client waited {outcome:.2f} s for {request_name(code)}"
+
+
+def test_eighteen_thousand_heartbeats_at_once_do_not_hold_up_another_client(outcomes: Outcomes) -> None:
+    outcome = outcomes[HEARTBEATS]
+    assert isinstance(outcome, float)
+    assert outcome <= STALL_S_MAX, f"another client waited {outcome:.2f} s"
 
 
 # The measure itself

@@ -85,6 +85,26 @@ class Watch:
                 break
         return least
 
+    async def storm_s(self, frames: Sequence[bytes], connections: int) -> float:
+        """As `stall_s`, for *frames* sent at once on each of many connections."""
+        least = float("inf")
+        for _ in range(TRIES):
+            least = min(least, await self._storm(frames, connections))
+            if least <= STALL_S_MAX:
+                break
+        return least
+
+    async def _storm(self, frames: Sequence[bytes], connections: int) -> float:
+        peers = [await asyncio.open_connection(*_host_and_port(self.world.broker)) for _ in range(connections)]
+        begin = time.monotonic()
+        async with asyncio.timeout(ANSWER_S):
+            await asyncio.gather(*(_ask_on(reader, writer, frames) for reader, writer in peers))
+        await asyncio.sleep(SETTLE_S)
+        end = time.monotonic()
+        for _, writer in peers:
+            writer.close()
+        return longest(self._probe.stalls(), begin, end)
+
     async def _try(self, code: int, worst: Worst, address: str) -> float:
         world = self.world
         world.round += 1
@@ -103,19 +123,27 @@ class Watch:
 
 async def _ask_all(address: str, frames: Sequence[bytes]) -> list[Command]:
     """Send all *frames* at once, and close the connection when all are answered. Answers may be of any length."""
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 24)
+    reader, writer = await asyncio.open_connection(*_host_and_port(address), limit=1 << 24)
     try:
-        writer.writelines(frames)
-        answers: list[Command] = []
-        while len(answers) < len(frames):
-            frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-            command = decode_command(frame, len(frame))
-            if command.is_response:
-                answers.append(command)
-        return answers
+        return await _ask_on(reader, writer, frames)
     finally:
         writer.close()
+
+
+async def _ask_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frames: Sequence[bytes]) -> list[Command]:
+    writer.writelines(frames)
+    answers: list[Command] = []
+    while len(answers) < len(frames):
+        frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        command = decode_command(frame, len(frame))
+        if command.is_response:  # and no notice
+            answers.append(command)
+    return answers
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 @asynccontextmanager

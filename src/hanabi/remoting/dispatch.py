@@ -37,6 +37,10 @@ class Reply(msgspec.Struct):
     fields: dict[str, str] | None = None  # in place of `header`
 
 
+class InTurn(asyncio.Future[Reply]):
+    """An answer that waits for its turn on the loop. A connection with several of them is not read any more."""
+
+
 LateAnswers = asyncio.Future[tuple[int, bytes]]  # their code, the same for all of them, and their bytes
 
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from hanabi.errors import ConnectionLostError, RemoteProtocolError, TooManyRequestsError, TransportError
 from hanabi.remoting import liveness
-from hanabi.remoting.dispatch import Express, LateAnswers, Reply, dispatch, error_reply, settled
+from hanabi.remoting.dispatch import Express, InTurn, LateAnswers, Reply, dispatch, error_reply, settled
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.loop import writes_are_cheap
 from hanabi.remoting.pending import CLOCK_STEP_SECONDS, AnswerTo, PendingRequests
@@ -38,6 +38,7 @@ JOIN_BYTES_MAX = 64 * 1024  # copying this little is cheaper than handing over t
 SOON_BYTES_MAX = 4 * 1024
 LINGER_SECONDS = 0.25  # for the peer to close after our last answer; to close first could reset it unread
 NOT_NOW = -1  # in place of the size of an answer
+IN_TURN_MAX = 2  # requests of one connection that wait for their turn; a client has one or two at a time
 OPAQUE_MASK = 0x7FFF_FFFF
 RESPONSE, ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)
 
@@ -66,6 +67,7 @@ class Connection(asyncio.Protocol):
         "_gives_way",
         "_handlers",
         "_header_max",
+        "_in_turn",
         "_largest_write",
         "_last_active",
         "_loop",
@@ -110,6 +112,7 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(config.frame_bytes_max)
         self._paused = False  # frames go to the backlog, and are not read any more
         self._backlog: list[bytes] = []
+        self._in_turn = 0  # requests that wait for their turn
         self._gives_way = False  # until the loop has been around once
         self._turn = 0.0  # the loop's time when this turn began, and the real time when it must end
         self._turn_ends = 0.0
@@ -319,8 +322,22 @@ class Connection(asyncio.Protocol):
     def _answer_later(self, request: Command, answer: Awaitable[Reply]) -> None:
         if isinstance(answer, asyncio.Future):
             self._when_done(answer, partial(self._answer_with, request))
+            if isinstance(answer, InTurn):
+                self._wait_for_turn(answer)
         else:
             self._answer_in_task(request, answer)
+
+    def _wait_for_turn(self, answer: InTurn) -> None:
+        """Read no more while several requests wait for their turn: to take in more of them would hold up others."""
+        self._in_turn += 1
+        answer.add_done_callback(self._had_turn)
+        if self._in_turn >= IN_TURN_MAX:
+            self._pause()
+
+    def _had_turn(self, _: asyncio.Future[Reply]) -> None:
+        self._in_turn -= 1
+        if not self._in_turn and self._paused:
+            self._catch_up()
 
     def _when_done(self, answer: asyncio.Future[Any], then: Callable[[Any], None]) -> None:
         """Wait for *answer*, and read no more while too many are waited for."""
@@ -396,6 +413,8 @@ class Connection(asyncio.Protocol):
     def _catch_up(self) -> None:
         """Go on where we stopped, if all that stopped us is over."""
         if self.closed or self._gives_way or self._resumed is not None or self._waits_for_too_many():
+            return
+        if self._in_turn >= IN_TURN_MAX:
             return
         if self._endpoint.writes_too_much:
             self._give_way()

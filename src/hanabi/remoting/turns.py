@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from hanabi.errors import SystemBusy
-from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.dispatch import Handler, InTurn, Reply
 from hanabi.wire.command import Command
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Turns:
             waiting = f"{len(self._waiting)} requests with bodies of {self._waiting_bytes} bytes"
             raise SystemBusy(f"[REJECTREQUEST]system busy: {waiting} wait for their turn, try again later")
         self._waiting_bytes += size
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        answer = InTurn()
         self._wait(partial(self._settle, answer, size, work))
         return answer
 

@@ -7,7 +7,7 @@ only so many. Agrees with Java's Broker2Client.notifyConsumerIdsChanged.
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict
 
 from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.settings import Settings
@@ -29,7 +29,7 @@ class Notices:
         self._settings = settings
         self._gap_seconds = gap_seconds
         self._due: set[ConsumerGroup] = set()
-        self._unsent: deque[tuple[NotifyConsumerIdsChangedHeader, Connection]] = deque()
+        self._unsent: OrderedDict[tuple[str, Connection], None] = OrderedDict()  # one notice of a group for each member
 
     def changed(self, group: ConsumerGroup) -> None:
         """Tell those who will be members then."""
@@ -42,15 +42,15 @@ class Notices:
     def _tell(self, group: ConsumerGroup) -> None:
         self._due.discard(group)
         group.noticed_at = asyncio.get_running_loop().time()
-        header = NotifyConsumerIdsChangedHeader(consumer_group=group.name)
         waiting = bool(self._unsent)
-        self._unsent.extend((header, connection) for connection in group.members)
+        self._unsent.update(dict.fromkeys((group.name, connection) for connection in group.members))
         if not waiting:
             self._send()
 
     def _send(self) -> None:
         for _ in range(min(NOTICES_A_TURN, len(self._unsent))):
-            header, connection = self._unsent.popleft()
+            (group, connection), _unused = self._unsent.popitem(last=False)
+            header = NotifyConsumerIdsChangedHeader(consumer_group=group)
             try:
                 connection.send_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
             except TransportError as error:  # it looks by itself every 20 seconds
