@@ -4,14 +4,16 @@ import signal
 import struct
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.offset_marks import NO_FILE, OffsetMarks, digest_of, read_marks
+from hanabi.broker.offset_marks import MOVED_AT_ONCE, NO_FILE, OffsetMarks, digest_of, read_marks
 
 FILE = "consumerOffset.json"
 MARKS = "consumerOffset.marks"
@@ -259,3 +261,53 @@ def test_any_bytes_are_read_without_an_error(raw: bytes, cut: int) -> None:
     read_marks(b"HANABIO1" + raw)
     read_marks(b"HANABIO2" + raw)
     assert read_marks((b"HANABIO1" + raw)[: min(cut, 39)]) is None
+
+
+def test_a_file_that_is_full_is_followed_by_another_a_few_marks_at_a_time(tmp_path: Path) -> None:
+    """All at once, a million of them would hold up the event loop for a second."""
+    path = tmp_path / "marks"
+    marks = OffsetMarks(path, [], NO_FILE)
+    written: list[int] = []
+    lines = Counter[int]()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "append":
+            lines[len(written)] += 1
+
+    sys.setprofile(count)
+    try:
+        for number in range(30_000):
+            marks.put(f"Topic{number}@group", 0, number)
+            written.append(number)
+    finally:
+        sys.setprofile(None)
+    assert max(lines.values()) <= MOVED_AT_ONCE + 2
+    found = read_marks(path.read_bytes())
+    assert found is not None
+    assert found.offsets == {(f"Topic{number}@group", 0): number for number in range(30_000)}
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 3_000), st.sampled_from(["put", "put", "put", "forget"])), max_size=400),
+    first=st.integers(0, 2_000),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_kill_at_any_moment_of_a_move_finds_every_mark(
+    changes: list[tuple[int, str]], first: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("marks") / "marks"
+    marks = OffsetMarks(path, [], NO_FILE)
+    expected: dict[tuple[str, int], int] = {}
+    puts = [(number, "put") for number in range(first)]
+    for step, (number, change) in enumerate(puts + changes):
+        key = f"T{number}@g"
+        if change == "put":
+            marks.put(key, 0, step)
+            expected[key, 0] = step
+        else:
+            marks.forget(key, [0])
+            expected.pop((key, 0), None)
+        if step >= first or step % 97 == 0:
+            found = read_marks(path.read_bytes())
+            assert found is not None
+            assert found.offsets == expected

@@ -16,6 +16,7 @@ from tests.watchdog.namesrv_inputs import NAMESRV_INPUTS
 from tests.watchdog.watch import Servers, watching
 
 HEARTBEATS: Final = "18,000 heartbeats at once"
+SAVING: Final = "saving 800,000 offsets"
 STORM_CONNECTIONS: Final = 300
 Outcomes = Mapping[str, float | Exception]  # name of the input -> the longest stall, or why there is no answer
 
@@ -24,9 +25,10 @@ Outcomes = Mapping[str, float | Exception]  # name of the input -> the longest s
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     folder = tmp_path_factory.mktemp("watchdog")
     build_home(folder / "home")
+    first_offsets = (folder / "home" / "config" / "consumerOffset.json").stat().st_ino
     servers = Servers(folder, folder / "home")
     try:
-        return asyncio.run(_send_all(folder, servers))
+        return asyncio.run(_send_all(folder, servers, first_offsets))
     finally:
         servers.kill()  # what it would save now is of no use
 
@@ -38,9 +40,12 @@ def _heartbeats() -> list[bytes]:
     return [encode_request(RequestCode.HEART_BEAT, number, None, body) for number, body in enumerate(bodies)]
 
 
-async def _send_all(folder: Path, servers: Servers) -> Outcomes:
+async def _send_all(folder: Path, servers: Servers, first_offsets: int) -> Outcomes:
     found: dict[str, float | Exception] = {}
     async with watching(folder, servers) as watch:
+        # Everything is new to a broker that has just started, so its first save writes all offsets.
+        file = folder / "home" / "config" / "consumerOffset.json"
+        found[SAVING] = await watch.stall_until_s(lambda: file.stat().st_ino != first_offsets)
         for address, table in ((servers.broker, BROKER_INPUTS), (servers.namesrv, NAMESRV_INPUTS)):
             for code, worst in table.items():
                 try:

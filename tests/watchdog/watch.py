@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -84,6 +84,14 @@ class Watch:
             if least <= STALL_S_MAX:
                 break
         return least
+
+    async def stall_until_s(self, is_over: Callable[[], bool]) -> float:
+        """Return the longest stall until something is over that the server does by itself."""
+        begin = time.monotonic()
+        async with asyncio.timeout(ANSWER_S):
+            while not is_over():
+                await asyncio.sleep(SETTLE_S)
+        return longest(self._probe.stalls(), begin, time.monotonic())
 
     async def storm_s(self, frames: Sequence[bytes], connections: int) -> float:
         """As `stall_s`, for *frames* sent at once on each of many connections."""

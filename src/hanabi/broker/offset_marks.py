@@ -31,7 +31,8 @@ import sys
 import threading
 import weakref
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -50,6 +51,7 @@ _OFFSET_BITS: Final = 48
 _FORGOTTEN: Final = (1 << 64) - 1
 _NOT_MARKED: Final = -1  # the offset of a forgotten mark
 _OFFSETS_END: Final = (1 << _OFFSET_BITS) - 1  # no queue has so many messages; such an offset is in the JSON file only
+MOVED_AT_ONCE: Final = 32  # marks that move to a new file with one change of an offset
 _BYTES_MIN: Final = 64 * 1024
 _GARBAGE_MIN: Final = 10_000  # so many forgotten records, and more than are in use: time to write it anew
 
@@ -151,6 +153,18 @@ class _MarksFile:
     def stamp(self, digests: tuple[bytes, bytes]) -> None:
         self._map[8 : _HEAD.size] = b"".join(digests)
 
+    @property
+    def size(self) -> int:
+        return len(self._map)
+
+    @property
+    def used_bytes(self) -> int:
+        return self._end - _HEAD.size
+
+    @property
+    def free_bytes(self) -> int:
+        return len(self._map) - self._end
+
     def has_room(self, key: bytes) -> bool:
         return self._end + _record_bytes(len(key)) + _RECORD.size <= len(self._map)
 
@@ -174,8 +188,49 @@ class _MarksFile:
         os.fsync(self._descriptor)
 
 
+class _Generation:
+    """One file, and where in it each place has its mark."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path, self.file = path, _MarksFile(path, size)
+        self.slots: dict[Place, int] = {}
+        self.forgotten = 0
+        self._forgotten_bytes = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for the next one: it is nearly full, or has more that is forgotten than in use."""
+        return self.file.free_bytes < self.file.size // 4 or self.forgotten > max(_GARBAGE_MIN, len(self.slots))
+
+    @property
+    def used_bytes(self) -> int:
+        return self.file.used_bytes - self._forgotten_bytes
+
+    def add(self, place: Place, key: bytes, offset: int) -> None:
+        self.slots[place] = self.file.append(key, place[1], offset)
+
+    def mark(self, place: Place, offset: int) -> bool:
+        """Mark a place that is here; False if it is not."""
+        slot = self.slots.get(place)
+        if slot is None:
+            return False
+        self.file.mark(slot, offset)
+        return True
+
+    def forget(self, place: Place) -> None:
+        slot = self.slots.pop(place, None)
+        if slot is not None:
+            self.file.mark(slot, _NOT_MARKED)
+            self.forgotten += 1
+            self._forgotten_bytes += _record_bytes(len(place[0].encode()))
+
+
 class OffsetMarks:
     """The file of one broker. One thread changes offsets; another one may tell of saves.
+
+    A file that is nearly full, or full of what is forgotten, is followed by another one. The marks move there a few at
+    a time, with each change: all of a million at once would hold up the caller for a second. Until the last has moved,
+    the old file is the one that counts, and both are kept true.
 
     Where it cannot be written (a full disk) there is none until the next start, and one line says so.
     """
@@ -183,24 +238,25 @@ class OffsetMarks:
     def __init__(self, path: Path, offsets: Iterable[tuple[Place, int]], digest: bytes) -> None:
         """Write the file anew: all *offsets*, as the JSON file with this *digest* or something newer has them."""
         self._path = path
+        self._beside = path.with_name(path.name + ".new")
         self._changing = threading.Lock()  # which file it is, and its head
-        self._file: _MarksFile | None = None
-        self._slots: dict[Place, int] = {}
-        self._forgotten = 0
+        self._now: _Generation | None = None
+        self._next: _Generation | None = None
+        self._to_move: Iterator[Place] = iter(())
         self._went_back = False  # and the disk may still have it as it was
         self._digests = (digest, digest)
-        self._write(list(offsets))
+        self._write([(place, place[0].encode(), offset) for place, offset in offsets])
 
     def put(self, key: str, queue_id: int, offset: int) -> None:
         """The offset is this now."""
-        file = self._file
-        if file is None:
+        now, place = self._now, (key, queue_id)
+        if now is None:
             return
-        slot = self._slots.get((key, queue_id))
-        if slot is not None:
-            file.mark(slot, offset)
-        else:
-            self._add(file, (key, queue_id), offset)
+        if not now.mark(place, offset):
+            self._add(now, place, offset)
+        elif self._next is not None:
+            self._next.mark(place, offset)
+            self._move(now, self._next)
 
     def went_back(self) -> None:
         """Something is less than it was, or gone: until the JSON file says so too, only that file is right."""
@@ -208,21 +264,19 @@ class OffsetMarks:
         self._stamp(_INVALID, _INVALID)
 
     def forget(self, key: str, queue_ids: Iterable[int]) -> None:
-        file = self._file
         for queue_id in queue_ids:
-            slot = self._slots.pop((key, queue_id), None)
-            if slot is not None and file is not None:
-                file.mark(slot, _NOT_MARKED)
-                self._forgotten += 1
+            for generation in (self._now, self._next):
+                if generation is not None:
+                    generation.forget((key, queue_id))
         self.went_back()
 
     def saving(self, raw: bytes) -> None:
         """The JSON file is about to become *raw*. Blocks for the disk if something went back: after a power cut it
         must not be found where it was."""
-        file = self._file
-        if self._went_back and file is not None:
+        now = self._now
+        if self._went_back and now is not None:
             self._went_back = False
-            file.sync()
+            now.file.sync()
         self._stamp(self._digests[0], digest_of(raw))
 
     def saved(self) -> None:
@@ -232,33 +286,73 @@ class OffsetMarks:
     def _stamp(self, digest: bytes, next_digest: bytes) -> None:
         with self._changing:
             self._digests = digest, next_digest
-            if self._file is not None:
-                self._file.stamp(self._digests)
+            if self._now is not None:
+                self._now.file.stamp(self._digests)
 
-    def _add(self, file: _MarksFile, place: Place, offset: int) -> None:
+    # A new place, and a new file
+
+    def _add(self, now: _Generation, place: Place, offset: int) -> None:
         key = place[0].encode()
-        if file.has_room(key) and self._forgotten <= max(_GARBAGE_MIN, len(self._slots)):
-            self._slots[place] = file.append(key, place[1], offset)
+        if self._next is None and now.is_due:
+            self._begin_moving(now, key)
+        coming = self._next
+        if now.file.has_room(key) and (coming is None or coming.file.has_room(key)):
+            now.add(place, key, offset)
+            if coming is not None:
+                coming.add(place, key, offset)
+                self._move(now, coming)
+        elif self._now is not None:  # it grows faster than it moves: keys ten times as long as those before
+            everything = [(known, known[0].encode(), now.file.offset(slot)) for known, slot in now.slots.items()]
+            self._write([*everything, (place, key, offset)])
+
+    def _begin_moving(self, now: _Generation, key: bytes) -> None:
+        try:
+            self._next = _Generation(self._beside, _file_bytes(now.used_bytes + _record_bytes(len(key))))
+        except OSError as error:
+            self._give_up(error)
+        else:
+            self._to_move = iter(list(now.slots))
+
+    def _move(self, now: _Generation, coming: _Generation) -> None:
+        """Move some marks; with the last one the new file takes the place of the old one."""
+        moved = False
+        for place in islice(self._to_move, MOVED_AT_ONCE):
+            moved = True
+            slot = now.slots.get(place)
+            if slot is not None and place not in coming.slots:
+                coming.add(place, place[0].encode(), now.file.offset(slot))
+        if not moved:
+            self._replace(coming)
+
+    def _write(self, offsets: list[tuple[Place, bytes, int]]) -> None:
+        """Write all marks at once."""
+        needed = sum(_record_bytes(len(key)) for _, key, _ in offsets)
+        try:
+            coming = _Generation(self._beside, _file_bytes(needed))
+        except OSError as error:
+            self._give_up(error)
             return
-        self._write([*((known, file.offset(slot)) for known, slot in self._slots.items()), (place, offset)])
+        for place, key, offset in offsets:
+            coming.add(place, key, offset)
+        self._replace(coming)
 
-    def _write(self, offsets: list[tuple[Place, int]]) -> None:
-        beside = self._path.with_name(self._path.name + ".new")
+    def _replace(self, coming: _Generation) -> None:
         with self._changing:
+            coming.file.stamp(self._digests)
             try:
-                self._file = self._written(beside, [(key.encode(), key, queue, at) for (key, queue), at in offsets])
-                beside.replace(self._path)
+                coming.path.replace(self._path)
             except OSError as error:
-                self._file, self._slots = None, {}
-                for path in (beside, self._path):  # what the old one says is old from now on
-                    path.unlink(missing_ok=True)
-                reason = error.strerror or error
-                logger.warning("%s cannot be written, so a kill will cost commits: %s", self._path, reason)
+                self._give_up(error)
+            else:
+                self._now, self._next = coming, None
 
-    def _written(self, path: Path, records: list[tuple[bytes, str, int, int]]) -> _MarksFile:
-        needed = sum(_record_bytes(len(raw)) for raw, *_ in records)
-        file = _MarksFile(path, max(_BYTES_MIN, 2 * needed))
-        file.stamp(self._digests)
-        self._slots = {(key, queue): file.append(raw, queue, offset) for raw, key, queue, offset in records}
-        self._forgotten = 0
-        return file
+    def _give_up(self, error: OSError) -> None:
+        self._now = self._next = None
+        for path in (self._beside, self._path):  # what the old one says is old from now on
+            path.unlink(missing_ok=True)
+        reason = error.strerror or error
+        logger.warning("%s cannot be written, so a kill will cost commits: %s", self._path, reason)
+
+
+def _file_bytes(needed: int) -> int:
+    return max(_BYTES_MIN, 2 * needed)
