@@ -29,6 +29,7 @@ from tests.watchdog.namesrv_inputs import NAMESRV_INPUTS
 from tests.watchdog.stall import Stall, longest, stall_of
 from tests.watchdog.watch import STALL_S_MAX
 
+pytestmark = pytest.mark.timeout(900)  # the first test waits for all inputs, on a machine that may be busy
 ALL_CODES = [*BROKER_INPUTS, *NAMESRV_INPUTS]
 
 

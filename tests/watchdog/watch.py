@@ -89,7 +89,7 @@ class Watch:
         """Return the longest stall until something is over that the server does by itself."""
         begin = time.monotonic()
         async with asyncio.timeout(ANSWER_S):
-            while not is_over():
+            while not is_over():  # noqa: ASYNC110 - another process does it
                 await asyncio.sleep(SETTLE_S)
         return longest(self._probe.stalls(), begin, time.monotonic())
 
