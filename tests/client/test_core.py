@@ -189,7 +189,7 @@ def test_after_the_last_release_nothing_is_left(tmp_path: Path) -> None:
                 await core.add_consumer("c", ConsumerSpy())
                 await core.remove_consumer("c")
                 assert asyncio.all_tasks() > before
-            assert asyncio.all_tasks() == before
+            await eventually(lambda: asyncio.all_tasks() <= before)  # the broker, in this loop too, saves its tables
             await eventually(lambda: not consumers_at(cluster.broker))
 
     asyncio.run(main())

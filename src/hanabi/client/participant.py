@@ -3,15 +3,18 @@
     start() ──> _join: acquire what is needed, and say how to undo it ──> running
     shutdown() ──> _leave: finish what is under way ──> undo, last things first
 
-A start that fails, is cancelled, or is overtaken by `shutdown` undoes what it had begun. Knows nothing of messages.
+A start that fails, is cancelled, or is overtaken by `shutdown` undoes what it had begun. What a program forgot is shut
+down when its event loop ends (`loop_guard`). Knows nothing of messages.
 """
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from hanabi.client.config import ClientConfig
+from hanabi.client.loop_guard import LoopGuard
 from hanabi.client.namespace import wrap
 from hanabi.errors import MQError
 
@@ -62,6 +65,7 @@ class Participant:
     async def _begin(self) -> None:
         async with AsyncExitStack() as undo:
             await self._join(undo)
+            undo.push_async_callback(LoopGuard(self.what, partial(self.shutdown, 0.0)).end)
             self._undo = undo.pop_all()
 
     async def _interrupt(self, starting: "asyncio.Task[None]") -> None:
