@@ -113,11 +113,21 @@ class Indexer:
         if dispatched is not None and self._on_append is not None:
             self._on_append(dispatched)
 
-    def dispatch(self, record: Dispatch, *, notify: bool = False, fill_holes: bool = True) -> None:
+    def dispatch(
+        self,
+        record: Dispatch,
+        *,
+        notify: bool = False,
+        fill_holes: bool = True,
+        has_message: Callable[[ConsumeQueue, int], bool] | None = None,
+    ) -> None:
         """A record that lies in the log already, and perhaps in queue and index.
 
         When messages are missing before it in its queue they become blanks, or, without *fill_holes*, QueueHoleError
         is raised and the queue left alone.
+
+        *has_message* tells whether the log has the message of an entry. Such entries are not given up for *record*, but
+        for the last one of the queue (either may be wrong), and for the first message of a queue that was made again.
         """
         topic, properties, sys_flag = record.topic, record.properties, record.sys_flag
         store_ms = record.store_timestamp_ms
@@ -132,6 +142,9 @@ class Indexer:
             try:
                 dispatched = self._queue(queue, dispatched)
             except QueueOrderError as error:
+                is_far_back = 0 < dispatched.queue_offset < queue.max_offset - 1
+                if is_far_back and has_message is not None and has_message(queue, dispatched.queue_offset):
+                    raise  # a bad bit in the record's head, which no CRC covers: the others are right
                 dispatched = self._put_newer(queue, dispatched, error, fill_holes=fill_holes)
         index = self._index
         if index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED and record.log_offset >= index.end_log_offset:

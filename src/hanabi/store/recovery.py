@@ -283,12 +283,16 @@ def _dispatch(
         certain_before_ms=_certain_before(parts, config),
         may_be_torn=crashed,
     )
+
+    def has_message(queue: ConsumeQueue, queue_offset: int) -> bool:
+        return _record_of(log, queue, queue_offset) is not None
+
     holes: dict[ConsumeQueue, int] = {}
     records, seen, next_report = 0, 0, clock() + _PROGRESS_SECONDS
     for record in walk:
         seen += _keep_places(parts, walk.damages[seen:])
         try:
-            indexer.dispatch(record, fill_holes=fill_holes or bool(walk.damages))
+            indexer.dispatch(record, fill_holes=fill_holes or bool(walk.damages), has_message=has_message)
         except QueueHoleError as error:
             holes.setdefault(error.queue, error.queue.max_log_offset)
         except StoreError as error:
