@@ -4,6 +4,7 @@ A block begins with three backticks and its language. A comment on the line abov
 
     <!-- not run: REASON -->    it cannot run here
     <!-- until: TEXT -->        it runs for ever: end it (SIGINT) when it has printed TEXT
+    <!-- stays: TEXT -->        a server that has printed TEXT; later blocks talk to it, and it ends with the document
     <!-- file: NAME -->         save it as NAME, for later blocks
     <!-- exit: 1 -->            it ends with this code
 
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)\s*$")
-_MARK = re.compile(r"^\s*<!-- (?P<name>not run|until|file|exit): (?P<value>.+?) -->\s*$")
+_MARK = re.compile(r"^\s*<!-- (?P<name>not run|until|stays|file|exit): (?P<value>.+?) -->\s*$")
 _HIDDEN = re.compile(r"^\s*<!-- hidden (?P<language>bash|python)\s*$")
 _HEADING = re.compile(r"^#+ (?P<text>.+?)\s*$")
 _LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 
 from hanabi.wire.java_properties import decode_properties
 from tests.documents.blocks import Block, Command, commands_of, missing_lines, missing_pieces
+from tests.interop.processes import ServerProcess
 from tests.serving import Serving
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +36,8 @@ class Reader:
     """A reader with a directory, a shell and a Python of his own."""
 
     def __init__(self, cluster: Serving, home: Path) -> None:
-        self._cluster = cluster
+        self._namesrv, self._broker = cluster.namesrv, cluster.broker
+        self._servers: list[ServerProcess] = []
         self.work = home / "work"
         (self.work / "data" / "rocketmq").mkdir(parents=True)
         (self.work / "data" / "rocketmq" / "store").symlink_to(home / "data")
@@ -74,13 +77,16 @@ class Reader:
 
     def _here(self, text: str) -> str:
         """The same with the addresses and paths of this machine."""
-        text = text.replace("127.0.0.1:9876", self._cluster.namesrv).replace("127.0.0.1:10911", self._cluster.broker)
+        text = text.replace("127.0.0.1:9876", self._namesrv).replace("127.0.0.1:10911", self._broker)
         text = re.sub(r"(?<![\w/.])/data/", f"{self.work}/data/", text)
         return SERVE.sub(_on_free_ports, text)
 
     def _shell(self, block: Block, command: Command) -> None:
         if "until" in block.marks:
             self._until(block, [*SHELL, f"exec {command.text}"], command.prints)
+            return
+        if "stays" in block.marks:
+            self._serve(block, command)
             return
         done = subprocess.run(
             [*SHELL, command.text],
@@ -95,6 +101,19 @@ class Reader:
         told = f"{block.place}: {command.text}\n{done.stdout}\n{done.stderr}"
         assert done.returncode == int(block.marks.get("exit", 0)), told
         assert not missing_lines(command.prints, f"{done.stdout}\n{done.stderr}"), told
+
+    def _serve(self, block: Block, command: Command) -> None:
+        """Start a server that later blocks talk to."""
+        words = [*SHELL, f"cd {shlex.quote(str(self.work))}; exec {command.text}"]
+        log = self.work.parent / f"server-{len(self._servers)}.log"
+        server = ServerProcess(command.text, words, log, self.environment)
+        self._servers.append(server)
+        server.wait_until(lambda: block.marks["stays"] in server.output(), f"print {block.marks['stays']!r}")
+        if found := re.search(r"^ready namesrv (\S+)$", server.output(), re.MULTILINE):
+            self._namesrv = self.environment["NAMESRV_ADDR"] = found[1]
+        if found := re.search(r"^ready broker \S+ (\S+)$", server.output(), re.MULTILINE):
+            self._broker = found[1]
+        assert not missing_lines(command.prints, server.output()), f"{block.place}:\n{server.output()}"
 
     def _until(self, block: Block, command: list[str], prints: tuple[str, ...]) -> None:
         """Run until it has printed what it shall, then end it as Ctrl-C does."""
@@ -140,6 +159,8 @@ class Reader:
 
     def leave(self) -> None:
         """End what still runs."""
+        for server in self._servers:
+            server.kill()
         session, self._session = self._session, None
         if session is None:
             return

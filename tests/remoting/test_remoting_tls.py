@@ -410,3 +410,19 @@ def test_a_client_without_one_trusted_file_checks_the_servers_name(authority: Au
     by_system = client_context(TlsConfig(client_enable=True, client_auth_server=True))
     assert by_system is not None
     assert (by_system.verify_mode, by_system.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "enable", "expected"),
+    [
+        ("enforcing", None, True),
+        ("enforcing", "false", False),
+        ("permissive", None, False),
+        ("permissive", "true", True),
+    ],
+)
+def test_a_server_that_takes_tls_only_opens_its_own_connections_with_tls(
+    mode: str, enable: str | None, expected: bool
+) -> None:
+    properties = {"tls.server.mode": mode} | ({} if enable is None else {"tls.enable": enable})
+    assert tls_config(properties).client_enable is expected

@@ -5,7 +5,9 @@ TlsHelper and NettyRemotingServer's handshake handler, with these exceptions, al
 
 - no test mode: a server does not make up a certificate of its own;
 - a client certificate that is required is also checked (Java takes any unless tls.server.authClient is true);
-- a client that trusts the system's authorities, and not one file, checks the server's name too.
+- a client that trusts the system's authorities, and not one file, checks the server's name too;
+- a server that takes TLS only opens its own connections with TLS, unless the file says tls.enable=false (in Java they
+  stay plain, and a broker with the file of its name server never registers).
 """
 
 import asyncio
@@ -67,6 +69,8 @@ def tls_config(properties: Mapping[str, str]) -> TlsConfig:
     for name in ("tls.server.mode", "tls.server.need.client.auth"):
         if name in given:
             given[name] = given[name].lower()
+    if given.get("tls.server.mode") == TlsMode.ENFORCING:
+        given.setdefault("tls.enable", "true")  # the peers of a server that refuses plain connections refuse them too
     try:
         return msgspec.convert(given, TlsConfig, strict=False)
     except msgspec.ValidationError as error:
