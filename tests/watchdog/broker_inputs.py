@@ -405,8 +405,8 @@ BROKER_INPUTS: Final[dict[int, Worst]] = {
         times(1, ResetOffsetHeader(topic=WIDE, group=MEMBER_GROUP, timestamp=1, is_force=True)),
     ),
     Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Worst(
-        "each member of the group is asked, and answers",
-        times(SOME, GetConsumerStatusHeader(topic=WIDE, group=MEMBER_GROUP)),
+        "each member of the group is asked, and answers with an offset in every queue of the widest topic",
+        times(8, GetConsumerStatusHeader(topic=WIDE, group=MEMBER_GROUP)),
     ),
     # Clients
     Code.HEART_BEAT: Worst(

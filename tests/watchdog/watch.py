@@ -11,13 +11,17 @@ from typing import Final
 
 import msgspec
 
+from hanabi.broker.handlers.admin.limits import QUEUES_MAX
+from hanabi.message import MessageQueue
+from hanabi.wire.bodies.offsets import ConsumerStatus
 from hanabi.wire.codes import RequestCode, request_name
 from hanabi.wire.command import Command, decode_command, encode_request
+from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.send import SendMessageV2Header
 from tests.broker.talk import Peer
 from tests.interop.processes import ServerProcess
 from tests.watchdog.broker_inputs import LARGEST_BODY, MEMBER, MEMBER_GROUP, PRODUCER_GROUP, consumer, heartbeat
-from tests.watchdog.large_home import BUSY, CONF
+from tests.watchdog.large_home import BUSY, CONF, WIDE
 from tests.watchdog.stall import Stall, longest
 from tests.watchdog.worst_input import World, Worst
 
@@ -26,6 +30,11 @@ TRIES: Final = 3
 SETTLE_S: Final = 0.1  # for what a request leaves to be done after its answer
 ANSWER_S: Final = 120.0
 HEARTBEAT_S: Final = 30.0
+
+
+OFFSETS_OF_A_CLIENT: Final = encode_body(
+    ConsumerStatus(message_queue_table={MessageQueue(WIDE, "broker-a", number): 1 for number in range(QUEUES_MAX)})
+)
 
 
 class Servers:
@@ -176,7 +185,9 @@ async def _answer(member: Peer) -> None:
     """Answer whatever the broker asks; notices want no answer, and do not mind one."""
     while True:
         with suppress(TimeoutError):
-            member.reply(await member.request(), body=b"{}")
+            request = await member.request()
+            of_offsets = request.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+            member.reply(request, body=OFFSETS_OF_A_CLIENT if of_offsets else b"{}")
 
 
 async def _stay(member: Peer) -> None:

@@ -27,6 +27,7 @@ V3_1_8_SNAPSHOT = 62  # and from here on it can be asked what it is doing
 
 CALL_SECONDS = 10.0
 STATUS_SECONDS = 5.0
+READ_AT_ONCE_BYTES = 16 * 1024  # of a map whose keys are objects: a few milliseconds
 CALLS_MAX = 32  # at the same time
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class ClientCalls:
         self._call_seconds = call_seconds
         self._status_seconds = status_seconds
         self._under_way = 0
+        self._reading = asyncio.Lock()
 
     def why_not_reset(self, group: str) -> Reply | None:
         """Why the members of *group* cannot be told to start elsewhere; None if they can."""
@@ -90,10 +92,17 @@ class ClientCalls:
             )
             if answer.code != ResponseCode.SUCCESS or not answer.body:
                 return None
-            return decode_body(answer.body, ConsumerStatus).message_queue_table
+            return (await self._read_status(answer.body)).message_queue_table
         except MQError as error:
             logger.warning("group %s: no offsets of %s: %s", header.group, member.client.client_id, error)
             return None
+
+    async def _read_status(self, body: bytes) -> ConsumerStatus:
+        """Read a client's offsets: a long table in a thread, and one at a time, as threads share the interpreter."""
+        if len(body) <= READ_AT_ONCE_BYTES:
+            return decode_body(body, ConsumerStatus)
+        async with self._reading:
+            return await asyncio.to_thread(decode_body, body, ConsumerStatus)
 
     async def pass_on(self, code: int, group: str, client_id: str | None, header: Header, body: bytes = b"") -> Reply:
         """Pass a request on to one client, and its answer back."""
