@@ -1,32 +1,47 @@
-"""A pool that has all its threads from the beginning."""
+"""All threads of a pool are there from the start, or it says so at once and leaves none behind."""
 
+import errno
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from hanabi.remoting.started_threads import started_threads
+from tests.faults.shim import Faults, ShimUnavailable, compile_shim
+
+AT_THE_LIMIT = """
+import threading
+from hanabi.remoting.started_threads import started_threads
+try:
+    started_threads(4, "pool")
+except RuntimeError as error:
+    print(error)
+for thread in threading.enumerate():
+    if thread is not threading.main_thread():
+        thread.join(60)
+print(threading.active_count())
+"""
 
 
 def test_all_threads_run_before_there_is_work() -> None:
-    pool = started_threads(3, "test-pool")
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("test-pool")]
-    assert len(names) == 3
-    assert pool.submit(lambda: 7).result() == 7
+    before = threading.active_count()
+    pool = started_threads(5, "pool")
+    assert threading.active_count() == before + 5
+    assert pool.submit(lambda: threading.current_thread().name).result().startswith("pool_")
     pool.shutdown()
+    assert threading.active_count() == before
 
 
-def test_a_refused_thread_ends_those_that_were_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, started = threading.Thread.start, 0
-
-    def start_two(thread: threading.Thread) -> None:
-        nonlocal started
-        if started == 2:
-            raise RuntimeError("can't start new thread")
-        started += 1
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start_two)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        started_threads(3, "few-pool")
-    monkeypatch.undo()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("few-pool")]
+def test_a_pool_that_cannot_start_its_threads_leaves_none_behind(tmp_path: Path) -> None:
+    try:
+        faults = Faults(compile_shim(tmp_path), tmp_path / "control")
+    except ShimUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+    with faults.rule("pthread_create", errno.EAGAIN, after=2):
+        command = [sys.executable, "-c", AT_THE_LIMIT]
+        env = {**os.environ, **faults.environment}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.splitlines() == ["can't start new thread", "1"]

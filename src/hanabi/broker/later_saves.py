@@ -16,8 +16,8 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from hanabi.broker.started_threads import StartedThreads
 from hanabi.errors import MQError, StoreClosed, StoreError
+from hanabi.remoting.started_threads import started_threads
 
 RETRY_SECONDS: Final = 1.0
 _SLICE_SECONDS: Final = 0.002
@@ -74,7 +74,7 @@ class LaterSaves:
 
     async def run(self) -> None:
         """Write whenever something changed, until cancelled. A write that has begun is waited for."""
-        thread = StartedThreads(1, "hanabi-saves")
+        thread = started_threads(1, "hanabi-saves")
         try:
             while True:
                 await self._wait(self._retry_seconds if self.failure is not None else None)

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from hanabi.broker.started_threads import StartedThreads
 from hanabi.errors import SystemBusy
+from hanabi.remoting.started_threads import started_threads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class Workers:
     def __init__(self, purpose: str, *, threads: int, waiting_max: int) -> None:
         """*purpose* names the threads, and stands in the refusal: "key queries"."""
         self._purpose, self._waiting_max = purpose, waiting_max
-        self._threads = StartedThreads(threads, f"hanabi-{purpose.replace(' ', '-')}")
+        self._threads = started_threads(threads, f"hanabi-{purpose.replace(' ', '-')}")
         self._free = asyncio.Semaphore(threads)
         self._waiting = 0
 
