@@ -12,7 +12,7 @@
     ├── InvalidMessage            no broker would take this message: found out before it was sent
     ├── SendFailed                a message was not sent, or nobody knows: says where it was tried, and how that ended
     ├── KeyStoreFailed            the store that tells duplicates apart cannot be used: nothing was consumed
-    ├── BlockingCallError         a blocking call where it cannot wait: in an event loop, after a fork, at the very end
+    ├── BlockingCallError         a blocking call that cannot wait: on the clients' own loop, after a fork, at the end
     └── StoreError                the message store cannot do what was asked
         ├── StoreFull             the disk or the quota has no room: nothing of the message was stored
         ├── StoreUnwritable       the directory or the device refuses to be written
@@ -186,7 +186,7 @@ class KeyStoreFailed(MQError):
 
 
 class BlockingCallError(MQError):
-    """A blocking call where it cannot wait: inside an event loop, in a child of os.fork(), or at the very end."""
+    """A blocking call where it cannot wait: on the clients' own event loop, in a child of os.fork(), or at the end."""
 
 
 class StoreError(MQError):

@@ -196,20 +196,15 @@ def test_what_cannot_start_leaves_nothing_behind() -> None:
 # Where a blocking call cannot be made
 
 
-def test_a_blocking_call_inside_an_event_loop_is_an_error_and_not_a_hang() -> None:
-    async def start(producer: hanabi.Producer) -> None:
-        producer.start()
+def test_a_blocking_call_inside_a_users_event_loop_works_and_warns(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
 
-    async def send(producer: hanabi.Producer) -> None:
-        producer.send(hanabi.Message("T", b"x"))
+    async def send() -> hanabi.SendResult:
+        with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+            return producer.send(hanabi.Message("T", b"x"))
 
-    with pytest.raises(BlockingCallError, match=r"hanabi\.aio"):
-        asyncio.run(start(hanabi.Producer("p", namesrv="127.0.0.1:1")))
-    with (
-        hanabi.Producer("p", namesrv="127.0.0.1:1") as producer,
-        pytest.raises(BlockingCallError, match=r"hanabi\.aio"),
-    ):
-        asyncio.run(send(producer))
+    with pytest.warns(RuntimeWarning, match=r"hanabi\.aio"):
+        assert asyncio.run(send()).queue.topic == "T"
 
 
 def test_a_blocking_call_in_the_loops_own_thread_is_an_error_and_not_a_hang(loop_thread: LoopThread) -> None:

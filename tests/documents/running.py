@@ -25,6 +25,7 @@ from tests.serving import Serving
 
 ROOT = Path(__file__).parents[2]
 SESSION = Path(__file__).with_name("python_session.py")
+NOTEBOOK = Path(__file__).with_name("notebook_session.py")
 SECONDS = 180.0  # a machine that does other things starts a JVM in a minute
 LINKED = ("conf", "examples", "deploy")
 SHELL = ["bash", "-eu", "-o", "pipefail", "-c"]
@@ -35,7 +36,9 @@ SERVE = re.compile(r"\bhanabi serve( namesrv| broker)?(?=\s|$)")
 class Reader:
     """A reader with a directory, a shell and a Python of his own."""
 
-    def __init__(self, cluster: Serving, home: Path) -> None:
+    def __init__(self, cluster: Serving, home: Path, program: Path) -> None:
+        """*program* runs the Python blocks."""
+        self._program = program
         self._namesrv, self._broker = cluster.namesrv, cluster.broker
         self._servers: list[ServerProcess] = []
         self.work = home / "work"
@@ -141,7 +144,7 @@ class Reader:
         if self._session is None:
             with self._log.open("wb") as log:
                 self._session = subprocess.Popen(
-                    [sys.executable, SESSION],
+                    [sys.executable, self._program],
                     cwd=self.work,
                     env=self.environment,
                     stdin=subprocess.PIPE,
@@ -177,8 +180,8 @@ class Reader:
 
 
 @contextmanager
-def reading(cluster: Serving, home: Path) -> Iterator[Reader]:
-    reader = Reader(cluster, home)
+def reading(cluster: Serving, home: Path, *, in_notebook: bool = False) -> Iterator[Reader]:
+    reader = Reader(cluster, home, NOTEBOOK if in_notebook else SESSION)
     try:
         yield reader
     finally:

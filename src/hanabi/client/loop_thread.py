@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
 
@@ -26,6 +27,10 @@ T = TypeVar("T")
 EXIT_SECONDS: Final = 3.0  # for all that a program forgot to shut down, together
 EXIT_SHARE: Final = 0.6  # of it, for what they have under way; the rest is for leaving the cluster
 TIDY_SECONDS: Final = 1.0  # for what is cancelled to be gone
+STOPS_A_LOOP: Final = (
+    "a blocking call of hanabi stops the event loop that runs in this thread until it returns. Use the class of the"
+    " same name in hanabi.aio and await it, or asyncio.to_thread"
+)
 # On Windows Ctrl-C is only noticed between two waits; elsewhere a signal interrupts the wait itself.
 WAIT_SECONDS: Final = 0.1 if sys.platform == "win32" else -1.0
 
@@ -259,8 +264,20 @@ class LoopThread:
         return (
             self._process_id == os.getpid()
             and not self._loop.is_closed()
-            and asyncio._get_running_loop() is None  # in the loop's own thread, or in the user's loop
+            and (asyncio._get_running_loop() is None or self._may_stop_the_callers_loop())
         )
+
+    def _may_stop_the_callers_loop(self) -> bool:
+        """Whether an event loop runs in this thread that may be held up: any but our own, which would wait for itself.
+
+        A notebook runs every cell in a loop, and expects cells to take their time. Elsewhere it is worth a warning,
+        which Python shows once, as it always comes from this line.
+        """
+        if threading.current_thread() is self._thread:
+            return False
+        if "ipykernel" not in sys.modules:
+            warnings.warn(STOPS_A_LOOP, RuntimeWarning, stacklevel=1)
+        return True
 
     def _why_not(self) -> str:
         if self._process_id != os.getpid():
@@ -272,11 +289,6 @@ class LoopThread:
             return (
                 "a blocking call in the event loop's own thread would wait for itself. Call it in a def listener or in"
                 " a thread, or await the same method of hanabi.aio's class"
-            )
-        if not self._loop.is_closed():
-            return (
-                "a blocking call would stop the event loop that runs in this thread. Use the class of the same name in"
-                " hanabi.aio and await it, or asyncio.to_thread"
             )
         return "the event loop of the blocking clients is stopped: the interpreter is about to end"
 
