@@ -1,6 +1,7 @@
 """The files in deploy/ are for real use: every command, option, key, port and name in them is one that there is."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -8,6 +9,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import yaml
 from typer.testing import CliRunner
 
 from hanabi.cli.main import app
+from tests.interop.processes import ServerProcess
 from tests.serving import serving
 
 ROOT = Path(__file__).parent.parent
@@ -112,6 +116,47 @@ def test_systemd_understands_the_unit(unit: Path, tmp_path: Path) -> None:
         ["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True, check=False
     )
     assert [line for line in result.stderr.splitlines() if unit.name in line] == []
+
+
+def test_the_units_as_installed_give_a_broker_that_is_registered(tmp_path: Path) -> None:
+    with unit_running("hanabi-namesrv", tmp_path) as (namesrv, _):
+        place = namesrv.wait_for_line("ready namesrv ").split()[-1]
+        with unit_running("hanabi-broker", tmp_path, {"127.0.0.1:9876": place}) as (broker, metrics):
+            broker.wait_for_line("ready broker ")
+            assert checks(metrics) == {"broker": "ok", "disk": "ok", "registered": "ok"}
+            listed = CliRunner().invoke(app, ["cluster", "list", "--namesrv", place], prog_name="hanabi")
+            assert "broker-a" in listed.output, listed.output
+    with unit_running("hanabi", tmp_path) as (_, metrics):
+        assert checks(metrics)["registered"] == "ok"
+
+
+@contextmanager
+def unit_running(name: str, root: Path, places: dict[str, str] | None = None) -> "Iterator[tuple[ServerProcess, str]]":
+    """The process that systemd would start, with files below *root* and free ports, and its port for operators."""
+    text = (DEPLOY / "systemd" / f"{name}.service").read_text()
+    environment = dict(line.split("=", 1) for line in re.findall(r"^Environment=(.*)$", text, re.MULTILINE))
+    for key, value in environment.items():
+        for old, new in (places or {}).items():
+            environment[key] = value.replace(old, new)
+    ports = ["--namesrv-port", "0", "--broker-port", "0"] if name == "hanabi" else ["--port", "0"]
+    words = [*exec_start(DEPLOY / "systemd" / f"{name}.service"), *ports, "--host", "127.0.0.1", "--metrics-port", "0"]
+    words = [word.replace("/etc/hanabi", str(ROOT / "conf")).replace("/var/lib", str(root / "var")) for word in words]
+    clean = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
+    command = [sys.executable, "-m", "hanabi", *words]
+    process = ServerProcess(name, command, root / f"{name}.log", {**clean, **environment})
+    try:
+        yield process, process.wait_for_line("ready metrics ").split()[-1]
+    finally:
+        process.kill()
+
+
+def checks(address: str) -> dict[str, str]:
+    """What the page /ready says."""
+    connection = HTTPConnection(address, timeout=DEADLINE_SECONDS)
+    connection.request("GET", "/ready")
+    found: dict[str, str] = json.loads(connection.getresponse().read())["checks"]
+    connection.close()
+    return found
 
 
 # Docker

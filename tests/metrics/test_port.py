@@ -329,14 +329,16 @@ def test_it_is_ready_when_it_should_be_given_work_and_healthy_all_the_time(tmp_p
     asyncio.run(main())
 
 
-def test_a_broker_that_was_told_no_name_server_needs_none(tmp_path: Path) -> None:
+def test_a_broker_that_was_told_no_name_server_is_not_registered(tmp_path: Path) -> None:
     async def main() -> None:
         port = MetricsPort(expects=("broker",))
         metrics = await port.start(HOST, 0)
         async with Broker(BrokerConfig(broker_name="broker-a"), small_store(tmp_path)) as broker:
             await broker.start(HOST, 0)
             port.broker_started(broker)
-            assert await ready(metrics) == (200, {"broker": "ok", "disk": "ok", "registered": "ok"})
+            status, checks = await ready(metrics)
+            assert (status, checks["broker"], checks["disk"]) == (503, "ok", "ok")
+            assert checks["registered"].startswith("no name server is set")
             port.stopping()
         await port.stop()
 

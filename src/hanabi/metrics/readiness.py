@@ -23,8 +23,12 @@ def _disk(broker: Broker) -> str:
 
 
 def _registered(broker: Broker) -> str:
-    """One name server is enough: clients ask any of them. A broker that was told none needs none."""
+    """One name server is enough: clients ask any of them."""
     addresses = broker.settings.broker.namesrv_addresses
-    if not addresses or broker.registration.registered:
+    if broker.registration.registered:
         return OK
+    if not addresses:
+        return (
+            "no name server is set, so clients cannot find this broker: --namesrv, namesrvAddr or NAMESRV_ADDR sets one"
+        )
     return f"none of the name servers {', '.join(addresses)} knows this broker"
