@@ -41,6 +41,10 @@ def test_a_group_without_members_is_set_and_shown(cluster: Serving) -> None:
     assert offsets(cluster, "still", "Still") == [0, 0]
     said(cluster, "offset", "reset", "still", "Still", "--to", "1", "--queue", "1", "--yes")
     assert offsets(cluster, "still", "Still") == [0, 1]
+    said(cluster, "offset", "reset", "still", "Still", "--to-offset", "2", "--yes")
+    assert offsets(cluster, "still", "Still") == [2, 2]
+    said(cluster, "offset", "reset", "still", "Still", "--to-offset", "1", "--queue", "0", "--yes")
+    assert offsets(cluster, "still", "Still") == [1, 2]
     said(cluster, "offset", "skip", "still", "Still", "--yes")
     assert offsets(cluster, "still", "Still") == ends
 
@@ -95,6 +99,12 @@ def test_members_that_are_online_go_back_and_consume_again(cluster: Serving) -> 
         (["show", "nobody", "Wrong"], 1, "knows group nobody"),
         (["show", "wrong", "Nowhere"], 1, "no broker serves topic Nowhere"),
         (["reset", "wrong", "Wrong", "--to", "sometime"], 2, "must be a time"),
+        (["reset", "wrong", "Wrong", "--to", "10", "--yes"], 2, "1970-01-01T00:00:00.010Z"),
+        (["reset", "wrong", "Wrong", "--to", "10", "--yes"], 2, "--to-offset 10"),
+        (["reset", "wrong", "Wrong", "--to", "1700000000", "--yes"], 2, "--to 1700000000 is in seconds"),
+        (["reset", "wrong", "Wrong", "--to", "17000000000000", "--yes"], 2, "write it as a date"),
+        (["reset", "wrong", "Wrong", "--yes"], 2, "say where to, once"),
+        (["reset", "wrong", "Wrong", "--to", "first", "--to-offset", "1", "--yes"], 2, "say where to, once"),
         (["reset", "wrong", "Wrong", "--to", "first"], 2, "say --yes"),
         (["reset", "wrong", "Wrong", "--to", "99", "--queue", "0"], 1, "99 is none of them"),
         (["reset", "wrong", "Wrong", "--to", "0", "--queue", "7"], 1, "has no queue 7"),

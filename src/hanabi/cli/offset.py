@@ -6,7 +6,7 @@ import typer
 
 from hanabi.cli.administration import Site, Watch, Yes, command, counted
 from hanabi.cli.render import table
-from hanabi.cli.times import parse_time
+from hanabi.cli.times import is_number, is_plausible, parse_time, time_text
 from hanabi.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,14 +44,17 @@ def reset(
     group: Group,
     topic: Topic,
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--to",
-            metavar="first|last|TIME|OFFSET",
-            help="The first message, what comes from now on, what was stored at a time (2026-11-15T06:45:00, UTC),"
-            " or with --queue an offset.",
+            metavar="first|last|TIME",
+            help="The first message, what comes from now on, or what was stored at a time (2026-11-15T06:45:00, UTC, or"
+            " milliseconds).",
         ),
-    ],
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, help="This offset, in each queue or in that of --queue.")
+    ] = None,
     queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue, of each broker.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -61,10 +64,12 @@ def reset(
     Members that are online are told, and go on from there within seconds. Single queues and offsets can be set while
     no member is online. A reset that was interrupted can be given again.
     """
-    target = _target(to, queue)
+    target = _target(to, to_offset, queue)
     plan = site.run(lambda admin: admin.offsets.plan(group, topic, target, queue))
     if not dry_run:
-        site.confirm(f"Set group {group} to {to} in {counted(len(plan.moves), 'queue')} of topic {topic}?", yes)
+        site.confirm(
+            f"Set group {group} to {_place(to, target)} in {counted(len(plan.moves), 'queue')} of topic {topic}?", yes
+        )
         plan = site.run(lambda admin: admin.offsets.reset(group, topic, target, queue))
     site.write(plan, _reset_text)
 
@@ -110,14 +115,26 @@ def _moves_text(found: "list[OffsetMove]") -> str:
     return table(("topic", "broker", "queue", "from", "to"), rows)
 
 
-def _target(text: str, queue: int | None) -> "Target":
+def _place(to: str | None, target: "Target") -> str:
+    if target.time_ms is not None:
+        return time_text(target.time_ms)
+    return f"offset {target.offset}" if target.offset is not None else str(to)
+
+
+def _target(text: str | None, offset: int | None, queue: int | None) -> "Target":
     from hanabi.admin import Target
 
+    if (text is None) == (offset is None):
+        raise ConfigError("say where to, once: --to first, --to last, --to TIME or --to-offset N")
+    if text is None:
+        return Target(offset=offset)
     if text in (FIRST, LAST):
         return Target(first=text == FIRST, last=text == LAST)
-    if queue is not None and text.isascii() and text.isdigit():
-        return Target(offset=int(text))
+    number = int(text) if is_number(text) else None
+    if number is not None and queue is not None and not is_plausible(number):  # as it was written before --to-offset
+        return Target(offset=number)
     try:
         return Target(time_ms=parse_time("--to", text))
     except ConfigError as error:
-        raise ConfigError(f"{error}, or {FIRST}, or {LAST}") from error
+        others = f"--to {FIRST}, --to {LAST}" if number is None else f"--to-offset {number} if you mean an offset"
+        raise ConfigError(f"{error}; or {others}") from error

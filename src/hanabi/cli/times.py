@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from hanabi.errors import ConfigError
 
+MILLISECONDS_MIN = 10**12
+MILLISECONDS_MAX = 10**13
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -18,10 +20,30 @@ def time_text(time_ms: int | None) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def is_plausible(time_ms: int) -> bool:
+    """Whether a bare number is one of milliseconds: a moment from 2001 to 2286."""
+    return MILLISECONDS_MIN <= time_ms < MILLISECONDS_MAX
+
+
+def _plausible(option: str, number: int) -> int:
+    if is_plausible(number):
+        return number
+    if is_plausible(number * 1000):
+        raise ConfigError(f"{option} {number} is in seconds: {time_text(number * 1000)} is {option} {number}000")
+    raise ConfigError(f"{option} {number}: as milliseconds since 1970 that is {time_text(number)}, write it as a date")
+
+
 def parse_time(option: str, text: str) -> int:
-    """Milliseconds since 1970, from these or from a date. A date without a zone is UTC, as those that we write."""
-    if text.isascii() and text.isdigit():
-        return int(text)
+    """Milliseconds since 1970, from these or from a date. A date without a zone is UTC, as those that we write.
+
+    A number that is no moment of messages, as an offset or seconds are, is refused.
+    """
+    if is_number(text):
+        return _plausible(option, int(text))
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
