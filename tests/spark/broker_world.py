@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import Filter
 
 import hanabi
+from hanabi.admin import Admin
 from hanabi.client.config import ClientConfig
 from hanabi.client.core import Core
 from hanabi.client.loop_thread import LoopThread
@@ -42,6 +43,17 @@ def make_topic(serving: Served, topic: str, queues: int = 4) -> str:
 
     _with_core(serving, make)
     return topic
+
+
+def remake_topic(serving: Served, topic: str, queues: int = 4) -> str:
+    """Delete *topic* and make it again: its queues count from 0."""
+
+    async def delete() -> None:
+        async with Admin(namesrv=serving.namesrv) as admin:
+            await admin.topics.delete(topic)
+
+    asyncio.run(delete())
+    return make_topic(serving, topic, queues)
 
 
 async def _make(core: Core, serving: Served, topic: str, queues: int) -> None:

@@ -1,5 +1,6 @@
 """The stream reader, asked as Spark asks it, on a real broker; and the decisions behind it."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from hanabi.spark.broker_source import BrokerSource
 from hanabi.spark.stream_pace import capped, next_offsets
 from hanabi.spark.stream_reader import BrokerStreamReader
 from tests.serving import Serving, serving
-from tests.spark.broker_world import make_topic, send
+from tests.spark.broker_world import bodies, make_topic, remake_topic, send
 from tests.spark.decoded import rows_of
 
 ALL = ReadAllAvailable()
@@ -130,6 +131,68 @@ def test_what_the_checkpoint_says_and_the_cluster_has_not_is_lost(broker: Servin
     with pytest.raises(MQError, match="queue 7 of broker-a: messages 0 to 2 are lost"):
         batch(reader(broker, topic), start, end)
     assert batch(reader(broker, topic, failOnDataLoss=False), start, end) == texts(2, 5)
+
+
+@pytest.mark.parametrize("again", [10, 28, 60])
+def test_a_topic_that_was_made_again_is_a_loss_and_not_left_out_silently(broker: Serving, again: int) -> None:
+    """Fewer messages than were read, as many, and more."""
+    topic = make_topic(broker, f"Again{again}")
+    send(broker, topic, texts(0, 28))
+    stream = reader(broker, topic, startingOffsets="earliest")
+    start = stream.latestOffset(stream.initialOffset(), ALL)
+    remake_topic(broker, topic)
+    send(broker, topic, texts(100, 100 + again))
+    for each in (stream, reader(broker, topic)):
+        with pytest.raises(
+            MQError, match=rf"topic {topic}, queue 0 of broker-a was read up to 7, .*made again.*failOnDataLoss=false"
+        ):
+            each.latestOffset(start, ALL)
+    stream = reader(broker, topic, failOnDataLoss=False, maxOffsetsPerTrigger=9)
+    found, offsets = list[str](), start
+    while (end := stream.latestOffset(offsets, ReadMaxRows(9))) != offsets:
+        rows = batch(stream, offsets, end)
+        assert len(rows) <= 9
+        assert batch(reader(broker, topic, failOnDataLoss=False), offsets, end) == rows, "a replay has the same rows"
+        found, offsets = found + rows, end
+    assert sorted(found) == texts(100, 100 + again)
+    send(broker, topic, texts(200, 208))
+    strict = reader(broker, topic)
+    assert batch(strict, offsets, strict.latestOffset(offsets, ALL)) == texts(200, 208)
+
+
+def test_a_batch_that_was_planned_before_its_topic_was_made_again_is_not_replayed(broker: Serving) -> None:
+    topic = make_topic(broker, "Planned", 1)
+    stream = reader(broker, topic, startingOffsets="earliest")
+    start = stream.initialOffset()
+    send(broker, topic, texts(0, 20))
+    end = stream.latestOffset(start, ALL)
+    remake_topic(broker, topic, 1)
+    send(broker, topic, texts(100, 150))
+    with pytest.raises(MQError, match="made again"):
+        batch(reader(broker, topic), start, end)
+    going_on = reader(broker, topic, failOnDataLoss=False)
+    assert batch(going_on, start, end) == []
+    assert batch(going_on, end, going_on.latestOffset(end, ALL)) == texts(100, 150), "each once"
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read(broker: Serving) -> None:
+    topic = make_topic(broker, "Earlier", 1)
+    send(broker, topic, texts(0, 10))
+    stream, start = reader(broker, topic), {topic: {"broker-a": {"0": 4}}}
+    end = stream.latestOffset(start, ALL)
+    assert batch(stream, start, end) == texts(4, 10)
+    assert stream.latestOffset(end, ALL) == end
+    behind: Any = {topic: {"broker-a": {"0": 11}}}
+    with pytest.raises(MQError, match="ends at 10"):
+        stream.latestOffset(behind, ALL)
+
+
+def test_what_a_checkpoint_says_can_be_given_as_an_option(broker: Serving) -> None:
+    topic = make_topic(broker, "Given", 1)
+    send(broker, topic, texts(0, 10))
+    stream = reader(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=6)
+    told = stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+    assert bodies(broker, subscribe=topic, startingOffsets=json.dumps(told)) == texts(6, 10)
 
 
 def test_no_queue_goes_back() -> None:

@@ -1,7 +1,7 @@
 """What the driver asks a cluster: which queues there are, where they begin and end, and where they were at a moment."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from hanabi.client.api import PullReply
@@ -18,6 +18,7 @@ from hanabi.spark.broker_options import ReadOptions
 from hanabi.spark.broker_patience import patiently
 from hanabi.spark.broker_times import first_not_older
 from hanabi.spark.broker_topics import Wanted
+from hanabi.spark.marks import Mark, Marks
 from hanabi.spark.offsets import Offsets, describe
 from hanabi.spark.offsets_bound import Bound
 from hanabi.wire.codes import ResponseCode
@@ -71,6 +72,17 @@ class Cluster:
             return found
 
         return await self._each(queues, find)
+
+    async def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
+        """The message before each offset; queues where there is none are left out."""
+        found = await self._each(
+            [queue for queue, offset in offsets.items() if offset], lambda queue: self._mark(queue, offsets[queue] - 1)
+        )
+        return {queue: mark for queue, mark in found.items() if mark is not None}
+
+    async def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
+        """The first message of each queue that was stored at its time or later; its end if there is none."""
+        return await self._each(times_ms, lambda queue: self._at(queue, times_ms[queue], first[queue], end[queue]))
 
     async def check_readable(self, start: Offsets) -> None:
         """Pull a message of each topic, so that a broker that refuses the group or the filter does so now."""
@@ -164,6 +176,15 @@ class Cluster:
         if reply.code != ResponseCode.SUCCESS:
             return None
         return decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])]).store_timestamp_ms
+
+    async def _mark(self, queue: MessageQueue, offset: int) -> Mark | None:
+        """The message at *offset*; None if it is not there (any more)."""
+        address = await master_address(self._core, queue)
+        reply = await self._pull_one(address, queue, offset, ALL)
+        if reply.code != ResponseCode.SUCCESS:
+            return None
+        record = decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])])
+        return Mark(record.log_offset, record.store_timestamp_ms) if record.queue_offset == offset else None
 
     async def _pull_one(self, address: str, queue: MessageQueue, offset: int, expression: Expression) -> PullReply:
         subscription = subscription_data(queue.topic, expression, 0)

@@ -19,3 +19,16 @@ def lost(queue: MessageQueue, start: int, end: int, why: str, *, fail: bool) -> 
     if fail:
         raise DataLost(f"{text}; failOnDataLoss=false goes on without them")
     logger.warning("%s; going on without them", text)
+
+
+def began_again(queue: MessageQueue, read_to: int, end: int, resume: int, *, fail: bool) -> None:
+    """Say that *queue* is not the one that was read up to *read_to*: raise, or log with *fail* off."""
+    what = (
+        f"the queue ends at {end}" if end < read_to else f"another message stands at {read_to - 1} than was read there"
+    )
+    text = (
+        f"{describe(queue)} was read up to {read_to}, but {what}: its topic was made again, or its broker lost messages"
+    )
+    if fail:
+        raise DataLost(f"{text}; failOnDataLoss=false goes on at {resume}")
+    logger.warning("%s; going on at %d", text, resume)

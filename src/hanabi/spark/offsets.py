@@ -36,10 +36,16 @@ def from_json(told: object, where: str, *, least: int = 0) -> Offsets:
                 place = f"{where}, topic {topic}, broker {broker_name}, queue {queue_id}"
                 if not queue_id.isdecimal():
                     raise ConfigError(f"{place}: a queue is named by its number")
-                if not isinstance(offset, int) or isinstance(offset, bool) or offset < least:
-                    raise ConfigError(f"{place}: {offset!r} must be a whole number, at least {least}")
-                found[MessageQueue(topic, broker_name, int(queue_id))] = offset
+                found[MessageQueue(topic, broker_name, int(queue_id))] = _offset(offset, place, least)
     return found
+
+
+def _offset(told: object, place: str, least: int) -> int:
+    """A number, or the first one of what a checkpoint says (see `positions`)."""
+    offset = told[0] if isinstance(told, list) and told else told
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < least:
+        raise ConfigError(f"{place}: {told!r} must be a whole number, at least {least}")
+    return offset
 
 
 def _object(told: object, where: str) -> dict[str, Any]:

@@ -135,8 +135,9 @@ def _offsets(values: OptionValues, name: str) -> dict[tuple[str, int], int]:
         return found
     for topic, queues in (values.json_object(name) or {}).items():
         for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
-            if queue_id.isdecimal() and type(offset) is int and offset >= 0:
-                found[topic, int(queue_id)] = offset
+            at = offset[0] if isinstance(offset, list) and offset else offset  # as a stream's checkpoint has it
+            if queue_id.isdecimal() and type(at) is int and at >= 0:
+                found[topic, int(queue_id)] = at
         if not isinstance(queues, dict) or len(queues) != sum(1 for each, _ in found if each == topic):
             raise ConfigError(
                 f'option {name}, topic {topic}: must be offsets by queue, such as {{"Orders": {{"0": 1200}}}}'

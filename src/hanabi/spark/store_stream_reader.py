@@ -7,7 +7,7 @@ offsets in the checkpoint.
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -17,13 +17,17 @@ from pyspark.sql.types import StructType
 from hanabi.errors import ConfigError
 from hanabi.spark.broker_loss import lost
 from hanabi.spark.broker_plan import within
+from hanabi.spark.marks import Positions
 from hanabi.spark.offsets import Offsets, describe
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.store_plan import WantedQueue, cut_tasks
 from hanabi.spark.store_reader import StoreReader
 from hanabi.spark.store_stream_options import StoreStreamOptions
 from hanabi.spark.store_stream_view import StoreOffsets, StoreView, from_store_json, to_store_json
+from hanabi.spark.stream_continuity import Continuity, reached
 from hanabi.spark.stream_pace import SmallTriggers, backlog, begun, capped, next_offsets
+
+_COMPARE_S: Final = 10.0  # so often, queues without new messages are compared with what was read of them
 
 
 class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -34,6 +38,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._view = StoreView(options)
         self._target: Offsets | None = None  # AvailableNow: what was there at the beginning
+        self._continuity = Continuity(fail=options.fail_on_data_loss, seconds=_COMPARE_S)
         self._small = SmallTriggers(options.offsets_min, options.delay_max_s, time.monotonic)
 
     # On the driver
@@ -51,12 +56,12 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options, queues = self._options, self._view.queues()
             if options.from_ms is not None:
                 young = self._view.look(replace(options.read.selection, from_ms=options.from_ms))
-                return to_store_json(
+                return self._marked(
                     {queue: young[queue].first if queue in young else each.end for queue, each in queues.items()}
                 )
             if unknown := sorted(options.starting.named - set(queues)):
                 raise ConfigError(f"option startingOffsets: there is no {describe(unknown[0])} among what is read")
-            return to_store_json(
+            return self._marked(
                 {queue: options.starting.resolve(queue, each.first, each.end) for queue, each in queues.items()}
             )
 
@@ -66,39 +71,49 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             done = from_store_json(start)
             queues = self._view.queues()
             ends = {queue: each.end for queue, each in queues.items()}
+            begin = self._continuity.begin(done, ends, self._view)
             if self._target is not None:
                 ends = capped(ends, self._target)
-            beginning = begun(done, {queue: queues[queue].first for queue in ends})
+            beginning = begun(begin.offsets, {queue: queues[queue].first for queue in ends})
             if self._target is None and self._small.put_off(backlog(beginning, ends)):
                 return to_store_json(done)
             rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            return to_store_json(next_offsets(beginning, ends, rows_max))
+            return to_store_json(reached(done, begin, next_offsets(beginning, ends, rows_max), self._view))
 
     def reportLatestOffset(self) -> StoreOffsets:  # noqa: N802
         with plain_errors():
-            return to_store_json(self._view.ends())
+            return to_store_json(Positions(self._view.ends()))
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
         with plain_errors():
             begin, stop = from_store_json(start), from_store_json(end)
-            there, fail = self._view.look(self._options.read.selection), self._options.fail_on_data_loss
-            wanted: list[WantedQueue] = []
-            for queue, high in stop.items():
-                low = begin.get(queue)
-                if low == high:
-                    continue
-                found = there.get(queue)
-                if found is None:
-                    lost(queue, low or 0, high, "the queue is not there any more", fail=fail)
-                    continue
-                low = found.first if low is None else low
-                low, high = within(queue, low, high, found.first, found.end, fail=fail)
-                if low < high:
-                    wanted.append(WantedQueue(found.queue, low, high))
-            return [*cut_tasks(wanted, self._options.read)]
+            return [*cut_tasks(self._still_there(begin, stop), self._options.read)]
 
     def commit(self, end: Any) -> None:
         """Spark has the offsets, and nobody else needs them."""
+
+    # Decisions
+
+    def _marked(self, offsets: Offsets) -> StoreOffsets:
+        return to_store_json(Positions(offsets, self._view.marks(offsets)))
+
+    def _still_there(self, begin: Positions, stop: Positions) -> list[WantedQueue]:
+        """What of the ranges the files still have; what is lost is an error, or left out."""
+        there, fail = self._view.look(self._options.read.selection), self._options.fail_on_data_loss
+        moving = [queue for queue in stop.offsets if stop.differs(begin, queue)]
+        for queue in moving:
+            if queue not in there:
+                start = begin.offsets.get(queue, 0)
+                lost(queue, start, stop.offsets[queue], "the queue is not there any more", fail=fail)
+        kept = {queue: there[queue] for queue in moving if queue in there}
+        ends = {queue: each.end for queue, each in kept.items()}
+        low, high = self._continuity.span(begin.only(kept), stop.only(kept), ends, self._view)
+        wanted: list[WantedQueue] = []
+        for queue, each in kept.items():
+            first, end = within(queue, low.get(queue, each.first), high[queue], each.first, each.end, fail=fail)
+            if first < end:
+                wanted.append(WantedQueue(each.queue, first, end))
+        return wanted
 
     # On an executor
 

@@ -4,12 +4,15 @@ What was seen is believed for a moment: Spark asks fifty times a second, and a s
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from hanabi.message import MessageQueue
-from hanabi.spark.offsets import Offsets, from_json, to_json
+from hanabi.spark.marks import Marks, Positions
+from hanabi.spark.offsets import Offsets
+from hanabi.spark.positions import positions_from_json, positions_to_json
 from hanabi.spark.selection import Selection
+from hanabi.spark.store_marks import marks_in_store, since_in_store
 from hanabi.spark.store_plan import WantedQueue, wanted_queues
 from hanabi.spark.store_stream_options import BROKER, StoreStreamOptions
 from hanabi.store.inspection.home import FileReader
@@ -17,18 +20,18 @@ from hanabi.store.inspection.home import FileReader
 _REST: Final = 9  # a look that takes long is followed by a pause of so many times as long
 
 Queues: TypeAlias = dict[MessageQueue, WantedQueue]
-StoreOffsets: TypeAlias = dict[str, dict[str, int]]  # by topic and queue: {"Orders": {"0": 1200}}
+StoreOffsets: TypeAlias = dict[str, dict[str, int | list[int]]]  # by topic and queue: {"Orders": {"0": 1200}}
 
 
-def to_store_json(offsets: Offsets) -> StoreOffsets:
-    """As `offsets.to_json`, without a broker."""
-    return {topic: brokers[BROKER] for topic, brokers in to_json(offsets).items()}
+def to_store_json(positions: Positions) -> StoreOffsets:
+    """As `positions_to_json`, without a broker."""
+    return {topic: brokers[BROKER] for topic, brokers in positions_to_json(positions).items()}
 
 
-def from_store_json(told: Any) -> Offsets:
+def from_store_json(told: Any) -> Positions:
     """What `to_store_json` wrote into a checkpoint."""
     brokers = {topic: {BROKER: queues} for topic, queues in told.items()} if isinstance(told, dict) else told
-    return from_json(brokers, "the checkpoint")
+    return positions_from_json(brokers)
 
 
 class StoreView:
@@ -50,6 +53,19 @@ class StoreView:
 
     def ends(self) -> Offsets:
         return {queue: each.end for queue, each in self.queues().items()}
+
+    def firsts(self, queues: Iterable[MessageQueue]) -> Offsets:
+        """Where these queues begin, as was seen a moment ago."""
+        seen = self.queues()
+        return {queue: seen[queue].first for queue in queues}
+
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
+        """The message before each offset."""
+        return marks_in_store(self._options.read.home, offsets)
+
+    def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
+        """The first message of each queue that was stored at its time or later."""
+        return since_in_store(self._options.read.home, times_ms, first, end)
 
     def look(self, selection: Selection) -> Queues:
         """Every queue with messages that *selection* wants, as it is now."""

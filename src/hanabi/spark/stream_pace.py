@@ -21,7 +21,7 @@ def capped(ends: Mapping[MessageQueue, int], target: Mapping[MessageQueue, int])
 
 
 def next_offsets(start: Offsets, ends: Mapping[MessageQueue, int], rows_max: int | None) -> Offsets:
-    """Where a trigger that begins at *start* stops. No queue goes back, also if its topic was made anew."""
+    """Where a trigger that begins at *start* stops. No queue stops before it begins."""
     reachable = {queue: max(ends.get(queue, offset), offset) for queue, offset in start.items()}
     return reachable if rows_max is None else share_out(start, reachable, rows_max)
 

@@ -27,9 +27,12 @@ from hanabi.spark.broker_options import StreamOptions
 from hanabi.spark.broker_plan import existing_queues, within
 from hanabi.spark.broker_read import read_range
 from hanabi.spark.columns import MESSAGE, RAW, arrow_schema
-from hanabi.spark.offsets import JsonOffsets, Offsets, from_json, to_json
+from hanabi.spark.marks import Positions
+from hanabi.spark.offsets import JsonOffsets, Offsets, to_json
 from hanabi.spark.plain_errors import plain_errors
+from hanabi.spark.positions import JsonPositions, positions_from_json, positions_to_json
 from hanabi.spark.ranges import QueueRange, plan_ranges
+from hanabi.spark.stream_continuity import Continuity, reached
 from hanabi.spark.stream_pace import SmallTriggers, backlog, begun, capped, next_offsets
 from hanabi.spark.stream_view import ClusterView
 
@@ -47,6 +50,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None  # AvailableNow: what was there at the beginning
         self._told: Offsets = {}  # the progress that brokers know
         self._know_group: set[str] = set()  # brokers that were pulled from in the group's name
+        self._continuity = Continuity(fail=options.read.fail_on_data_loss, seconds=options.discovery_s)
         self._small = SmallTriggers(options.offsets_min, options.delay_max_s, time.monotonic)
 
     @property
@@ -65,7 +69,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with plain_errors():
             self._target = dict(self._view.ends())
 
-    def initialOffset(self) -> JsonOffsets:  # noqa: N802
+    def initialOffset(self) -> JsonPositions:  # noqa: N802
         with plain_errors():
             starting = self._options.read.starting
 
@@ -75,21 +79,24 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 await cluster.check_readable(first)
                 return await cluster.resolve(starting, queues, first, end)
 
-            return to_json(self._view.ask(resolve))
+            begin = self._view.ask(resolve)
+            return positions_to_json(Positions(begin, self._view.marks(begin)))
 
-    def latestOffset(self, start: Any, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
+    def latestOffset(self, start: Any, limit: ReadLimit) -> JsonPositions:  # noqa: N802
         """How far this trigger goes. All below *start* is finished work, also after a restart."""
         with plain_errors():
-            done = from_json(start, "the checkpoint")
-            self._tell_progress(done)
+            done = positions_from_json(start)
+            self._tell_progress(done.offsets)
             ends = self._view.ends()
+            begin = self._continuity.begin(done, ends, self._view)
             if self._target is not None:
                 ends = capped(ends, self._target)
-            beginning = begun(done, self._view.firsts(queue for queue in ends if queue not in done))
+            firsts = self._view.firsts(queue for queue in ends if queue not in done.offsets)
+            beginning = begun(begin.offsets, firsts)
             if self._target is None and self._small.put_off(backlog(beginning, ends)):
-                return to_json(done)
+                return positions_to_json(done)
             rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            return to_json(next_offsets(beginning, ends, rows_max))
+            return positions_to_json(reached(done, begin, next_offsets(beginning, ends, rows_max), self._view))
 
     def reportLatestOffset(self) -> JsonOffsets:  # noqa: N802
         with plain_errors():
@@ -97,15 +104,14 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
         with plain_errors():
-            begin, stop = from_json(start, "the checkpoint"), from_json(end, "the checkpoint")
-            begin, stop = self._still_there(begin, stop)
+            low, high = self._still_there(positions_from_json(start), positions_from_json(end))
             read = self._options.read
-            planned = plan_ranges(begin, stop, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
+            planned = plan_ranges(low, high, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
             return [*planned]
 
     def commit(self, end: Any) -> None:
         with plain_errors():
-            self._tell_progress(from_json(end, "the checkpoint"))
+            self._tell_progress(positions_from_json(end).offsets)
 
     # On an executor
 
@@ -116,18 +122,20 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Decisions
 
-    def _still_there(self, begin: Offsets, stop: Offsets) -> tuple[Offsets, Offsets]:
+    def _still_there(self, begin: Positions, stop: Positions) -> tuple[Offsets, Offsets]:
         """What of the ranges the cluster still has; what is lost is an error, or left out."""
         fail = self._options.read.fail_on_data_loss
         there = set(self._view.queues())
-        moving = [queue for queue, offset in stop.items() if begin.get(queue, 0) < offset]
+        moving = [queue for queue in stop.offsets if stop.differs(begin, queue)]
         for queue in moving:
             if queue not in there:
-                lost(queue, begin.get(queue, 0), stop[queue], "the queue is not there any more", fail=fail)
+                start = begin.offsets.get(queue, 0)
+                lost(queue, start, stop.offsets[queue], "the queue is not there any more", fail=fail)
         kept = [queue for queue in moving if queue in there]
         firsts, ends = self._view.firsts(kept), self._view.ask(lambda cluster: cluster.end_offsets(kept))
+        low, high = self._continuity.span(begin.only(kept), stop.only(kept), ends, self._view)
         ranges: dict[MessageQueue, tuple[int, int]] = {
-            queue: within(queue, begin.get(queue, firsts[queue]), stop[queue], firsts[queue], ends[queue], fail=fail)
+            queue: within(queue, low.get(queue, firsts[queue]), high[queue], firsts[queue], ends[queue], fail=fail)
             for queue in kept
         }
         return {queue: low for queue, (low, _) in ranges.items()}, {queue: high for queue, (_, high) in ranges.items()}

@@ -5,7 +5,7 @@ Spark tells nobody when a stream ends.
 """
 
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from hanabi.client.core import Core
@@ -13,6 +13,7 @@ from hanabi.client.loop_thread import LoopThread
 from hanabi.message import MessageQueue
 from hanabi.spark.broker_cluster import Cluster
 from hanabi.spark.broker_options import StreamOptions
+from hanabi.spark.marks import Marks
 from hanabi.spark.offsets import Offsets
 
 T = TypeVar("T")
@@ -50,6 +51,14 @@ class ClusterView:
         """Where these queues begin, asked anew."""
         wanted = list(queues)
         return self.ask(lambda cluster: cluster.first_offsets(wanted)) if wanted else {}
+
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
+        """The message before each offset, asked anew."""
+        return self.ask(lambda cluster: cluster.marks(offsets)) if offsets else {}
+
+    def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
+        """The first message of each queue that was stored at its time or later."""
+        return self.ask(lambda cluster: cluster.since(times_ms, first, end)) if times_ms else {}
 
     def ask(self, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
         """Any question. The first one must be answered at once; later ones wait for a broker that restarts."""

@@ -16,7 +16,7 @@ from hanabi.spark.pipelines.archive_home import writing_archive
 from hanabi.spark.pipelines.archive_read import read_archive
 from hanabi.spark.pipelines.file_system import FileSystem
 from tests.serving import serving
-from tests.spark.broker_world import make_topic, read, send
+from tests.spark.broker_world import make_topic, read, remake_topic, send
 from tests.spark.pipelines.running import Steps, run_pipeline
 from tests.spark.pipelines.tables import only, rows_of
 from tests.spark.pipelines.written import wait_for_queues
@@ -137,6 +137,29 @@ def test_files_of_a_broker_are_archived_as_its_topics_are(spark: SparkSession, t
             topics=[topic],
         )
         assert same.facts["messages_archived"] == 13
+
+
+@pytest.mark.parametrize("source", ["topics", pytest.param("files", marks=pytest.mark.slow)])
+def test_a_topic_that_was_made_again_is_told_and_then_archived_whole(
+    spark: SparkSession, tmp_path: Path, source: str
+) -> None:
+    with serving(tmp_path / "broker") as broker:
+        orders = make_topic(broker, "Orders", 2)
+        store = next(path.parent for path in (tmp_path / "broker" / "data").rglob("commitlog"))
+        where = {"namesrv": broker.namesrv} if source == "topics" else {"store": str(store)}
+        options: dict[str, Any] = {**where, "topics": [orders], "compact": False, "to": str(tmp_path / "archive")}
+        send(broker, orders, numbers(0, 20))
+        wait_for_queues(store, orders, 20)
+        run_pipeline(spark, "archive", **options)
+        remake_topic(broker, orders, 2)
+        send(broker, orders, numbers(100, 150))
+        wait_for_queues(store, orders, 50)
+        with pytest.raises(MQError, match=r"queue 0 of .* has another message at 9 than was archived.*made again"):
+            run_pipeline(spark, "archive", **options)
+        run_pipeline(spark, "archive", **options, fail_on_data_loss=False)
+        found = [row.body.decode() for row in read_archive(spark, options["to"]).select("body").collect()]
+        assert sorted(found) == [*numbers(0, 20), *numbers(100, 150)]
+        assert run_pipeline(spark, "archive", **options).facts["messages_archived"] == 0
 
 
 def test_what_cannot_be_archived_is_told_in_one_sentence(spark: SparkSession, tmp_path: Path) -> None:

@@ -29,20 +29,23 @@ def archived(queue: MessageQueue, first: int, end: int, log_offset: int = -1) ->
 
 
 def test_a_queue_goes_on_where_it_is_archived_and_a_new_one_begins_where_it_is_told() -> None:
-    found = backlog({A: 7}, {A: 2, B: 3}, {A: 10, B: 9}, {B: 5}, fail_on_data_loss=True)
+    found = backlog({A: 7}, {A: 2, B: 3}, {A: 10, B: 9}, {B: 5}, {}, fail_on_data_loss=True)
     assert (found.start, found.end, found.messages, found.lost) == ({A: 7, B: 5}, {A: 10, B: 9}, 7, 0)
-    assert backlog({}, {A: 2}, {A: 10}, {}, fail_on_data_loss=True).start == {A: 2}
-    assert backlog({}, {A: 2}, {A: 10}, {A: 99}, fail_on_data_loss=True).start == {A: 10}
+    assert backlog({}, {A: 2}, {A: 10}, {}, {}, fail_on_data_loss=True).start == {A: 2}
+    assert backlog({}, {A: 2}, {A: 10}, {A: 99}, {}, fail_on_data_loss=True).start == {A: 10}
 
 
 def test_messages_that_were_deleted_before_they_were_archived_are_an_error_or_counted() -> None:
     with pytest.raises(MQError, match=r"queue 0 of broker-a: messages 3 to 4 were deleted before they were archived"):
-        backlog({A: 3}, {A: 5}, {A: 9}, {}, fail_on_data_loss=True)
-    found = backlog({A: 3}, {A: 5}, {A: 9}, {}, fail_on_data_loss=False)
+        backlog({A: 3}, {A: 5}, {A: 9}, {}, {}, fail_on_data_loss=True)
+    found = backlog({A: 3}, {A: 5}, {A: 9}, {}, {}, fail_on_data_loss=False)
     assert (found.start, found.lost) == ({A: 5}, 2)
-    with pytest.raises(MQError, match=r"ends at 4, but is archived up to 9: was the topic made anew\?"):
-        backlog({A: 9}, {A: 0}, {A: 4}, {}, fail_on_data_loss=True)
-    assert backlog({A: 9}, {A: 1}, {A: 4}, {}, fail_on_data_loss=False).start == {A: 1}
+    with pytest.raises(MQError, match=r"ends at 4, but is archived up to 9: was the topic made again\?"):
+        backlog({A: 9}, {A: 0}, {A: 4}, {}, {}, fail_on_data_loss=True)
+    assert backlog({A: 9}, {A: 1}, {A: 4}, {}, {}, fail_on_data_loss=False).start == {A: 1}
+    with pytest.raises(MQError, match=r"has another message at 8 than was archived"):
+        backlog({A: 9}, {A: 0}, {A: 20}, {}, {A: 3}, fail_on_data_loss=True)
+    assert backlog({A: 9}, {A: 0}, {A: 20}, {}, {A: 3}, fail_on_data_loss=False).start == {A: 3}
 
 
 @given(st.dictionaries(st.sampled_from([A, B]), st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1),
@@ -73,7 +76,7 @@ def test_a_log_may_be_deleted_up_to_what_is_archived_of_every_queue() -> None:
 def test_what_was_written_must_be_what_was_wanted() -> None:
     whole = Written(4, 6, 9, 30, 1_000, 5)
     assert check({A: 6}, {A: 10}, {A: whole}, fail_on_data_loss=True)[0] == [
-        ArchivedQueue(topic="t", broker="broker-a", queue_id=0, first=6, end=10, log_offset=1_000, stored_ms=5)
+        ArchivedQueue(topic="t", broker="broker-a", queue_id=0, first=6, end=10, log_offset=1_000, stored_ms=5, last=9)
     ]
     twice = Written(4, 6, 9, 31, 1_000, 5)
     for wrong in (twice, Written(5, 6, 9, 37, 1_000, 5), Written(4, 5, 9, 30, 1_000, 5)):

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from hanabi.errors import ConfigError
 from hanabi.message import MessageQueue
+from hanabi.spark.marks import broken_off
 from hanabi.spark.option_values import OptionValues
 from hanabi.spark.pipelines.archive_compaction import join_small_files
 from hanabi.spark.pipelines.archive_delta import check_delta
@@ -134,7 +135,9 @@ def _backlog(home: ArchiveHome, source: ArchiveSource, extent: Extent, options: 
         starting = extent.end  # a queue that is new later begins with its first message
     elif options.starting_ms is not None:
         starting = source.at_time(extent, options.starting_ms)
-    return backlog(home.state.ends(), extent.first, extent.end, starting, fail_on_data_loss=options.fail_on_data_loss)
+    began_again = broken_off(home.state.positions(), extent.end, source)
+    fail = options.fail_on_data_loss
+    return backlog(home.state.ends(), extent.first, extent.end, starting, began_again, fail_on_data_loss=fail)
 
 
 def _drain(writer: StepWriter, left: Backlog, options: ArchiveOptions) -> None:

@@ -14,7 +14,10 @@ from hanabi.spark.pipelines.archive_state import ArchivedQueue
 
 @dataclass(frozen=True)
 class Written:
-    """Of one queue. *offsets_sum* tells a message that is there twice and one that is missing apart from neither."""
+    """Of one queue. *offsets_sum* tells a message that is there twice and one that is missing apart from neither.
+
+    *log_offset* and *stored_ms* are those of the last message.
+    """
 
     messages: int
     first: int
@@ -33,8 +36,8 @@ def look_at(messages: DataFrame) -> dict[MessageQueue, Written]:
             f.min("queueOffset").alias("first"),
             f.max("queueOffset").alias("last"),
             f.sum(f.col("queueOffset").cast("decimal(38,0)")).alias("offsets_sum"),
-            f.max("commitLogOffset").alias("log_offset"),
-            f.max(f.unix_millis("storeTimestamp")).alias("stored_ms"),
+            f.max_by("commitLogOffset", "queueOffset").alias("log_offset"),
+            f.max_by(f.unix_millis("storeTimestamp"), "queueOffset").alias("stored_ms"),
         )
         .collect()
     )
@@ -85,6 +88,7 @@ def check(
                 end=end,
                 log_offset=found.log_offset if found else -1,
                 stored_ms=found.stored_ms if found else 0,
+                last=found.last if found else -1,
             )
         )
     return archived, lost

@@ -36,12 +36,14 @@ def backlog(
     first: Mapping[MessageQueue, int],
     end: Mapping[MessageQueue, int],
     starting: Mapping[MessageQueue, int],
+    began_again: Mapping[MessageQueue, int],
     *,
     fail_on_data_loss: bool,
 ) -> Backlog:
     """What queues with [first, end) have that is not *archived* yet; new queues begin at *starting*, or *first*.
 
-    What is gone is an error, or counted. So is a queue that ends before what is archived: its topic was made anew.
+    What is gone is an error, or counted. A queue that ends before what is archived, or has another message there, began
+    again: an error, or it is archived from where *began_again* says.
     """
     start: Offsets = {}
     lost = 0
@@ -49,13 +51,14 @@ def backlog(
         done = archived.get(queue)
         if done is None:
             start[queue] = min(max(starting.get(queue, first[queue]), first[queue]), stop)
-        elif done > stop:
+        elif done > stop or queue in began_again:
+            start[queue] = began_again.get(queue, first[queue])
             if fail_on_data_loss:
+                what = f"ends at {stop}" if done > stop else f"has another message at {done - 1} than was archived"
                 raise MQError(
-                    f"{describe(queue)} ends at {stop}, but is archived up to {done}: was the topic made anew?"
-                    " Archive it elsewhere, or go on with --no-fail-on-data-loss"
+                    f"{describe(queue)} {what}, but is archived up to {done}: was the topic made again?"
+                    f" Archive it elsewhere, or go on at {start[queue]} with --no-fail-on-data-loss"
                 )
-            start[queue] = first[queue]
         else:
             if done < first[queue] and fail_on_data_loss:
                 raise MQError(

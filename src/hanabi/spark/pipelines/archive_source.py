@@ -14,9 +14,11 @@ from hanabi.message import MessageQueue
 from hanabi.spark.broker_cluster import Cluster, ask_cluster
 from hanabi.spark.broker_options import ReadOptions, parse_batch_options
 from hanabi.spark.broker_topics import Wanted
+from hanabi.spark.marks import Marks, Queues
 from hanabi.spark.offsets import Offsets, to_json
 from hanabi.spark.offsets_bound import Bound
 from hanabi.spark.selection import Selection
+from hanabi.spark.store_marks import marks_in_store, since_in_store
 from hanabi.spark.store_options import LIGHT_QUEUE_PREFIX
 from hanabi.spark.store_plan import wanted_queues
 from hanabi.spark.suggestions import did_you_mean
@@ -36,7 +38,7 @@ class Extent:
     end: Offsets
 
 
-class ArchiveSource(Protocol):
+class ArchiveSource(Queues, Protocol):
     """A run asks `extent` before it reads, and again afterwards."""
 
     def extent(self) -> Extent: ...
@@ -69,6 +71,15 @@ class ClusterSource:
         found = ask_cluster(self._options, ask, self._patience_s)
         self._patience_s = PATIENCE_S
         return found
+
+    def firsts(self, queues: Iterable[MessageQueue]) -> Offsets:
+        return ask_cluster(self._options, lambda cluster: cluster.first_offsets(queues), PATIENCE_S)
+
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
+        return ask_cluster(self._options, lambda cluster: cluster.marks(offsets), PATIENCE_S) if offsets else {}
+
+    def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
+        return ask_cluster(self._options, lambda cluster: cluster.since(times_ms, first, end), PATIENCE_S)
 
     def at_time(self, extent: Extent, time_ms: int) -> Offsets:
         bound = Bound("starting", "earliest", time_ms=time_ms)
@@ -124,6 +135,16 @@ class StoreSource:
                     found.end[key] = end = queue.end_offset(reader)
                     found.first[key] = queue.min_offset(reader, end, log_min)
         return found
+
+    def firsts(self, queues: Iterable[MessageQueue]) -> Offsets:
+        first = self.extent().first
+        return {queue: first[queue] for queue in queues}
+
+    def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
+        return marks_in_store(self._home, offsets)
+
+    def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
+        return since_in_store(self._home, times_ms, first, end)
 
     def at_time(self, extent: Extent, time_ms: int) -> Offsets:
         selection = Selection(topics=frozenset(queue.topic for queue in extent.end), from_ms=time_ms)

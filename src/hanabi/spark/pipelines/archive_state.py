@@ -12,6 +12,7 @@ import msgspec
 
 from hanabi.errors import StoreDamaged
 from hanabi.message import MessageQueue
+from hanabi.spark.marks import Mark, Positions
 
 LAYOUT: Final = 1  # of the directory; a later one is refused
 
@@ -26,6 +27,7 @@ class ArchivedQueue(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     log_offset: int = -1  # of the last one, in its broker's commit log
     stored_ms: int = 0  # when that one was stored
+    last: int = -1  # its offset in the queue; states of earlier versions do not have it: it is the one before `end`
 
     @property
     def queue(self) -> MessageQueue:
@@ -49,6 +51,14 @@ class ArchiveState(msgspec.Struct, frozen=True, kw_only=True):
 
     def by_queue(self) -> dict[MessageQueue, ArchivedQueue]:
         return {each.queue: each for each in self.queues}
+
+    def positions(self) -> Positions:
+        """The last message that is archived of each queue, by which a queue that began again is known."""
+        known = [each for each in self.queues if each.log_offset >= 0]
+        return Positions(
+            {each.queue: (each.last if each.last >= 0 else each.end - 1) + 1 for each in known},
+            {each.queue: Mark(each.log_offset, each.stored_ms) for each in known},
+        )
 
     def ends(self) -> dict[MessageQueue, int]:
         return {each.queue: each.end for each in self.queues}

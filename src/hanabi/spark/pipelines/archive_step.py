@@ -13,8 +13,10 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from hanabi.errors import MQError
 from hanabi.message import MessageQueue
-from hanabi.spark.offsets import Offsets
+from hanabi.spark.marks import broken_off
+from hanabi.spark.offsets import Offsets, describe
 from hanabi.spark.pipelines.archive_check import Written, check, look_at
 from hanabi.spark.pipelines.archive_home import ArchiveHome
 from hanabi.spark.pipelines.archive_layout import PARTITIONED_BY, WHOLE, with_hour
@@ -52,6 +54,7 @@ class StepWriter:
             self.progress.step("checking what was written")
             written = look_at(self.spark.read.schema(WHOLE).parquet(files.at(staging)))
             archived, lost = check(left.start, stop, written, fail_on_data_loss=self.fail_on_data_loss)
+            self._check_going_on(left, stop)
             messages = _count(written)
             moves = [
                 (found.name, found.name.removeprefix(f"{staging}/"))
@@ -68,6 +71,13 @@ class StepWriter:
             loose=sorted({*state.loose, *(target.rpartition("/")[0] for _, target in moves)}),
         )
 
+    def _check_going_on(self, left: Backlog, stop: Mapping[MessageQueue, int]) -> None:
+        """Raise if a queue of the step began again since *left* was told: what was read is not what follows then."""
+        known = self.home.state.ends()
+        going_on = [queue for queue in stop if left.start[queue] == known.get(queue)]
+        for queue in broken_off(self.home.state.positions().only(going_on), left.end, self.source):
+            raise MQError(f"{describe(queue)} was made again while it was archived: nothing of this step counts")
+
     def _save(self, messages: DataFrame, url: str) -> None:
         (
             with_hour(messages)
@@ -77,6 +87,7 @@ class StepWriter:
         )
 
     def _plan(self, left: Backlog, stop: Mapping[MessageQueue, int]) -> None:
+        self._check_going_on(left, stop)
         planned = [_queue(queue, left.start[queue], end) for queue, end in stop.items()]
         self._commit(_not_known(left, self.home.state), left.lost, planned=planned)
 
