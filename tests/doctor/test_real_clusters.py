@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address
 from hanabi.testing.cluster import HOST, cluster, running_broker, small_store
 from tests.client.world import within, world
+from tests.interop.processes import ServerProcess
 
 BROKER = BrokerConfig(broker_name="broker-a")
 
@@ -97,6 +99,57 @@ def test_a_broker_that_answers_for_another_is_found(tmp_path: Path) -> None:
             assert ("error", "broker-is-another", "broker-b") in rules(await diagnosis(mixed_up))
 
     asyncio.run(main())
+
+
+def test_two_brokers_of_one_name_are_found_and_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as running:
+            config = msgspec.structs.replace(BROKER, namesrv_addr=running.namesrv)
+            async with running_broker(tmp_path / "second", config) as second:
+                await second.registration.until_registered()
+                found = await diagnosis(running.namesrv)
+                assert rules(found) == [("error", "brokers-share-a-name", "broker-a")]
+                assert running.address in found.findings[0].what
+                assert second.address in found.findings[0].what
+                running.broker.registration.changed()
+                await running.broker.registration.settled()
+                assert rules(await diagnosis(running.namesrv)) == rules(found)
+            running.broker.registration.changed()
+            await running.broker.registration.settled()
+            assert rules(await diagnosis(running.namesrv)) == []
+            said = [each.getMessage() for each in caplog.records if "another broker named" in each.getMessage()]
+            assert len(said) == 2  # the newcomer and the one that was there
+            assert f"it is at {running.address}, this one at {second.address}" in said[0]
+            assert f"it is at {second.address}, this one at {running.address}" in said[1]
+            assert any("two brokers have one name and id" in each.getMessage() for each in caplog.records)
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_died_is_found_until_it_is_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path / "here") as running:
+            (tmp_path / "broker.conf").write_text(f"brokerName=broker-b\nnamesrvAddr={running.namesrv}\n")
+            killed = await asyncio.to_thread(broker_process, tmp_path)
+            await asyncio.to_thread(killed.kill)
+            found = await diagnosis(running.namesrv)
+            while "broker-unreachable" in {finding.rule for finding in found.findings}:  # its connection ends soon
+                found = await diagnosis(running.namesrv)
+            assert rules(found) == [("error", "broker-gone", "broker-b")]
+            assert "start it again" in found.findings[0].todo
+            back = await asyncio.to_thread(broker_process, tmp_path)
+            assert rules(await diagnosis(running.namesrv)) == []
+            await asyncio.to_thread(back.stop)
+            assert rules(await diagnosis(running.namesrv)) == []  # it said that it leaves
+
+    asyncio.run(main())
+
+
+def broker_process(home: Path) -> ServerProcess:
+    command = [sys.executable, "-m", "hanabi", "serve", "broker", "-c", str(home / "broker.conf"), "--port", "0"]
+    started = ServerProcess("broker-b", [*command, "--host", HOST, "--home", str(home / "data")], home / "broker-b.log")
+    started.wait_for_line("ready broker ")
+    return started
 
 
 def test_members_that_subscribe_differently_are_found(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ from hanabi.broker.settings import Settings
 from hanabi.broker.topics import PERM_READ, PERM_WRITE, Topics
 from hanabi.errors import BrokerError, MQError
 from hanabi.remoting.connector import Connector
-from hanabi.wire.bodies.route import KVTable
+from hanabi.wire.bodies.route import ClusterInfo, KVTable
 from hanabi.wire.bodies.topics import DataVersion, RegisterBrokerBody, TopicConfigTable, encode_register_body
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.namesrv import (
     QueryDataVersionHeader,
     QueryDataVersionReplyHeader,
@@ -147,6 +148,7 @@ class Registration:
         return max(INTERVAL_MS_MIN, min(self._settings.broker.register_interval_ms, INTERVAL_MS_MAX)) / 1000
 
     async def _inform(self, server: "_Server") -> None:
+        await self._look_for_another(server)
         request = await self._current_request()
         if (
             server.known_version is not None
@@ -160,6 +162,30 @@ class Registration:
         server.known_version = request.version
         if reply.body and server is self._first_known():
             self._topics.set_order_topics(decode_body(bytes(reply.body), KVTable).table)
+
+    async def _look_for_another(self, server: "_Server") -> None:
+        """Warn if the name server has another broker of our name and id: it takes turns with us, and clients reach only
+        the one that registered last."""
+        me = self._identity
+        try:
+            reply = await self._ask(server, RequestCode.GET_BROKER_CLUSTER_INFO, NoHeader())
+        except BrokerError as error:
+            logger.debug("name server %s does not list its brokers: %s", server.address, error)
+            return
+        listed = decode_body(bytes(reply.body), ClusterInfo).broker_addr_table.get(me.broker_name)
+        other = None if listed is None else listed.broker_addrs.get(me.broker_id)
+        if other not in (None, me.address, server.other):
+            logger.warning(
+                "another broker named %s with id %d is registered with name server %s: it is at %s, this one at %s. If"
+                " both run, clients reach only the one that registered last, and messages of the other stay unread:"
+                " give one of them a brokerName or brokerId of its own",
+                me.broker_name,
+                me.broker_id,
+                server.address,
+                other,
+                me.address,
+            )
+        server.other = None if other == me.address else other
 
     def _first_known(self) -> "_Server | None":
         """Whose word about order counts: one, so that two which differ do not make us change all the time."""
@@ -196,7 +222,7 @@ class Registration:
         self,
         server: "_Server",
         code: RequestCode,
-        header: RegisterBrokerHeader | UnregisterBrokerHeader | QueryDataVersionHeader,
+        header: RegisterBrokerHeader | UnregisterBrokerHeader | QueryDataVersionHeader | NoHeader,
         body: bytes = b"",
         *,
         seconds: float | None = None,
@@ -232,6 +258,7 @@ class _Server:
         self.known_version: DataVersion | None = None  # what it has from us; None: it has nothing, or is not there
         self.told = False  # about us, or being told
         self.hung_up = False
+        self.other: str | None = None  # where another broker of our name and id is, by its word
         self.wake = asyncio.Event()
         self._changes = -1  # of which it has heard
         self._round = asyncio.Event()

@@ -13,6 +13,8 @@ RULES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     reach.name_servers_that_miss_a_broker,
     reach.name_servers_that_miss_topics,
     reach.name_servers_that_contradict_each_other,
+    reach.brokers_of_one_name,
+    reach.brokers_that_died,
     reach.no_brokers_at_all,
     reach.brokers_that_cannot_be_reached,
     reach.brokers_that_say_this_machine,

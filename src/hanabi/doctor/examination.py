@@ -32,6 +32,7 @@ from hanabi.doctor.snapshot import (
 )
 from hanabi.errors import BrokerError, ConnectError, MQError, TopicNotExist, TransportError
 from hanabi.remoting.address import parse_address
+from hanabi.wire.bodies.absent import ABSENT_NAMESPACE, AbsentBroker, absent_brokers
 from hanabi.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo
 from hanabi.wire.bodies.groups import SubscriptionGroupTable
 from hanabi.wire.bodies.heartbeat import SubscriptionData
@@ -41,13 +42,14 @@ from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.client import GetConsumerConnectionListHeader, GetConsumerRunningInfoHeader
 from hanabi.wire.headers.group import GetConsumeStatsHeader
-from hanabi.wire.headers.namesrv import GetRouteHeader
+from hanabi.wire.headers.namesrv import GetKVListHeader, GetRouteHeader
 from hanabi.wire.java_properties import decode_properties
 from hanabi.wire.tags import subscribed_tags
 
 SECONDS_BETWEEN: Final = 3.0
 MEMBERS_ASKED_MAX: Final = 16  # of a group, where its broker cannot tell what each of them subscribes to
 _NOBODY: Final = SUCCESS | {int(ResponseCode.CONSUMER_NOT_ONLINE)}
+_NOT_FOUND: Final = SUCCESS | {int(ResponseCode.QUERY_NOT_FOUND)}
 _NO_TOPIC: Final = SUCCESS | {int(ResponseCode.TOPIC_NOT_EXIST)}
 _RUNTIME: Final = re.compile(r"\[ ([\d,.\s]+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
 _DAY_S: Final = 86_400
@@ -140,7 +142,31 @@ class _Asking:
                 for number, address in data.broker_addrs.items()
             ),
             topics=frozenset(decode_body(topics.body, TopicList).topic_list),
+            absent=tuple(await self._absent(address)),
         )
+
+    async def _absent(self, name_server: str) -> list[AbsentBroker]:
+        """The brokers that a name server misses, as far as it says so; of those that were replaced, which still run."""
+        reply = await self._access.api.ask(
+            name_server,
+            RequestCode.GET_KVLIST_BY_NAMESPACE,
+            GetKVListHeader(namespace=ABSENT_NAMESPACE),
+            timeout=self._access.seconds,
+            accept=_NOT_FOUND,
+        )
+        if reply.code != ResponseCode.SUCCESS:
+            return []  # Apache's: it does not say
+        found = absent_brokers(decode_body(reply.body, KVTable))
+        return [absent for absent in found if absent.why != "replaced" or await self._still_runs(absent)]
+
+    async def _still_runs(self, absent: AbsentBroker) -> bool:
+        address = self._access.core.config.mapped(absent.address)
+        try:
+            reply = await self._access.api.ask(address, RequestCode.GET_BROKER_CONFIG, timeout=self._access.seconds)
+        except (TransportError, BrokerError):
+            return False
+        settings = decode_properties(bytes(reply.body))
+        return (settings.get("brokerName"), settings.get("brokerId")) == (absent.broker, str(absent.broker_id))
 
     async def brokers(self, servers: Iterable[NameServerSeen]) -> list[BrokerSeen]:
         told: dict[BrokerAt, list[str]] = {}

@@ -5,10 +5,12 @@ is (containers, several network cards, tunnels).
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from hanabi.client.routes import MASTER_ID
 from hanabi.doctor.findings import Finding, Severity
 from hanabi.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot, named
+from hanabi.wire.bodies.absent import AbsentBroker
 
 ADVERTISE = "set brokerIP1 in its broker.conf (ours: also --advertise) to an address or host name that clients reach"
 
@@ -95,6 +97,54 @@ def name_servers_that_contradict_each_other(seen: Snapshot) -> Iterator[Finding]
                 why="some clients talk to another broker than the rest, and each broker has messages of its own",
                 todo="stop the broker that should not be there, or give it a brokerName or brokerId of its own",
             )
+
+
+def brokers_of_one_name(seen: Snapshot) -> Iterator[Finding]:
+    for absent, servers in _absent(seen, "replaced"):
+        current = next(
+            (b.at.address for b in seen.brokers if (b.at.broker, b.at.broker_id) == (absent.broker, absent.broker_id)),
+            "another address",
+        )
+        yield Finding(
+            severity=Severity.ERROR,
+            rule="brokers-share-a-name",
+            subject=absent.broker,
+            what=f"two brokers named {absent.broker} with id {absent.broker_id} run, at {current} and at"
+            f" {absent.address}, and take turns at {named(servers)}",
+            why="clients reach only the one that registered last; messages and offsets of the other are out of reach",
+            todo="stop the broker that should not be there, or give it a brokerName or brokerId of its own",
+        )
+
+
+def brokers_that_died(seen: Snapshot) -> Iterator[Finding]:
+    there = {(broker.broker, broker.broker_id) for server in seen.told for broker in server.brokers}
+    for absent, servers in _absent(seen, "gone"):
+        if (absent.broker, absent.broker_id) not in there:
+            yield Finding(
+                severity=Severity.ERROR if absent.broker_id == MASTER_ID else Severity.WARNING,
+                rule="broker-gone",
+                subject=absent.broker,
+                what=f"{absent.broker} (id {absent.broker_id}) at {absent.address} is gone without unregistering; "
+                f"{named(servers)} heard of it last at {_time(absent.seen_ms)}",
+                why="what it has can be neither consumed nor added to until it is back",
+                todo="start it again, and see in its log why it ended. If it is gone for good, name servers forget it"
+                " after a week, or when they are started again",
+            )
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _absent(seen: Snapshot, why: str) -> Iterator[tuple[AbsentBroker, list[str]]]:
+    """The brokers that are missing for a reason, and the name servers that miss them."""
+    found: dict[tuple[str, int, str], tuple[AbsentBroker, list[str]]] = {}
+    for server in seen.told:
+        for absent in server.absent:
+            if absent.why == why:
+                place = (absent.broker, absent.broker_id, absent.address)
+                found.setdefault(place, (absent, []))[1].append(server.address)
+    return (found[place] for place in sorted(found))
 
 
 def no_brokers_at_all(seen: Snapshot) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from msgspec import field
 from hanabi.admin.access import BrokerAt
 from hanabi.admin.answer import Answer
 from hanabi.client.routes import MASTER_ID
+from hanabi.wire.bodies.absent import AbsentBroker
 
 
 class NameServerSeen(Answer, frozen=True, kw_only=True):
@@ -19,6 +20,7 @@ class NameServerSeen(Answer, frozen=True, kw_only=True):
     version: int = 0  # the ordinal of Java's MQVersion
     brokers: tuple[BrokerAt, ...] = ()
     topics: frozenset[str] = frozenset()
+    absent: tuple[AbsentBroker, ...] = ()  # brokers that it misses; those that were replaced are there all the same
 
 
 class BrokerSeen(Answer, frozen=True, kw_only=True):

@@ -10,12 +10,14 @@ import zlib
 from collections.abc import Callable
 
 from hanabi.errors import NoPermission
+from hanabi.namesrv.absent_brokers import AbsentBrokers
 from hanabi.namesrv.complaints import Complaints
 from hanabi.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.settings import Settings
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.wire.bodies.absent import ABSENT_NAMESPACE, absent_table
 from hanabi.wire.bodies.route import BrokerMemberGroup, BrokerMemberGroupReply, KVTable, TopicList, TopicRoute
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable, decode_register_body
 from hanabi.wire.codes import RequestCode, ResponseCode
@@ -64,7 +66,7 @@ def namesrv_handlers(
     routes = RouteHandlers(table, kv, settings)
     brokers = BrokerHandlers(table, kv, now_ms)
     topics = TopicHandlers(table)
-    values = KVHandlers(kv)
+    values = KVHandlers(kv, table.absent, now_ms)
     config = SettingsHandlers(settings)
     return {
         RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(GetRouteHeader, routes.get_route, NO_BODY_BYTES_MAX),
@@ -227,8 +229,8 @@ def _listing(topics: Callable[[], TopicList]) -> Handler:
 class KVHandlers:
     """Values under a namespace and a key."""
 
-    def __init__(self, kv: KVConfig) -> None:
-        self._kv = kv
+    def __init__(self, kv: KVConfig, absent: AbsentBrokers, now_ms: Callable[[], int]) -> None:
+        self._kv, self._absent, self._now_ms = kv, absent, now_ms
         self._changing = asyncio.Lock()
 
     async def put(self, header: PutKVConfigHeader, _: Command, connection: Connection) -> Reply:
@@ -255,6 +257,8 @@ class KVHandlers:
             await asyncio.to_thread(change, *arguments)
 
     def list_namespace(self, header: GetKVListHeader, _: Command, connection: Connection) -> Reply:
+        if header.namespace == ABSENT_NAMESPACE:
+            return Reply(body=encode_body(absent_table(self._absent.listed(self._now_ms()))))
         table = self._kv.namespace(header.namespace)
         if table is None:
             return Reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")

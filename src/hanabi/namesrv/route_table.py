@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hanabi.errors import NoPermission
+from hanabi.namesrv.absent_brokers import AbsentBrokers, Why
 from hanabi.namesrv.encoded_routes import EncodedRoutes
 from hanabi.namesrv.limits import RouteLimits, check_filter_servers, check_names
 from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRoute
@@ -96,6 +97,7 @@ class RouteTable:
         self._places: dict[tuple[str, str, str], Member] = {}  # (cluster, broker name, address) -> who is there
         self._owned: dict[object, set[Member]] = {}
         self._encoded = EncodedRoutes()
+        self.absent = AbsentBrokers()
 
     # ── brokers come, stay and go ──
 
@@ -143,6 +145,7 @@ class RouteTable:
     def unregister(self, header: UnregisterBrokerHeader) -> None:
         """A broker says that it leaves. Who has taken over its id in the meantime stays."""
         member = self._places.get((header.cluster_name, header.broker_name, header.broker_addr))
+        self.absent.left(header.broker_name, header.broker_addr)
         if member is not None:
             self._remove(member)
             logger.info("broker %s has unregistered", member)
@@ -151,6 +154,7 @@ class RouteTable:
         """The connection *owner* was closed: forget those who registered by it and not by another one since."""
         gone = list(self._owned.get(owner, ()))
         for member in gone:
+            self._miss(member, "gone")
             self._remove(member)
             logger.info("broker %s is gone: its connection was closed", member)
         return gone
@@ -159,6 +163,7 @@ class RouteTable:
         """Forget those who were silent for too long, and return them."""
         gone = [member for member in self._places.values() if member.seen_ms + member.silence_ms_max < now_ms]
         for member in gone:
+            self._miss(member, "gone")
             self._remove(member)
             logger.warning("broker %s is gone: silent for %d ms", member, now_ms - member.seen_ms)
         return gone
@@ -215,6 +220,7 @@ class RouteTable:
             seen_ms=now_ms,
         )
         self._warn_of_shared_address(member)
+        self.absent.came(member.broker_name, member.broker_id, member.address)
         broker = self._brokers.setdefault(header.broker_name, _Broker(header.broker_name))
         replaced = broker.members.get(header.broker_id), self._places.get(member.place)
         # First in, then out: a broker that only moved keeps its topics.
@@ -223,6 +229,7 @@ class RouteTable:
         self._owned.setdefault(owner, set()).add(member)
         for old in replaced:
             if old is not None:
+                self._warn_of_another(old, member)
                 self._remove(old)
         self._encoded.forget(broker.topics)
         logger.info("broker %s of cluster %s has joined", member, member.cluster)
@@ -235,6 +242,21 @@ class RouteTable:
             ):
                 logger.warning("two brokers advertise one address: %s and %s", other, member)
                 return
+
+    def _warn_of_another(self, old: Member, new: Member) -> None:
+        """A broker that only moved has closed its old connection, or registers by the same one."""
+        if old.place == new.place or old.broker_id != new.broker_id or old.owner is new.owner:
+            return
+        self._miss(old, "replaced")
+        logger.warning(
+            "two brokers have one name and id: %s is replaced by %s, though its connection is open. Clients reach only"
+            " the one that registered last. Give one of them a brokerName or brokerId of its own",
+            old,
+            new,
+        )
+
+    def _miss(self, member: Member, why: Why) -> None:
+        self.absent.add(member.broker_name, member.broker_id, member.address, why, member.seen_ms)
 
     def _remove(self, member: Member) -> None:
         """Take *member* out of wherever it still stands, and with the last of a broker's members its topics."""
