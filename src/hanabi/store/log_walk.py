@@ -253,10 +253,12 @@ def _first_record(log: Log, log_offset: int, view: memoryview) -> Dispatch | Non
 
 def _first_unwritten(view: memoryview, position: int) -> int:
     """Where from *position* on something was never written: the size and the magic number of the record there (a copy
-    may write them last), or a sector that is all zeros. The end of *view* if all was."""
-    if not any(view[position : position + BLANK_BYTES_MIN]):
-        return position
+    may write them last), as far as they lie in one sector, or a sector that is all zeros. The end of *view* if all was.
+    """
     end = position - position % _SECTOR_BYTES + _SECTOR_BYTES
+    head_end = min(position + BLANK_BYTES_MIN, max(end, position + _MAGIC_AT))
+    if not any(view[position:head_end]):
+        return position
     while end < len(view) and any(view[end : end + _SECTOR_BYTES]):
         end += _SECTOR_BYTES
     return min(end, len(view))
