@@ -16,10 +16,11 @@ import pytest
 
 from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.config import StoreConfig
+from hanabi.store.consume_queue import ENTRY
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.codes import ResponseCode
 from tests.faults.broker_process import broker_process
-from tests.faults.exchange import TOPIC, Exchange, talk, wait_for
+from tests.faults.exchange import QUEUE, TOPIC, Exchange, talk, wait_for
 from tests.faults.power_cut import Recording
 from tests.faults.shim import Faults
 
@@ -91,6 +92,7 @@ def test_a_restart_on_a_disk_that_still_fails_names_the_file_and_ends(faults: Fa
 
 
 KEYED: Final = [f"k{number}" for number in range(40)]
+LATER: Final = [b"later", b"later still"]
 EAGER: Final = {**SYNC, "flushIntervalConsumeQueue": 100, "flushConsumeQueueThoroughInterval": 100}
 
 
@@ -109,6 +111,19 @@ def checkpoint(root: Path) -> Checkpoint:
     return Checkpoint.load(root / "checkpoint", now_ms=2**62)
 
 
+def send_and_see_written(port: int, root: Path, body: bytes) -> None:
+    """Send a message and wait until its entry is in the file of the queue."""
+    count = entries_in_file(root)
+    talk(port, lambda client: client.send_all([body]))
+    wait_for(lambda: entries_in_file(root) > count, "another flush of the queues")
+
+
+def entries_in_file(root: Path) -> int:
+    """How many messages the queue's file has: entries with a size."""
+    raw = (root / "consumequeue" / TOPIC / str(QUEUE) / f"{0:020d}").read_bytes()
+    return sum(size > 0 for _, size, _ in ENTRY.iter_unpack(raw))
+
+
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
 def test_after_a_failed_sync_of_queues_or_index_no_checkpoint_vouches_for_them(
     folder: str, faults: Faults, recording: Recording, tmp_path: Path
@@ -117,13 +132,14 @@ def test_after_a_failed_sync_of_queues_or_index_no_checkpoint_vouches_for_them(
     env = {**faults.environment, **recording.environment}
     with broker_process(store, EAGER, env=env) as broker:
         talk(broker.port, send_before)
-        wait_for(lambda: checkpoint(store).queues_ms > 0, "a checkpoint")
+        wait_for(lambda: checkpoint(store).safe_ms > 0, "a checkpoint of log and queues")
         with faults.rule("fdatasync", errno.EIO, path=f"*/{folder}*") as rule:
             talk(broker.port, send_keyed)
             rule.wait_hit()
         wait_for(lambda: "the checkpoint stays" in broker.process.output(), "an error in the log")
         before = checkpoint(store)
-        wait_for(lambda: checkpoint(store).log_ms > 0, "more steps")
+        for body in LATER:  # when the second is in its file, the flush that wrote the first has ended
+            send_and_see_written(broker.port, store, body)
         assert (checkpoint(store).queues_ms, checkpoint(store).index_ms) == (before.queues_ms, before.index_ms)
     with broker_process(store, EAGER, env=env) as broker:  # after which the old checkpoint may be replaced
         talk(broker.port, send_after)
@@ -131,7 +147,7 @@ def test_after_a_failed_sync_of_queues_or_index_no_checkpoint_vouches_for_them(
     recording.image(image)
     assert found_by_key(image) == KEYED
     with broker_process(image, SYNC) as broker:
-        assert talk(broker.port, read_all) == BEFORE + [key.encode() for key in KEYED] + AFTER
+        assert talk(broker.port, read_all) == BEFORE + [key.encode() for key in KEYED] + LATER + AFTER
 
 
 class ThinDisk:
