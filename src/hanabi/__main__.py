@@ -1,6 +1,6 @@
 """`python -m hanabi` is the `hanabi` command."""
 
-from hanabi.cli.main import main
+from hanabi.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -8,21 +8,24 @@ import pty
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 import hanabi
-from tests.cli.admin_commands import answer, answers, run, said, send
+from tests.cli.admin_commands import answer, answers, refusal, run, said, send
 from tests.cli.commands import DEADLINE_SECONDS, HANABI, environment, refused
 from tests.cli.commands import hanabi as hanabi_process
 from tests.cli.test_dlq import kill_letters
 from tests.serving import Serving
 
 LETTERS = 150
+FULL = Path("/dev/full")
 SENT_TWICE_MAX = 16  # hanabi.admin.dead_letters.BOOKMARK_EVERY
 QUEUES = 400
 
@@ -197,3 +200,47 @@ def test_help_says_of_switches_what_they_do_and_how_far_delays_go() -> None:
     assert "<bool>" not in text
     assert "18 2h" in text
     assert "--help" in text
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("arguments", [["--version"], ["topic", "--help"], ["serve", "--config"], ["topic", "list"]])
+def test_an_output_that_cannot_be_written_is_one_sentence(cluster: Serving, arguments: list[str]) -> None:
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [*HANABI, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            env=environment(NAMESRV_ADDR=cluster.namesrv),
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "hanabi: the output cannot be written: No space left on device\n")
+
+
+def test_an_export_to_a_place_that_cannot_be_written_is_one_sentence(cluster: Serving, tmp_path: Path) -> None:
+    kill_letters(cluster, "Unwritable", "unwritable", 1)
+    (tmp_path / "file").write_text("")
+    for place, reason in (("file/letters.jsonl", "Not a directory"), ("nowhere/letters.jsonl", "No such file")):
+        sentence = refusal(cluster, 2, "dlq", "export", "unwritable", str(tmp_path / place))
+        assert f"{place} cannot be written: {reason}" in sentence
+
+
+def test_ctrl_c_while_the_command_is_still_being_imported_is_no_traceback() -> None:
+    ready = "import sys, threading, signal, os, time\n"
+    # A finder that interrupts the process when the command's modules are imported, as early as a hand can.
+    ready += (
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'hanabi.cli.main':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "            time.sleep(30)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['hanabi', 'topic', 'list']\n"
+        "import runpy\n"
+        "runpy.run_module('hanabi', run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ready], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

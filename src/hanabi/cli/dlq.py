@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,7 +82,7 @@ def export(
     yes: Yes = False,
 ) -> None:
     """Save the dead letters of a group in a file. It is there when all of them are in it, and not before."""
-    if file.exists():
+    if _exists(file):
         site.confirm(f"Write over {file}?", yes)
     part = file.with_name(f"{file.name}.part")
 
@@ -100,9 +100,17 @@ def export(
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror or error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where it cannot be deleted it could not be written either
+            part.unlink(missing_ok=True)
     done = LettersSaved(group=group, file=str(file), messages=saved)
     site.done(done, f"{counted(saved, 'dead letter')} of {group} saved in {file}")
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror or error}") from error
 
 
 @command(app, "resend")

@@ -25,7 +25,9 @@ from hanabi.cli import (
     tail,
     topic,
 )
-from hanabi.cli.administration import command
+from hanabi.cli.administration import INTERRUPTED, command
+from hanabi.cli.cluster import FAILED
+from hanabi.cli.output import discard_output
 from hanabi.errors import MQError
 
 USAGE_ERROR = 2  # the exit code for anything the user can mend: a taken port, a bad key, a locked home
@@ -101,10 +103,26 @@ def _command(prog_name: str) -> Any:
 
 
 def main() -> None:
-    """Entry point. An error that we raised on purpose is one sentence, never a traceback."""
+    """Run a command. An error that we raised on purpose, or that the operating system did, is one sentence and never a
+    traceback."""
     _open_standard_streams()
     try:
-        _command("hanabi")(prog_name="hanabi")
+        try:
+            _command("hanabi")(prog_name="hanabi")
+        finally:
+            sys.stdout.flush()
     except MQError as error:
         typer.echo(f"hanabi: {error}", err=True)
         sys.exit(USAGE_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        _end_with(error)
+
+
+def _end_with(error: OSError) -> None:
+    """Say what the operating system refused. An error without a file's name comes from writing the answer."""
+    where = "the output cannot be written" if error.filename is None else str(error.filename)
+    typer.echo(f"hanabi: {where}: {error.strerror or error}", err=True)
+    discard_output()
+    sys.exit(FAILED)

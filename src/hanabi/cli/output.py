@@ -29,8 +29,13 @@ def output() -> Iterator[Callable[[str], None]]:
         yield _write
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush, at exit
+        discard_output()
         raise typer.Exit(PIPE_CLOSED) from None
+
+
+def discard_output() -> None:
+    """Let what is left for stdout go nowhere: Python flushes it at exit, and would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write(text: str) -> None:
