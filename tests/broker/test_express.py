@@ -42,7 +42,21 @@ FIELDS = {
 }
 
 names = st.sampled_from(
-    ["UNIQ_KEY", "WAIT", "TAGS", "KEYS", "CLUSTER", "TRAN_MSG", "DELAY", "TIMER_DELAY_MS", "x", "MODEL", ""]
+    [
+        "UNIQ_KEY",
+        "WAIT",
+        "TAGS",
+        "KEYS",
+        "CLUSTER",
+        "TRAN_MSG",
+        "DELAY",
+        "TIMER_DELAY_MS",
+        "x",
+        "MODEL",
+        "POP_CK",
+        "TRACE_ON",
+        "",
+    ]
 )
 values = st.sampled_from(
     [

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.handlers.send import V5_0_0
 from hanabi.broker.put_status import refusal
+from hanabi.broker.stored_properties import V5_0_0
 from hanabi.broker.topics import NOT_FOR_SENDING
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.message_store import PutResult, PutStatus

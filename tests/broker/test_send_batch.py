@@ -40,7 +40,7 @@ def test_each_message_of_a_batch_has_a_record_of_its_own(tmp_path: Path) -> None
             assert [record.flag for record in records] == [1, 2, 3]
             assert {record.born_timestamp_ms for record in records} == {BORN_MS}
             assert {record.reconsume_times for record in records} == {2}
-            always = {"SHARED": "s", "CLUSTER": "DefaultCluster"}
+            always = {"SHARED": "s", "WAIT": "true", "CLUSTER": "DefaultCluster"}
             assert [properties(record) for record in records] == [
                 {"UNIQ_KEY": "A1", "TAGS": "a", **always},
                 {"UNIQ_KEY": "A2", "DELAY": "0", **always},

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping
 
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.command import Command, decode_command, encode_head
+from hanabi.wire.command import VERSION, Command, decode_command, encode_head
 from hanabi.wire.frame import FrameDecoder
 
 ANSWER_TIMEOUT_S = 30
@@ -19,9 +19,12 @@ class Conversation:
         self._socket = socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S)
         self._decoder = FrameDecoder()
 
-    def ask(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Command:
+    def ask(
+        self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"", *, version: int = VERSION
+    ) -> Command:
         """Send one request; return the answer."""
-        self._socket.sendall(encode_head(code=code, opaque=1, fields=fields, body_bytes=len(body)) + body)
+        head = encode_head(code=code, opaque=1, fields=fields, body_bytes=len(body), version=version)
+        self._socket.sendall(head + body)
         while data := self._socket.recv(1 << 16):
             for frame in self._decoder.feed(data):
                 return decode_command(frame)

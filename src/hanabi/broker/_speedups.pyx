@@ -10,7 +10,7 @@ that exist, for messages that neither wait nor are part of a transaction or a re
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy
 
 from hanabi.broker._header cimport Header, Pair, read_header
 from hanabi.store._speedups cimport RUN_MAX, Message, Place, PlainPuts
@@ -34,6 +34,10 @@ cdef enum:
     ID_BYTES = 33  # with a comma
     ANSWERS_MAX = 65536  # bytes, of one run
     PROPERTIES_MAX = 32767
+    BUCKETS_4 = 16  # see delay.java_order
+    BUCKETS_5 = 128
+    NAMES_MAX_4 = 12  # more have more buckets
+    NAMES_MAX_5 = 40
 
 cdef const char *HEX = b"0123456789ABCDEF"
 
@@ -110,50 +114,104 @@ cdef Py_ssize_t unescape(Text text, unsigned char *into) noexcept:
     return size
 
 
-cdef Py_ssize_t stored_properties(unsigned char *text, Py_ssize_t size) noexcept:
-    """As `stored_properties.sent_properties`, in place, all but what is added; -1 where that has more to do.
+cdef struct Property:  # name 0x01 value
+    Bytes at
+    Py_ssize_t name_bytes  # without the separator
+    Py_ssize_t size
+    uint32_t bucket
+    bint is_left_out
 
-    WAIT is left out, and a separator ends every property.
+
+cdef struct Properties:  # in the order in which a HashMap of Java's lists them
+    Property items[NAMES_MAX_5]
+    int count, names_max
+    uint32_t buckets
+
+
+cdef inline bint is_named(Property *item, const char *name, Py_ssize_t size) noexcept:
+    return item.name_bytes == size and not memcmp(item.at, name, size)
+
+
+cdef bint add_property(Properties *properties, Property *item) noexcept:
+    """Put it behind those of its bucket. False where there is one of this name, or there are too many."""
+    cdef uint32_t code = 0
+    cdef Py_ssize_t index
+    if properties.count == properties.names_max:
+        return False
+    for index in range(item.name_bytes):
+        code = code * 31 + item.at[index]
+    item.bucket = (code ^ code >> 16) & (properties.buckets - 1)
+    index = properties.count
+    while index and properties.items[index - 1].bucket > item.bucket:
+        properties.items[index] = properties.items[index - 1]
+        index -= 1
+    properties.items[index] = item[0]
+    properties.count += 1
+    while index and properties.items[index - 1].bucket == item.bucket:
+        index -= 1
+        if is_named(properties.items + index, <const char *> item.at, item.name_bytes):
+            return False
+    return True
+
+
+cdef bint read_properties(Properties *properties, Bytes at, Py_ssize_t size, bint is_batch, bytes added) noexcept:
+    """As `stored_properties.sent_properties` and `batch_properties`; False where these have more to do.
+
+    *added* is what the broker adds, each with a separator behind it.
     """
-    cdef unsigned char *at = text
-    cdef unsigned char *end = text + size
-    cdef unsigned char *pair_end
-    cdef unsigned char *into = text
-    cdef Py_ssize_t pair_bytes
-    cdef bint waited = False
+    cdef Bytes end = at + size
+    cdef Bytes pair_end
+    cdef Bytes value
+    cdef Property item
+    cdef bint is_new = properties.buckets == BUCKETS_5
+    cdef bint has_key = is_batch or not is_new
     while at < end:
-        pair_end = <unsigned char *> memchr(at, 2, end - at)
+        pair_end = <Bytes> memchr(at, 2, end - at)
         if pair_end == NULL:
             pair_end = end
-        pair_bytes = pair_end - at
-        if pair_bytes >= 5 and not memcmp(at, b"WAIT\x01", 5):
-            if waited or pair_bytes != 9 or memcmp(at + 5, b"true", 4):
-                return -1
-            waited = True
-        elif (pair_bytes >= 8 and not memcmp(at, b"CLUSTER\x01", 8)) or (
-            pair_bytes >= 9 and not memcmp(at, b"TRAN_MSG\x01", 9)
-        ):
-            return -1
-        else:
-            # Backwards over what was left out: never beyond what is still to be read, but for the last separator, for
-            # which the caller has left room.
-            if into != at:
-                memmove(into, at, pair_bytes)
-            into += pair_bytes
-            into[0] = 2
-            into += 1
+        value = <Bytes> memchr(at, 1, pair_end - at)
+        item.at, item.size, item.is_left_out = at, pair_end - at, False
         at = pair_end + 1
-    return into - text
-
-
-cdef inline bint shares_nothing(Bytes at, Py_ssize_t size) noexcept:
-    """As `stored_properties.batch_properties`: whether all that a batch says for its messages is a key of its own."""
-    cdef Bytes end = at + size
-    while at < end:
-        if end - at < 9 or memcmp(at, b"UNIQ_KEY\x01", 9):
+        if value == NULL or value == item.at or value + 1 == pair_end:
+            continue  # without a name, or a value
+        item.name_bytes = value - item.at
+        if is_named(&item, b"WAIT", 4):
+            if item.size != 9 or memcmp(value + 1, b"true", 4):
+                return False
+            item.is_left_out = not is_batch and not is_new
+        elif is_named(&item, b"UNIQ_KEY", 8):
+            if is_batch:
+                continue
+            has_key = True
+        elif is_named(&item, b"TRAN_MSG", 8) or (is_new and is_named(&item, b"POP_CK", 6)):
             return False
-        at = <Bytes> memchr(at, 2, end - at) + 1
-    return True
+        if not add_property(properties, &item):
+            return False
+    at = <Bytes> PyBytes_AS_STRING(added)
+    end = at + PyBytes_GET_SIZE(added)
+    while at < end:
+        item.at, item.is_left_out = at, False
+        item.name_bytes = <Bytes> memchr(at, 1, end - at) - at
+        item.size = <Bytes> memchr(at, 2, end - at) - at
+        if not add_property(properties, &item):
+            return False
+        at += item.size + 1
+    return has_key
+
+
+cdef Py_ssize_t write_properties(Properties *properties, unsigned char *into) noexcept:
+    """All of them, and how many bytes that makes. A separator ends each of 5.x's, and stands between those of 4.9."""
+    cdef unsigned char *at = into
+    cdef int index
+    cdef Property *item
+    for index in range(properties.count):
+        item = properties.items + index
+        if not item.is_left_out:
+            memcpy(at, item.at, item.size)
+            at += item.size
+            at[0] = 2
+            at += 1
+    return at - into - (properties.buckets == BUCKETS_4)
 
 
 cdef inline bint has_delay(Bytes at, Py_ssize_t size) noexcept:
@@ -167,6 +225,13 @@ cdef inline bint has_delay(Bytes at, Py_ssize_t size) noexcept:
             return True
         at += 1
     return False
+
+
+def added_bytes(form):
+    """What the broker adds, with a separator behind each; None: not for us."""
+    if any("\x01" in value or "\x02" in value or not value for value in form.added.values()):
+        return None
+    return "".join([f"{name}\x01{value}\x02" for name, value in form.added.items()]).encode()
 
 
 cdef class SendTopic:
@@ -196,7 +261,9 @@ cdef class PlainSends:
     cdef list json_parts
     cdef bytes id_prefix, binary_head, binary_tail
     cdef Py_ssize_t frames, batches, out_bytes
+    cdef unsigned char sent[HEADER_MAX]  # properties as a header says them
     cdef unsigned char properties[HEADER_MAX + PROPERTIES_MAX]
+    cdef unsigned char shared[HEADER_MAX]  # by the messages of a batch
     cdef unsigned char out[ANSWERS_MAX + REPLY_MAX + ID_BYTES * BATCH_MAX]
 
     def __init__(self, sends, puts, host_of_peer, parts_of_answer):
@@ -217,10 +284,12 @@ cdef class PlainSends:
             self.sends._read(config)
             self.config = config
             self.store_host = self.sends._store_host.raw
-            self.added_old, self.added_new = self.sends._cluster.encode(), self.sends._cluster_and_region.encode()
+            self.added_old, self.added_new = added_bytes(self.sends.form_4), added_bytes(self.sends.form_5)
             parts = self.parts_of_answer(self.sends._region, self.sends._trace_on, self.store_host)
             self.id_prefix, self.json_parts, self.binary_head, self.binary_tail = parts or (None, None, None, None)
         if self.flow.busy is not None or config.start_accept_sends_at_ms or self.json_parts is None:
+            return False
+        if self.added_new is None or self.added_old is None:
             return False
         if len(self.added_old) > HEADER_MAX // 4 or len(self.added_new) > HEADER_MAX // 4:
             return False
@@ -326,32 +395,30 @@ cdef class PlainSends:
 
     cdef bint put(self, Place place, Send *send, Message *message, Bytes body, Py_ssize_t body_bytes) except -1:
         """Put one message, or all of a batch; False where the readable way has more to do."""
+        cdef Bytes sent = send.fields[8].at
         cdef Py_ssize_t size = 0
-        if send.fields[8].at != NULL:
+        cdef bint is_new = send.version >= V5_0_0
+        cdef Properties properties
+        if sent != NULL:
+            size = send.fields[8].size
             if send.is_json:
-                size = unescape(send.fields[8], self.properties)
-            else:
-                size = send.fields[8].size
-                memcpy(self.properties, send.fields[8].at, size)
-            if size < 0 or has_delay(self.properties, size):
+                size, sent = unescape(send.fields[8], self.sent), self.sent
+            if size < 0 or has_delay(sent, size):
                 return False
-            size = stored_properties(self.properties, size)
-            if size < 0:
-                return False
-        added = self.added_old if send.version < V5_0_0 else self.added_new
+        properties.count = 0
+        properties.buckets = BUCKETS_5 if is_new else BUCKETS_4
+        properties.names_max = NAMES_MAX_5 if is_new else NAMES_MAX_4
+        if not read_properties(&properties, sent, size, send.is_batch, self.added_new if is_new else self.added_old):
+            return False
         if send.is_batch:
-            return shares_nothing(self.properties, size) and self.put_batch(place, message, body, body + body_bytes, added)
+            size = write_properties(&properties, self.shared)
+            return self.put_batch(place, message, body, body + body_bytes, size)
         message.body, message.body_bytes = body, body_bytes
-        return self.put_with(place, message, size, added)
-
-    cdef bint put_with(self, Place place, Message *message, Py_ssize_t size, bytes added) except -1:
-        """Put one message with what is in `properties`, and *added*."""
-        memcpy(self.properties + size, PyBytes_AS_STRING(added), PyBytes_GET_SIZE(added))
-        message.properties, message.properties_bytes = self.properties, size + PyBytes_GET_SIZE(added)
+        message.properties, message.properties_bytes = self.properties, write_properties(&properties, self.properties)
         return self.puts.put(place, message)
 
-    cdef bint put_batch(self, Place place, Message *message, Bytes at, Bytes end, bytes added) except -1:
-        """As `wire.batch.decode_batch` and `stored_properties.in_batch`."""
+    cdef bint put_batch(self, Place place, Message *message, Bytes at, Bytes end, Py_ssize_t shared_bytes) except -1:
+        """As `wire.batch.decode_batch` and `wire.properties.join_properties`."""
         cdef int64_t body_bytes, properties_bytes, size
         cdef Py_ssize_t count = 0
         cdef Bytes properties
@@ -371,11 +438,13 @@ cdef class PlainSends:
             if not is_ascii(properties, properties_bytes) or has_delay(properties, properties_bytes):
                 return False
             memcpy(self.properties, properties, properties_bytes)
-            properties_bytes = stored_properties(self.properties, properties_bytes)
-            if properties_bytes < 0:
-                return False
+            if properties_bytes and self.properties[properties_bytes - 1] != 2:
+                self.properties[properties_bytes] = 2
+                properties_bytes += 1
+            memcpy(self.properties + properties_bytes, self.shared, shared_bytes)
             message.body, message.body_bytes, message.flag = at + 20, body_bytes, <int32_t> get_32(at + 12)
-            if not self.put_with(place, message, properties_bytes, added):
+            message.properties, message.properties_bytes = self.properties, properties_bytes + shared_bytes
+            if not self.puts.put(place, message):
                 return False
             at += size
             count += 1

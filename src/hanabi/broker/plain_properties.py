@@ -9,10 +9,14 @@ What stands around the key is looked into once. A key cannot change what that me
 separator, and there is none in a key.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from hanabi.broker.stored_properties import RecordForm, stored_text
 from hanabi.store.cut_properties import CutProperties, cut_properties
 from hanabi.wire import property_names as names
+from hanabi.wire.properties import parse_properties
 
 _REMEMBERED_MAX: Final = 2_000
 _CHARACTERS_MAX: Final = 1_000  # longer ones are looked into each time
@@ -20,28 +24,23 @@ _KEY_CHARACTERS_MAX: Final = 255  # a longer key may hold zeros that the store m
 
 _UNIQUE_KEY: Final = f"{names.UNIQUE_KEY}\x01"
 _KEYS: Final = f"{names.KEYS}\x01"
-
-# As in `stored_properties`.
-_WAIT: Final = f"\x02{names.WAIT_STORED}\x01"
-_WAIT_TRUE: Final = f"{_WAIT}true\x02"
-_CLUSTER: Final = f"\x02{names.CLUSTER}\x01"
-_HALF: Final = f"\x02{names.TRANSACTION_PREPARED}\x01"
 _IN_ALL_DELAYS: Final = "DEL"
 
 
 class PlainProperties:
-    """What becomes of the properties that clients send, if *added* is what the broker adds to them."""
+    """The properties of many messages, each looked into by *look_into* unless it is known what becomes of it."""
 
-    def __init__(self, added: str) -> None:
-        self._added = f"{added}\x02"
+    def __init__(self, look_into: Callable[[str], CutProperties | None]) -> None:
+        self._look_into = look_into
         self._known: dict[tuple[str, str], tuple[bytes, bytes, int]] = {}  # start, end, and the hash of the tags
 
     def read(self, text: str) -> CutProperties | None:
-        """What is stored of *text*; None where `stored_properties.sent_properties` has more to do."""
+        """What is stored of *text*; None where `stored_properties` has more to do."""
         before, found, rest = text.rpartition(_UNIQUE_KEY)
         if not found or _KEYS in text:  # keys are others with every message, too
             return self._look_into(text)
-        key, _, after = rest.partition("\x02")
+        key = rest.partition("\x02")[0]
+        after = rest[len(key) :]  # with its separator, which is stored in a batch
         known = self._known.get((before, after))
         if known is None or not key or len(key) > _KEY_CHARACTERS_MAX or not key.isascii():
             return self._learn(text, before, key, after)
@@ -53,15 +52,35 @@ class PlainProperties:
         if cut is None or len(text) > _CHARACTERS_MAX:
             return cut
         start, unique_key, end, tags_code, _ = cut
-        if unique_key == key.encode() and (not before or before[-1] == "\x02"):  # else it was not the name of a key
+        # else it was not the name of a key, or one without a value, which counts as none
+        if key and unique_key == key.encode() and (not before or before[-1] == "\x02"):
             if len(self._known) >= _REMEMBERED_MAX:
                 self._known.clear()
             self._known[before, after] = start, end, tags_code
         return cut
 
-    def _look_into(self, text: str) -> CutProperties | None:
-        bounded = f"\x02{text}\x02".replace(_WAIT_TRUE, "\x02")
-        if _IN_ALL_DELAYS in text or _WAIT in bounded or _CLUSTER in bounded or _HALF in bounded:
-            return None
-        # clients of 5.x end their properties with a separator already
-        return cut_properties((bounded if bounded[-2:] != "\x02\x02" else bounded[:-1]) + self._added)
+
+def single_sends(form: RecordForm) -> PlainProperties:
+    """Of messages that are sent alone: as `stored_properties.sent_properties`."""
+    return PlainProperties(partial(_of_one, form))
+
+
+def batched_sends() -> PlainProperties:
+    """Of messages in batches, with those of their batch behind them: as `wire.properties.join_properties`."""
+    return PlainProperties(_in_batch)
+
+
+def _of_one(form: RecordForm, text: str) -> CutProperties | None:
+    properties = parse_properties(text)
+    if (
+        _IN_ALL_DELAYS in text
+        or properties.get(names.WAIT_STORED, "true") != "true"
+        or names.TRANSACTION_PREPARED in properties
+        or (form.new_key is not None and names.UNIQUE_KEY not in properties)
+    ):
+        return None
+    return cut_properties(f"\x02{stored_text(properties, form, form.left_out)}\x02")
+
+
+def _in_batch(text: str) -> CutProperties | None:
+    return cut_properties(f"\x02{text}\x02") if _IN_ALL_DELAYS not in text else None

@@ -13,23 +13,21 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from hanabi.broker.plain_headers import PlainSend, read_plain_send
-from hanabi.broker.plain_properties import PlainProperties
+from hanabi.broker.plain_properties import PlainProperties, batched_sends, single_sends
 from hanabi.broker.send_replies import SendReplies
-from hanabi.broker.stored_properties import batch_properties
+from hanabi.broker.stored_properties import V5_0_0, RecordForm, batch_properties
 from hanabi.errors import RemoteProtocolError
-from hanabi.store.cut_properties import CutProperties
 from hanabi.store.run_of_puts import Place, PlainPuts
 from hanabi.wire.batch import decode_batch
 from hanabi.wire.headers.send import SendMessageV2Header
+from hanabi.wire.properties import join_properties
 
 if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
     from hanabi.broker.handlers.send import Sends
 
-ReadProperties = Callable[[str], CutProperties | None]
 PartsOfAnswer = Callable[[str, str, bytes], tuple[bytes, list[bytes], bytes, bytes] | None]
 
-_V5_0_0: Final = 413  # see handlers.send
 _FRAMES_MAX: Final = 256  # after so many a run ends, and others may have their turn
 _BATCH_MAX: Final = 256  # messages
 _WORTH_TELLING_SECONDS: Final = 0.001
@@ -48,7 +46,9 @@ class PlainSends:
         self._unsaved_topics, self._stats = sends._unsaved_topics, sends.intake._stats
         self._config: BrokerConfig | None = None
         self._store_host = b""
-        self._properties_old = self._properties_new = PlainProperties("")
+        self._forms: tuple[RecordForm, RecordForm] = sends.form_4, sends.form_5
+        self._singles: tuple[PlainProperties, ...] = ()  # by form
+        self._batched = batched_sends()
         self._replies: SendReplies | None = None  # none: answers are too long for us
         self._places: dict[tuple[str, int], Place] = {}  # of this run
 
@@ -93,8 +93,9 @@ class PlainSends:
         sends._read(config)
         self._config = config
         self._store_host = sends._store_host.raw
-        self._properties_old = PlainProperties(sends._cluster)
-        self._properties_new = PlainProperties(sends._cluster_and_region)
+        self._forms = sends.form_4, sends.form_5
+        self._singles = tuple(map(single_sends, self._forms))
+        self._batched = batched_sends()
         parts = self._parts_of_answer(sends._region, sends._trace_on, self._store_host)
         self._replies = SendReplies(*parts) if parts is not None else None
 
@@ -136,14 +137,14 @@ class PlainSends:
         if place is None or replies is None:
             return None
         queue_offset = place.next_offset
-        read = (self._properties_old if request.version < _V5_0_0 else self._properties_new).read
+        is_new = request.version >= V5_0_0
         if fields.batch:
-            log_offsets = self._put_batch(place, fields, read, body)
+            log_offsets = self._put_batch(place, fields, self._forms[is_new], body)
             if log_offsets is None:
                 return None
             place.puts += 1
             return replies.to_batch(is_json, request.opaque, log_offsets, queue_id, queue_offset)
-        properties = read(fields.properties or "")
+        properties = self._singles[is_new].read(fields.properties or "")
         if properties is None:
             return None
         reconsumed = fields.reconsume_times or 0
@@ -155,24 +156,22 @@ class PlainSends:
         place.puts += 1
         return replies.to_one(is_json, request.opaque, log_offset, queue_id, queue_offset)
 
-    def _put_batch(
-        self, place: Place, fields: SendMessageV2Header, read: ReadProperties, body: bytes
-    ) -> list[int] | None:
+    def _put_batch(self, place: Place, fields: SendMessageV2Header, form: RecordForm, body: bytes) -> list[int] | None:
         """All messages of a batch, or none; where they will be."""
         if len(body) > self._settings.store.message_bytes_max:
             return None
         try:
             parts = decode_batch(body)
-            shared, _ = batch_properties(fields.properties or "")
-            texts = [part.properties.decode("ascii") for part in parts]
+            shared, waits = batch_properties(fields.properties or "", form)
+            texts = [join_properties(part.properties, shared).decode("ascii") for part in parts]
         except (RemoteProtocolError, UnicodeDecodeError):
             return None
-        if not 0 < len(parts) <= _BATCH_MAX:
+        if not waits or not 0 < len(parts) <= _BATCH_MAX:
             return None
         before, log_offsets = len(place.entries), list[int]()
         numbers = fields.sys_flag, fields.born_timestamp, fields.reconsume_times or 0
         for part, text in zip(parts, texts, strict=True):
-            properties = read(f"{shared}\x02{text}" if shared else text)
+            properties = self._batched.read(text)
             if properties is None or not part.body:
                 break
             log_offset = self._puts.put(place, part.body, properties, part.flag, *numbers)

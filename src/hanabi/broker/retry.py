@@ -6,10 +6,11 @@ Dead letters can be read (perm 6), as 4.9.8 makes them; older brokers made them 
 
 from typing import Final
 
+from hanabi.broker.delay.java_order import encode_again
 from hanabi.broker.topics import DEAD_LETTER_PREFIX, PERM_READ, PERM_WRITE, RETRY_PREFIX
 from hanabi.wire import property_names as names
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
-from hanabi.wire.properties import decode_properties, encode_properties
+from hanabi.wire.properties import decode_properties
 
 READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
 DEAD_LETTER_QUEUES: Final = 1  # of each group
@@ -62,8 +63,8 @@ def sent_back_properties(raw: bytes, *, topic: str, message_id: str, level: int 
     """
     properties = decode_properties(raw)
     properties.setdefault(names.RETRY_TOPIC, topic)
-    if not properties.get(names.ORIGIN_MESSAGE_ID, "").strip():
-        properties[names.ORIGIN_MESSAGE_ID] = message_id
     properties[names.WAIT_STORED] = "false"
     properties[names.DELAY_LEVEL] = str(level or 0)
-    return encode_properties(properties)
+    if not properties.get(names.ORIGIN_MESSAGE_ID, "").strip():
+        properties[names.ORIGIN_MESSAGE_ID] = message_id
+    return encode_again(properties, raw)

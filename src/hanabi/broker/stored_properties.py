@@ -1,82 +1,88 @@
-"""What becomes of a message's properties between the request and the record.
+"""What becomes of a message's properties between the request and the record: Apache's bytes.
 
-WAIT tells the broker what to wait for and is not stored (messages that wait themselves keep it, as Apache's records of
-them do). CLUSTER is the broker's to say: a consumer that answers a request finds the reply topic by it. Everything else
-is stored as it came, undecoded: this runs for every message. It works on text, in which CPython searches several times
-faster than in bytes.
+The record of a client of 4.9 is what a broker of 4.9 makes of it, that of a client of 5.x what one of 5.x does:
 
-Agrees with Java's SendMessageProcessor.asyncSendMessage.
+    4.9   CLUSTER is set. WAIT, which tells the broker what to wait for, is left out, but for messages that wait
+          themselves and halves of transactions.
+    5.x   MSG_REGION, TRACE_ON and CLUSTER are set, a missing UNIQ_KEY is made up, POP_CK is left out. (Consumers of 5.x
+          trace only messages with a region.)
+
+Both write the properties in the order of `java_order`. The messages of a batch keep theirs as they came, and what the
+header of the request says follows, so it wins. One thing differs on purpose: clients of 5.x give the batch a unique key
+of its own, which Apache's brokers store with each message, behind the message's own. Its messages could not be told
+apart then, and not be found by the ids that the producer was told. We leave it out.
+
+Agrees with Java's SendMessageProcessor and MessageExtEncoder.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
+from hanabi.broker.delay.java_order import BUCKETS_4, BUCKETS_5, names_in_java_order
 from hanabi.wire import property_names as names
 from hanabi.wire.properties import parse_properties
 
-# With the separators around them, names are found where they are names and nowhere else.
-_WAIT: Final = f"\x02{names.WAIT_STORED}\x01"
-_WAIT_TRUE: Final = f"{_WAIT}true\x02"  # what nearly all clients send
-_CLUSTER: Final = f"\x02{names.CLUSTER}\x01"
-_HALF: Final = f"\x02{names.TRANSACTION_PREPARED}\x01"
-_UNIQUE_KEY: Final = f"\x02{names.UNIQUE_KEY}\x01"
-_DELAYS: Final = tuple(
-    f"\x02{name}\x01"
-    for name in (names.DELAY_LEVEL, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
-)
+V5_0_0: Final = 413  # an ordinal of Java's MQVersion
+
+_TIMES: Final = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+_DELAYS: Final = tuple(f"\x02{name}\x01" for name in (names.DELAY_LEVEL, *_TIMES))
 _IN_ALL_DELAYS: Final = "DEL"
 
 
-def cluster_property(cluster_name: str) -> str:
-    """The last property of every record, for `sent_properties`."""
-    return _CLUSTER[1:] + cluster_name
+class RecordForm(NamedTuple):
+    """The form in which properties are stored, with what the broker adds to them."""
+
+    added: dict[str, str]
+    buckets: int
+    left_out: str  # the name of a property
+    end: str
+    new_key: Callable[[], str] | None  # makes the unique key of a message that has none
 
 
-def sent_properties(text: str, cluster: str) -> tuple[bytes, bool, bool]:
+def form_of_4_9(cluster: str) -> RecordForm:
+    return RecordForm({names.CLUSTER: cluster}, BUCKETS_4, names.WAIT_STORED, "", None)
+
+
+def form_of_5(cluster: str, region: str, trace_on: str, new_key: Callable[[], str]) -> RecordForm:
+    added = {names.MESSAGE_REGION: region, names.TRACE_ON: trace_on, names.CLUSTER: cluster}
+    return RecordForm(added, BUCKETS_5, names.POP_CK, "\x02", new_key)
+
+
+def sent_properties(text: str, form: RecordForm) -> tuple[bytes, bool, bool]:
     """Of the properties that a client sent: what the record keeps, whether the sender waits for the disk, and whether
-    this is the first half of a transaction. *cluster* is what `cluster_property` made."""
-    bounded = f"\x02{text}\x02"
-    waits = True
-    if _IN_ALL_DELAYS not in text:
-        bounded = bounded.replace(_WAIT_TRUE, "\x02")
-        if _WAIT in bounded:
-            waits, bounded = _waits(text), _without(bounded, _WAIT)
-    elif _WAIT in bounded:
-        waits = _waits(text)
-        if not any(name in bounded for name in _DELAYS):
-            bounded = _without(bounded, _WAIT)
-    if _CLUSTER in bounded:
-        bounded = _without(bounded, _CLUSTER)
-    is_half = _HALF in bounded and _is_true(parse_properties(text).get(names.TRANSACTION_PREPARED))
-    # clients of 5.x end their properties with a separator already
-    stored = bounded[1:] + cluster if bounded[-2:] != "\x02\x02" else bounded[1:-1] + cluster
+    this is the first half of a transaction."""
+    properties = parse_properties(text)
+    waits = _is_true(properties.get(names.WAIT_STORED, "true"))
+    is_half = _is_true(properties.get(names.TRANSACTION_PREPARED))
+    if form.new_key is not None and names.UNIQUE_KEY not in properties:
+        properties[names.UNIQUE_KEY] = form.new_key()
+    # Apache writes the properties of what is put elsewhere a second time, with all of them.
+    keeps_wait = form.new_key is None and (is_half or (_IN_ALL_DELAYS in text and _asks_to_wait(properties)))
+    if keeps_wait and (wait := properties.pop(names.WAIT_STORED, None)):
+        properties[names.WAIT_STORED] = wait  # taken out there and put back, so it is the last of its bucket
+    stored = stored_text(properties, form, "" if keeps_wait else form.left_out)
     return stored.encode("utf-8", "surrogateescape"), waits, is_half
 
 
-def batch_properties(text: str) -> tuple[str, bool]:
-    """What each message of a batch gets besides its own, and whether the sender waits for the disk.
-
-    Clients of 5.x give the batch a unique key of its own, which is nobody's: each message has one already.
-    """
-    bounded = f"\x02{text}\x02"
-    waits = _waits(text)
-    for name in (_WAIT, _UNIQUE_KEY, _CLUSTER):
-        bounded = _without(bounded, name)
-    return bounded.strip("\x02"), waits
+def stored_text(properties: dict[str, str], form: RecordForm, left_out: str) -> str:
+    """What the record keeps of *properties*, to which is added what the broker says."""
+    properties |= form.added
+    order = names_in_java_order(tuple(properties), form.buckets)
+    return "\x02".join([f"{name}\x01{properties[name]}" for name in order if name != left_out]) + form.end
 
 
-def in_batch(shared: str, raw: bytes, cluster: str) -> bytes:
-    """The properties of one message in a batch, with those that it shares with the others."""
-    own = raw.decode("utf-8", "surrogateescape")  # what is not UTF-8 is stored as it came
-    # Its own come last, which is where they win.
-    return sent_properties(f"{shared}\x02{own}" if shared else own, cluster)[0]
+def batch_properties(text: str, form: RecordForm) -> tuple[bytes, bool]:
+    """What each message of a batch gets besides its own, and whether the sender waits for the disk."""
+    properties = parse_properties(text)
+    waits = _is_true(properties.get(names.WAIT_STORED, "true"))
+    properties.pop(names.UNIQUE_KEY, None)
+    left_out = "" if form.left_out == names.WAIT_STORED else form.left_out
+    return stored_text(properties, form, left_out).encode("utf-8", "surrogateescape"), waits
 
 
 def delay_level(raw: bytes) -> int:
     """The delay level that was asked for; 0 for none, and for what is not a number."""
-    try:
-        return int(_parsed(raw).get(names.DELAY_LEVEL, "0"))
-    except ValueError:
-        return 0
+    return _level(parse_properties(raw.decode("utf-8", "replace")))
 
 
 def without_delay(raw: bytes) -> bytes:
@@ -84,16 +90,18 @@ def without_delay(raw: bytes) -> bytes:
     bounded = f"\x02{raw.decode('utf-8', 'surrogateescape')}\x02"
     for name in _DELAYS:
         bounded = _without(bounded, name)
-    return bounded.strip("\x02").encode("utf-8", "surrogateescape")
+    return bounded[1:-1].encode("utf-8", "surrogateescape")
 
 
-def _parsed(raw: bytes) -> dict[str, str]:
-    return parse_properties(raw.decode("utf-8", "replace"))
+def _asks_to_wait(properties: dict[str, str]) -> bool:
+    return _level(properties) > 0 or any(name in properties for name in _TIMES)
 
 
-def _waits(text: str) -> bool:
-    value = parse_properties(text).get(names.WAIT_STORED)
-    return value is None or _is_true(value)
+def _level(properties: dict[str, str]) -> int:
+    try:
+        return int(properties.get(names.DELAY_LEVEL, "0"))
+    except ValueError:
+        return 0
 
 
 def _is_true(text: str | None) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from hanabi.broker.delay.due import TIMER_TOPIC, asked_ms, java_long, out_ms
-from hanabi.broker.delay.java_order import in_java_order
+from hanabi.broker.delay.java_order import encode_again
 from hanabi.broker.delay.levels import DelayLevels
 from hanabi.broker.settings import Settings
 from hanabi.errors import BrokerError, MessageRefused
@@ -22,7 +22,7 @@ from hanabi.store.commit_log import PendingMessage
 from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
-from hanabi.wire.properties import decode_properties, format_properties
+from hanabi.wire.properties import decode_properties
 
 _TIMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 _NOT_FOR_READERS: Final = sysflag.TRANSACTION_PREPARED  # this bit is in both types that nobody consumes
@@ -94,5 +94,5 @@ def _level(properties: dict[str, str]) -> int:
 def _waiting(message: PendingMessage, properties: dict[str, str], topic: str, queue_id: int) -> PendingMessage:
     properties[names.REAL_TOPIC] = message.topic
     properties[names.REAL_QUEUE_ID] = str(message.queue_id)
-    raw = format_properties(in_java_order(properties)).encode("utf-8", "replace")
+    raw = encode_again(properties, message.properties)
     return msgspec.structs.replace(message, topic=topic, queue_id=queue_id, properties=raw)

@@ -8,11 +8,11 @@ TimerMessageStore.convert (5.3.3). Pure.
 from typing import Final
 
 from hanabi.broker.delay.due import java_long
-from hanabi.broker.delay.java_order import in_java_order
+from hanabi.broker.delay.java_order import encode_again
 from hanabi.errors import MQError
 from hanabi.store.commit_log import PendingMessage
 from hanabi.wire import property_names as names
-from hanabi.wire.properties import decode_properties, find_property, format_properties
+from hanabi.wire.properties import decode_properties, find_property
 from hanabi.wire.record import Record
 
 _ADDED_LATER: Final = (names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES)
@@ -68,7 +68,7 @@ def _destination(record: Record) -> tuple[str, int]:
 def _touched(record: Record, properties: dict[str, str], now_ms: int) -> bytes:
     properties[names.TIMER_ENQUEUE_MS] = str(record.store_timestamp_ms)
     properties[names.TIMER_DEQUEUE_MS] = str(now_ms)
-    return format_properties(in_java_order(properties)).encode("utf-8", "replace")
+    return encode_again(properties, record.properties)
 
 
 def _with(record: Record, topic: str, queue_id: int, properties: bytes) -> PendingMessage:

@@ -7,6 +7,7 @@ decoded property. Whoever asked to wait for the disk gets a task. Agrees with Ja
 """
 
 import asyncio
+import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
@@ -29,10 +30,12 @@ from hanabi.broker.send_targets import SEE_FAQ, SendTarget, SendTargets
 from hanabi.broker.settings import Settings
 from hanabi.broker.store_host import StoreHost
 from hanabi.broker.stored_properties import (
+    V5_0_0,
+    RecordForm,
     batch_properties,
-    cluster_property,
     delay_level,
-    in_batch,
+    form_of_4_9,
+    form_of_5,
     sent_properties,
     without_delay,
 )
@@ -56,11 +59,12 @@ from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import AnySendMessageHeader, SendMessageHeader, SendMessageV2Header
 from hanabi.wire.hosts import encode_host
+from hanabi.wire.message_id import UniqueIds
+from hanabi.wire.properties import join_properties
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 BATCH_AT_ONCE: Final = 2_048  # messages; a longer batch is stored in pieces
 BATCH_PIECE: Final = 256
-V5_0_0: Final = 413  # an ordinal of Java's MQVersion
 
 
 def _clock_ms() -> int:
@@ -117,18 +121,17 @@ class Sends:
         self._unsaved_topics = topics.unsaved
         self._targets = SendTargets(topics, settings, store_host)
         self._find_target = self._targets.find
+        self._new_key = unique_ids(store_host, now_ms).make
         self._read(settings.broker)
 
     def _read(self, config: BrokerConfig) -> None:
         self._config = config
         self._region, self._trace_on = config.region_id, str(config.trace_on).lower()
-        self._cluster = cluster_property(config.cluster_name)
-        self._cluster_and_region = f"{self._cluster}\x02MSG_REGION\x01{self._region}\x02TRACE_ON\x01{self._trace_on}"
+        self.form_4 = form_of_4_9(config.cluster_name)
+        self.form_5 = form_of_5(config.cluster_name, self._region, self._trace_on, self._new_key)
 
-    def _added(self, request: Command) -> str:
-        """What the record says besides what the sender said. Consumers of 5.x trace only messages with a region, which
-        brokers of 5.x store with each and those of 4.9 with none."""
-        return self._cluster if request.version < V5_0_0 else self._cluster_and_region
+    def _form(self, request: Command) -> RecordForm:
+        return self.form_4 if request.version < V5_0_0 else self.form_5
 
     def handle(
         self, header: AnySendMessageHeader, request: Command, connection: Connection
@@ -153,7 +156,7 @@ class Sends:
         queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
         if not request.body:
             raise MessageRefused("the message body length is zero")
-        properties, waits, is_half = sent_properties(header.properties or "", self._added(request))
+        properties, waits, is_half = sent_properties(header.properties or "", self._form(request))
         message = PendingMessage(
             target.topic,
             queue_id,
@@ -192,7 +195,7 @@ class Sends:
         if len(request.body) > message_bytes_max:
             raise MessageRefused(f"a batch of {len(request.body)} bytes, limit {message_bytes_max}")
         queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
-        shared, waits = batch_properties(header.properties or "")
+        shared, waits = batch_properties(header.properties or "", self._form(request))
         messages = self._each_of_batch(target, queue_id, shared, header, request, connection)
         first = list(islice(messages, BATCH_AT_ONCE))
         store = partial(self._store_batch, queue_id, waits, first, messages)
@@ -216,13 +219,13 @@ class Sends:
         self,
         target: SendTarget,
         queue_id: int,
-        shared: str,
+        shared: bytes,
         header: AnySendMessageHeader,
         request: Command,
         connection: Connection,
     ) -> Iterator[PendingMessage]:
         """The messages of a batch, one at a time; *shared* are the properties that all of them get."""
-        born_host, added = host_of_peer(connection.peer), self._added(request)
+        born_host = host_of_peer(connection.peer)
         try:
             for part in each_of_batch(request.body):
                 if not part.body:
@@ -231,7 +234,7 @@ class Sends:
                     target.topic,
                     queue_id,
                     part.body,
-                    in_batch(shared, part.properties, added),
+                    join_properties(part.properties, shared),
                     header.born_timestamp,
                     born_host,
                     self._store_host.raw,
@@ -357,6 +360,11 @@ def _moment(at_ms: int) -> str:
     except (ValueError, OverflowError, OSError):
         return f"{at_ms} ms after 1970"
     return f"{at:%Y-%m-%d %H:%M:%S},{at_ms % 1000:03d}"
+
+
+def unique_ids(store_host: StoreHost, now_ms: Callable[[], int]) -> UniqueIds:
+    """The keys that messages without one get, as Java's MessageClientIDSetter makes them."""
+    return UniqueIds(now_ms, ip=store_host.raw[:-4], process_id=os.getpid(), loader_hash=now_ms())
 
 
 @lru_cache(maxsize=16_384)  # of connections that are open, and some that were

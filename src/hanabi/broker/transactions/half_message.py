@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
-from hanabi.broker.delay.java_order import in_java_order
+from hanabi.broker.delay.java_order import encode_again
 from hanabi.broker.topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from hanabi.store.commit_log import AppendResult, PendingMessage
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
-from hanabi.wire.properties import decode_properties, find_property, format_properties
+from hanabi.wire.properties import decode_properties, find_property
 from hanabi.wire.record import Record, encode_record
 
 QUEUE_ID: Final = 0  # both topics have one queue
@@ -38,25 +38,21 @@ _NOT_WITH_TRANSACTIONS: Final = (
     names.TIMER_DELAY_MS,
     names.TIMER_DELIVER_MS,
 )
-_REPLACED: Final = tuple(
-    f"{name}\x01".encode() for name in (names.REAL_TOPIC, names.REAL_QUEUE_ID, *_NOT_WITH_TRANSACTIONS)
-)
 
 
 def to_half(message: PendingMessage) -> PendingMessage:
     """*message*, which has a topic and queue of its own, as it waits for the end of its transaction."""
-    raw = message.properties
-    if any(name in raw for name in _REPLACED):
-        kept = decode_properties(raw)
-        for name in (names.REAL_TOPIC, names.REAL_QUEUE_ID, *_NOT_WITH_TRANSACTIONS):
-            kept.pop(name, None)
-        raw = _encode(kept)
-    place = f"{names.REAL_TOPIC}\x01{message.topic}\x02{names.REAL_QUEUE_ID}\x01{message.queue_id}".encode()
+    properties = decode_properties(message.properties)
+    for name in _NOT_WITH_TRANSACTIONS:
+        properties.pop(name, None)
+    if message.properties.endswith(b"\x02") and (unique_key := properties.get(names.UNIQUE_KEY)):
+        properties[names.TRANSACTION_ID] = unique_key  # as 5.x does
+    properties |= {names.REAL_TOPIC: message.topic, names.REAL_QUEUE_ID: str(message.queue_id)}
     return msgspec.structs.replace(
         message,
         topic=HALF_TOPIC,
         queue_id=QUEUE_ID,
-        properties=(raw if not raw or raw.endswith(b"\x02") else raw + b"\x02") + place,
+        properties=encode_again(properties, message.properties),
         sys_flag=sysflag.with_transaction_type(message.sys_flag, sysflag.TRANSACTION_NONE),
     )
 
@@ -231,13 +227,8 @@ def _from_record(
 
 
 def _with_properties(half: HalfMessage, changes: Mapping[str, str]) -> PendingMessage:
-    properties = _encode(in_java_order({**half.properties, **changes}))
+    properties = encode_again({**half.properties, **changes}, half.record.properties)
     return _from_record(half.record, topic=HALF_TOPIC, queue_id=QUEUE_ID, properties=properties)
-
-
-def _encode(properties: Mapping[str, str]) -> bytes:
-    """Without a limit: the store refuses what is too long, and says so."""
-    return format_properties(properties).encode("utf-8", "replace")
 
 
 def _number(text: str | None) -> int | None:
