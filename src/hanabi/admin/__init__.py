@@ -8,7 +8,7 @@ Names of topics and groups are those on the wire: with their namespace, if they 
 has one file. Knows nothing of terminals.
 """
 
-from typing import Any
+from typing import Unpack
 
 from hanabi.admin.access import Access, BrokerAt, Where
 from hanabi.admin.brokers import Brokers, Clean
@@ -20,6 +20,7 @@ from hanabi.admin.offsets import Offsets, Target
 from hanabi.admin.topics import TopicChange, Topics
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.core import Core
+from hanabi.client.options import ClientOptions
 
 __all__ = ["Admin", "BrokerAt", "Clean", "GroupChange", "Range", "Target", "TopicChange", "Where"]
 
@@ -36,7 +37,7 @@ class Admin:
     name_servers: NameServerAdmin
     offsets: Offsets
 
-    def __init__(self, config: ClientConfig | None = None, **options: Any) -> None:
+    def __init__(self, config: ClientConfig | None = None, **options: Unpack[ClientOptions]) -> None:
         """*options* are those of `ClientConfig`, in place of what *config* says."""
         self._config = client_config(config, options)
         self._core: Core | None = None

@@ -6,11 +6,12 @@ threads at once. `blocking_push`, `blocking_pull` and `blocking_lite_pull` have 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, Unpack, cast, overload
 
 from hanabi.client.blocking_participant import BlockingParticipant
 from hanabi.client.config import ClientConfig
 from hanabi.client.hooks import EndTransactionHook, SendHook
+from hanabi.client.options import ProducerOptions
 from hanabi.client.producer import Producer as AsyncProducer
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.selectors import Selector
@@ -37,7 +38,7 @@ class Producer(BlockingParticipant[AsyncProducer]):
         config: ClientConfig | None = None,
         settings: ProducerConfig | None = None,
         hooks: Sequence[SendHook | EndTransactionHook] = (),
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(AsyncProducer(group, config=config, settings=settings, hooks=hooks, **options))
 
@@ -199,7 +200,7 @@ class TransactionProducer(Producer):
         config: ClientConfig | None = None,
         settings: ProducerConfig | None = None,
         hooks: Sequence[SendHook | EndTransactionHook] = (),
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         aio = AsyncTransactionProducer(group, check=check, config=config, settings=settings, hooks=hooks, **options)
         BlockingParticipant.__init__(self, aio)

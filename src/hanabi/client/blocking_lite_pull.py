@@ -5,7 +5,7 @@ No logic is here: each call is carried to the loop thread of this process and wa
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Unpack, cast
 
 from hanabi.client.blocking_participant import BlockingParticipant
 from hanabi.client.config import ClientConfig
@@ -13,6 +13,7 @@ from hanabi.client.consumer.lite_pull import LitePullConsumer as AsyncLitePullCo
 from hanabi.client.consumer.lite_pull import QueuesChanged, Rebalanced
 from hanabi.client.consumer.pull_config import LitePullConfig
 from hanabi.client.consumer.subscription import ALL, Expression
+from hanabi.client.options import LitePullOptions
 from hanabi.message import MessageQueue, StoredMessage
 
 
@@ -33,7 +34,12 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
     """
 
     def __init__(
-        self, group: str, *, config: ClientConfig | None = None, settings: LitePullConfig | None = None, **options: Any
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: LitePullConfig | None = None,
+        **options: Unpack[LitePullOptions],
     ) -> None:
         super().__init__(AsyncLitePullConsumer(group, config=config, settings=settings, **options))
 

@@ -5,7 +5,7 @@ No logic is here: each call is carried to the loop thread of this process and wa
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Unpack, cast
 
 from hanabi.client.blocking_participant import BlockingParticipant
 from hanabi.client.config import ClientConfig
@@ -13,6 +13,7 @@ from hanabi.client.consumer.pull import PullConsumer as AsyncPullConsumer
 from hanabi.client.consumer.pull_config import PullConfig
 from hanabi.client.consumer.pulling import COUNT, PullResult
 from hanabi.client.consumer.subscription import ALL, Expression
+from hanabi.client.options import PullOptions
 from hanabi.message import MessageQueue, StoredMessage
 
 
@@ -31,7 +32,12 @@ class PullConsumer(BlockingParticipant[AsyncPullConsumer]):
     """
 
     def __init__(
-        self, group: str, *, config: ClientConfig | None = None, settings: PullConfig | None = None, **options: Any
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: PullConfig | None = None,
+        **options: Unpack[PullOptions],
     ) -> None:
         super().__init__(AsyncPullConsumer(group, config=config, settings=settings, **options))
 

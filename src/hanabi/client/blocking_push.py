@@ -5,7 +5,7 @@ No logic is here but that of signals: each call is carried to the loop thread of
 
 import threading
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Unpack, overload
 
 from hanabi.client.blocking_participant import BlockingParticipant
 from hanabi.client.config import ClientConfig
@@ -13,6 +13,7 @@ from hanabi.client.consumer.listener import AnyListener
 from hanabi.client.consumer.push import PushConsumer as AsyncPushConsumer
 from hanabi.client.consumer.push_config import PushConfig
 from hanabi.client.consumer.subscription import ALL, Expression
+from hanabi.client.options import PushOptions
 from hanabi.client.stop_signals import Stopping
 from hanabi.message import MessageQueue
 
@@ -34,7 +35,12 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
     """
 
     def __init__(
-        self, group: str, *, config: ClientConfig | None = None, settings: PushConfig | None = None, **options: Any
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: PushConfig | None = None,
+        **options: Unpack[PushOptions],
     ) -> None:
         super().__init__(AsyncPushConsumer(group, config=config, settings=settings, **options))
 

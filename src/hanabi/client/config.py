@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hanabi.client.local_address import local_address
+from hanabi.client.option_types import check_types
 from hanabi.errors import ConfigError
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.tls import TlsConfig
@@ -65,6 +66,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_s: float = 20.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         for address in self.namesrv_addresses:
             _check_address("namesrv", address)
         for known, used in self.address_map.items():

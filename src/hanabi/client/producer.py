@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final, Literal, NamedTuple, TypeGuard, overload
+from typing import Any, Final, Literal, NamedTuple, TypeGuard, Unpack, overload
 
 import msgspec
 
@@ -21,6 +21,7 @@ from hanabi.client.core import Core
 from hanabi.client.fault_tolerance import FaultTolerance
 from hanabi.client.hooks import EndTransactionHook, MessageKind, SendHook, SendHooks
 from hanabi.client.namespace import unwrap
+from hanabi.client.options import ProducerOptions
 from hanabi.client.outgoing import SEND_REPLY, Outgoing, Packing
 from hanabi.client.participant import Participant
 from hanabi.client.pipelining import pipelined
@@ -93,7 +94,7 @@ class Producer(Participant):
         config: ClientConfig | None = None,
         settings: ProducerConfig | None = None,
         hooks: Sequence[SendHook | EndTransactionHook] = (),
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         check_group(group)
         self.settings, others = producer_config(settings, options)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hanabi.client.option_types import check_types
 from hanabi.client.validation import BODY_BYTES_MAX, DEFAULT_TOPIC, check_topic
 from hanabi.errors import ConfigError, InvalidMessage
 from hanabi.wire.compression import LEVEL_DEFAULT, CompressionType
@@ -52,6 +53,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     trace: bool | str = False  # tell the trace topic, or one of this name, of every message
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("send_timeout_s", "attempt_timeout_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -12,7 +12,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 import msgspec
 
@@ -20,6 +20,7 @@ from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.listener_threads import ListenerThreads
 from hanabi.client.hooks import EndTransactionContext, EndTransactionHook, MessageKind, SendHook, call_hooks
 from hanabi.client.namespace import unwrap
+from hanabi.client.options import ProducerOptions
 from hanabi.client.producer import Producer, Running
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
@@ -64,7 +65,7 @@ class TransactionProducer(Producer):
         config: ClientConfig | None = None,
         settings: ProducerConfig | None = None,
         hooks: Sequence[SendHook | EndTransactionHook] = (),
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(group, config=config, settings=settings, hooks=hooks, **options)
         self._check = check

@@ -451,10 +451,10 @@ def test_wrong_settings_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="consume_batch must be between 1 and 1024, not 0"):
         PushConsumer("g", namesrv="127.0.0.1:1", consume_batch=0)
     with pytest.raises(ConfigError, match="consume_from"):
-        PushConsumer("g", namesrv="127.0.0.1:1", consume_from="middle")
+        PushConsumer("g", namesrv="127.0.0.1:1", consume_from="middle")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="consume_timeout_s must be more than 0"):
         PushConsumer("g", namesrv="127.0.0.1:1", consume_timeout_s=0)
     with pytest.raises(ConfigError, match="unknown option 'thread'"):
-        PushConsumer("g", namesrv="127.0.0.1:1", thread=3)
+        PushConsumer("g", namesrv="127.0.0.1:1", thread=3)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"unknown option 'consume_form': did you mean consume_from\?"):
-        PushConsumer("g", namesrv="127.0.0.1:1", consume_form="first")
+        PushConsumer("g", namesrv="127.0.0.1:1", consume_form="first")  # type: ignore[call-arg]

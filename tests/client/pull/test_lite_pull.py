@@ -396,7 +396,7 @@ def test_a_consumer_that_is_not_started_says_so(tmp_path: Path) -> None:
         with pytest.raises(MQError, match="not started"):
             await consumer.poll()
         with pytest.raises(ConfigError, match=r"unknown option 'pull_bach': did you mean pull_batch\?"):
-            LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_bach=3)
+            LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_bach=3)  # type: ignore[call-arg]
         with pytest.raises(ConfigError, match="pull_batch must be between 1 and 1024"):
             LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_batch=0)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias, Unpack
 
 import msgspec
 
@@ -24,6 +24,7 @@ from hanabi.client.consumer.subscription import ALL, Expression, subscription_da
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks, tell_pulled
 from hanabi.client.namespace import unwrap, wrap
+from hanabi.client.options import LitePullOptions
 from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
@@ -54,7 +55,12 @@ class LitePullConsumer(Participant):
     """
 
     def __init__(
-        self, group: str, *, config: ClientConfig | None = None, settings: LitePullConfig | None = None, **options: Any
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: LitePullConfig | None = None,
+        **options: Unpack[LitePullOptions],
     ) -> None:
         check_group(group)
         self.settings, others = split_options(settings or LitePullConfig(), options)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Any
+from typing import Unpack
 
 import msgspec
 
@@ -23,6 +23,7 @@ from hanabi.client.consumer.subscription import ALL, Expression, subscription_da
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks, tell_pulled
 from hanabi.client.namespace import retry_topic, unwrap, wrap
+from hanabi.client.options import PullOptions
 from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
@@ -48,7 +49,12 @@ class PullConsumer(Participant):
     """
 
     def __init__(
-        self, group: str, *, config: ClientConfig | None = None, settings: PullConfig | None = None, **options: Any
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: PullConfig | None = None,
+        **options: Unpack[PullOptions],
     ) -> None:
         check_group(group)
         self.settings, others = split_options(settings or PullConfig(), options)

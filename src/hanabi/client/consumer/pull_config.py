@@ -5,7 +5,7 @@ Java's lite pull consumer asks for 10, which costs three times as many requests.
 `client.config`'s business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from hanabi.client.consumer.allocate import Allocate, averagely
 from hanabi.client.consumer.queue_progress import MIB, QueueLimits
 from hanabi.client.consumer.start_point import ConsumeFrom
 from hanabi.client.hooks import ConsumeHook
+from hanabi.client.option_types import check_types
 from hanabi.errors import ConfigError
 
 _RANGES: Final = {
@@ -40,6 +41,7 @@ class PullConfig(msgspec.Struct, frozen=True, kw_only=True):
     trace: bool | str = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("pull_timeout_s", "hold_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)!r}")
@@ -71,6 +73,7 @@ class LitePullConfig(msgspec.Struct, frozen=True, kw_only=True):
     trace: bool | str = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.consume_from not in ("last", "first") and not isinstance(self.consume_from, datetime):
             raise ConfigError(f'consume_from is "last", "first" or a datetime, not {self.consume_from!r}')
         for name, (smallest, largest) in _RANGES.items():
@@ -87,7 +90,7 @@ class LitePullConfig(msgspec.Struct, frozen=True, kw_only=True):
         return QueueLimits(messages=self.queue_messages_max, body_bytes=self.queue_bytes_max, span=self.span_max)
 
 
-def split_options(settings: S, options: dict[str, Any]) -> tuple[S, dict[str, Any]]:
+def split_options(settings: S, options: Mapping[str, Any]) -> tuple[S, dict[str, Any]]:
     """*settings* with those of *options* that are theirs in place of their values; and the others, the client's."""
     known = settings.__struct_fields__
     own = {name: value for name, value in options.items() if name in known}

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from contextvars import Context
-from typing import Any, Final, overload
+from typing import Final, Unpack, overload
 
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.consumer.listener import AnyListener, Listener
@@ -22,6 +22,7 @@ from hanabi.client.consumer.subscription import ALL, Expression, subscription_da
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks
 from hanabi.client.namespace import RETRY_PREFIX, wrap
+from hanabi.client.options import PushOptions
 from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import tracing
 from hanabi.client.validation import check_group
@@ -51,7 +52,12 @@ class PushConsumer(Participant):
     """
 
     def __init__(
-        self, group: str, *, config: ClientConfig | None = None, settings: PushConfig | None = None, **options: Any
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: PushConfig | None = None,
+        **options: Unpack[PushOptions],
     ) -> None:
         check_group(group)
         if group == DEFAULT_GROUP:

@@ -4,7 +4,7 @@ Agrees with Java's DefaultMQPushConsumer and DefaultMQPushConsumerImpl.checkConf
 `client.config`'s business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from hanabi.client.consumer.allocate import Allocate, averagely
 from hanabi.client.consumer.queue_progress import MIB, QueueLimits
 from hanabi.client.consumer.start_point import ConsumeFrom
 from hanabi.client.hooks import ConsumeHook
+from hanabi.client.option_types import check_types
 from hanabi.errors import ConfigError
 
 RECONSUME_TIMES: Final = 16  # of a concurrent consumer, where nothing else is said
@@ -62,6 +63,7 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     unit_mode: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.consume_from not in ("last", "first") and not isinstance(self.consume_from, datetime):
             raise ConfigError(f'consume_from is "last", "first" or a datetime, not {self.consume_from!r}')
         for name, (smallest, largest) in _RANGES.items():
@@ -84,7 +86,7 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
         return QueueLimits(messages=messages, body_bytes=body_bytes, span=None if ordered else self.span_max)
 
 
-def push_config(settings: PushConfig | None, options: dict[str, Any]) -> tuple[PushConfig, dict[str, Any]]:
+def push_config(settings: PushConfig | None, options: Mapping[str, Any]) -> tuple[PushConfig, dict[str, Any]]:
     """*settings* with those of *options* that are theirs in place of their values; and the others, the client's."""
     known = PushConfig.__struct_fields__
     own = {name: value for name, value in options.items() if name in known}
