@@ -11,7 +11,7 @@ from hanabi.errors import ConfigError, MQError
 from hanabi.spark.sink_columns import check_columns
 from hanabi.spark.sink_options import parse_sink_options
 from hanabi.spark.sink_writer import send_rows
-from hanabi.spark.stamps import STAMP
+from hanabi.spark.stamps import STAMP, Stamps
 from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, rows
 
@@ -22,12 +22,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield running
 
 
-def write(
-    broker: Serving, table: dict[str, Any], stamp: str = "query/0/0", rows_max: int = 1_000, **options: Any
-) -> int:
+def write(broker: Serving, table: dict[str, Any], partition: int = 0, rows_max: int = 1_000, **options: Any) -> int:
     given = {"namesrv": broker.namesrv} | {name.lower(): str(value) for name, value in options.items()}
     batches = pa.table(table).to_batches(max_chunksize=rows_max)
-    return send_rows(parse_sink_options(given), iter(batches), stamp)
+    return send_rows(parse_sink_options(given), iter(batches), Stamps("query/0", partition))
 
 
 def schema(**columns: DataType) -> StructType:
@@ -47,7 +45,9 @@ def test_rows_become_messages(broker: Serving) -> None:
     assert set(found) == {b"text", b"more"}
     row = found[b"text"]
     assert (row["tags"], row["keys"], row["properties"]["amount"]) == ("paid", ["a", "b"], "7")
-    assert {row["properties"][STAMP] for row in found.values()} == {"query/0/0/0", "query/0/0/1"}
+    stamps = {row["properties"][STAMP] for row in found.values()}
+    assert len(stamps) == 2
+    assert all(stamp.startswith("query/0/0/") for stamp in stamps)
 
 
 def test_a_row_names_its_topic_and_the_option_is_for_the_others(broker: Serving) -> None:
@@ -79,6 +79,31 @@ def test_a_replay_stamps_its_rows_as_before(broker: Serving) -> None:
     assert len(found) == 600
     by_stamp = {row["properties"][STAMP]: row["body"] for row in found}
     assert sorted(by_stamp.values()) == sorted(str(number).encode() for number in range(300))
+
+
+def by_stamp(broker: Serving, topic: str) -> list[bytes]:
+    """One body of each stamp, as `deduplicated` keeps them."""
+    kept = {row["properties"][STAMP]: row["body"] for row in rows(broker, "body properties", subscribe=topic)}
+    return sorted(kept.values())
+
+
+def test_a_retry_behind_a_shuffle_stamps_the_same_rows_alike_in_any_order(broker: Serving) -> None:
+    """Spark fetches the blocks of a shuffle in any order. Some rows are the same, in one task and in two."""
+    topic = make_topic(broker, "Shuffled")
+    sent = [f"{number % 250}" for number in range(300)]
+    write(broker, {"body": sent}, topic=topic, rows_max=70)
+    write(broker, {"body": sent[::-1]}, topic=topic, rows_max=110)
+    assert by_stamp(broker, topic) == sorted(body.encode() for body in sent)
+    write(broker, {"body": ["7"]}, topic=topic, partition=1)
+    assert by_stamp(broker, topic) == sorted([*(body.encode() for body in sent), b"7"])
+
+
+def test_rows_that_name_themselves_are_the_same_wherever_a_retry_puts_them(broker: Serving) -> None:
+    """Where a plan is not deterministic, a row may also come in another task, and with another body."""
+    topic = make_topic(broker, "Named")
+    write(broker, {"body": ["a at 1", "b at 1", "c at 1"], "rowKey": [1, 2, 3]}, topic=topic)
+    write(broker, {"body": ["c at 2", "a at 2"], "rowKey": [3, 1]}, topic=topic, partition=5)
+    assert [body[:1] for body in by_stamp(broker, topic)] == [b"a", b"b", b"c"]
 
 
 def test_a_delayed_row_is_delivered_later(broker: Serving) -> None:

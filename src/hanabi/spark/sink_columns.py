@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message
-from hanabi.spark.stamps import STAMP
+from hanabi.spark.stamps import STAMP, Stamps
 from hanabi.spark.suggestions import did_you_mean
 
 _TEXT: Final = ("string",)
@@ -22,6 +22,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "keys": ("array<string>", "string"),
     "properties": ("map<string,string>",),
     "orderingKey": ("string", "int", "bigint"),  # same key: same queue, in the order of the rows
+    "rowKey": ("string", "int", "bigint"),  # names the row in its batch, for its stamp
     "delayLevel": ("int", "bigint"),
     "deliverTime": ("timestamp", "bigint"),  # bigint: milliseconds since 1970
 }
@@ -58,7 +59,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         raise ConfigError("where to send is not said: set the option topic, or give a column topic")
 
 
-def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamp: str) -> Iterator[SinkRow]:
+def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamps: Stamps) -> Iterator[SinkRow]:
     """The messages of *batch*, whose first row has the number *first*. *topic* is for rows that name none."""
     columns = {name: _values(batch.column(number)) for number, name in enumerate(batch.schema.names)}
     nothing: list[Any] = [None] * batch.num_rows
@@ -76,21 +77,24 @@ def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamp: str) ->
         column("delayLevel"),
         column("deliverTime"),
         column("orderingKey"),
+        column("rowKey"),
         strict=True,
     )
-    for number, body, to, tags, keys, properties, delay_level, deliver_ms, key in rows:
+    for number, body, to, tags, keys, properties, delay_level, deliver_ms, key, row_key in rows:
         try:
             if body is None:
                 raise InvalidMessage("the body is missing")
             destination: str | None = to or topic
             if destination is None:
                 raise InvalidMessage("the topic is missing, and the option topic is not set")
+            own = sorted(properties or ())
+            content = (destination, body, tags, keys, own, delay_level, deliver_ms, key)
             message = Message(
                 destination,
                 body.encode() if type(body) is str else body,
                 tags=tags,
                 keys=keys.split() if type(keys) is str else keys or (),
-                properties={**dict(properties or ()), STAMP: f"{stamp}/{number}"},
+                properties={**dict(own), STAMP: stamps.of(content, row_key)},
                 delay_level=delay_level or 0,
                 deliver_time_ms=deliver_ms or 0,
             )

@@ -1,6 +1,4 @@
-"""The writers: each task sends its rows, and stamps them with who they are.
-
-    SPARK_ROW = query / batch / partition / row
+"""The writers: each task sends its rows, and stamps them (`stamps.Stamps`).
 
 A task that is tried again, or a batch that is replayed after a restart, sends messages with the same stamps: whoever
 keeps one message of each has every row once. What is sent cannot be taken back, so `abort` has nothing to do.
@@ -21,6 +19,7 @@ from hanabi.spark.sink_check import check_destination, has_finished_batches
 from hanabi.spark.sink_columns import check_columns, rows_of
 from hanabi.spark.sink_options import SinkOptions
 from hanabi.spark.sink_send import RowSender
+from hanabi.spark.stamps import Stamps
 
 
 class BrokerWriter(DataSourceArrowWriter):
@@ -34,7 +33,7 @@ class BrokerWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with plain_errors():
-            send_rows(self._options, iterator, f"{self._run}/0/{_partition()}")
+            send_rows(self._options, iterator, Stamps(f"{self._run}/0", _partition()))
         return WriterCommitMessage()
 
 
@@ -53,11 +52,11 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
             task = TaskContext.get()
             query = task.getLocalProperty("sql.streaming.queryId") if task else None
             batch = task.getLocalProperty("streaming.sql.batchId") if task else None
-            send_rows(self._options, iterator, f"{query}/{batch}/{_partition()}")
+            send_rows(self._options, iterator, Stamps(f"{query}/{batch}", _partition()))
         return WriterCommitMessage()
 
 
-def send_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], stamp: str) -> int:
+def send_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], stamps: Stamps) -> int:
     """Send all rows of *batches*; how many there were. Returns when brokers have them."""
     count = 0
     loop = LoopThread.acquire()
@@ -67,7 +66,7 @@ def send_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], stamp: st
         try:
             sender = loop.call(lambda: RowSender(producer, options))
             for batch in batches:
-                loop.run(sender.send(list(rows_of(batch, count, options.topic, stamp))))
+                loop.run(sender.send(list(rows_of(batch, count, options.topic, stamps))))
                 count += batch.num_rows
         finally:
             loop.run(producer.shutdown())

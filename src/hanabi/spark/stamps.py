@@ -1,8 +1,34 @@
-"""What the sink writes on every message, so that whoever reads can tell a repeat from a new message.
+"""Stamps: what the sink writes on every message, so that a reader can tell a repeat from a new message.
 
-SPARK_ROW = query / batch / partition / row
+    SPARK_ROW = query / batch / partition / content     a digest of the row; the second row that is the same has -2
+    SPARK_ROW = query / batch / key=rowKey              where the row names itself
+
+The content, and not the number of the row: behind a shuffle a task that is tried again gets its rows in another order.
 """
 
-from typing import Final
+import hashlib
+from collections import Counter
+from typing import Any, Final
+
+import msgspec
 
 STAMP: Final = "SPARK_ROW"
+_DIGEST_BYTES: Final = 12
+
+
+class Stamps:
+    """The stamps of one task. Remembers the digests of its rows, of which some may be the same."""
+
+    def __init__(self, batch: str, partition: int) -> None:
+        """*batch* is the query and its batch."""
+        self._batch, self._partition = batch, partition
+        self._seen: Counter[bytes] = Counter()
+
+    def of(self, content: tuple[Any, ...], row_key: str | int | None) -> str:
+        """The stamp of the next row."""
+        if row_key is not None:
+            return f"{self._batch}/key={row_key}"
+        digest = hashlib.blake2b(msgspec.msgpack.encode(content), digest_size=_DIGEST_BYTES).digest()
+        self._seen[digest] += 1
+        count = self._seen[digest]
+        return f"{self._batch}/{self._partition}/{digest.hex()}{f'-{count}' if count > 1 else ''}"
