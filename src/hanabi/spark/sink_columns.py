@@ -11,6 +11,7 @@ from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message
 from hanabi.spark.stamps import STAMP, Stamps
 from hanabi.spark.suggestions import did_you_mean
+from hanabi.wire import property_names as names
 
 _TEXT: Final = ("string",)
 _BODY: Final = ("binary", "string")
@@ -52,10 +53,10 @@ def check_columns(schema: StructType, topic: str | None) -> None:
             raise ConfigError(
                 f"column {field.name!r} is of type {field.dataType.simpleString()}, must be {' or '.join(kinds)}"
             )
-    names = set(schema.names)
-    if len(names & {"body", "value"}) != 1:
+    given = set(schema.names)
+    if len(given & {"body", "value"}) != 1:
         raise ConfigError("the sink needs one column body, or value instead")
-    if topic is None and "topic" not in names:
+    if topic is None and "topic" not in given:
         raise ConfigError("where to send is not said: set the option topic, or give a column topic")
 
 
@@ -87,7 +88,10 @@ def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamps: Stamps
             destination: str | None = to or topic
             if destination is None:
                 raise InvalidMessage("the topic is missing, and the option topic is not set")
-            own = sorted(properties or ())
+            told = dict(properties or ())
+            own = sorted((name, value) for name, value in told.items() if _is_own(name))
+            tags = tags if "tags" in columns else told.get(names.TAGS)
+            keys = keys if "keys" in columns else told.get(names.KEYS)
             content = (destination, body, tags, keys, own, delay_level, deliver_ms, key)
             message = Message(
                 destination,
@@ -101,6 +105,11 @@ def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamps: Stamps
         except MQError as error:
             raise InvalidMessage(f"row {number}: {error}") from error
         yield SinkRow(number, message, key)
+
+
+def _is_own(name: str) -> bool:
+    """Whether a property is the message's own. What was read has also those that brokers and clients wrote."""
+    return name not in names.RESERVED and not name.startswith(names.TRANSIENT_PREFIX)
 
 
 def _values(column: pa.Array) -> list[Any]:
