@@ -1,6 +1,7 @@
 """A broker with topics to read from and to write to."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -16,8 +17,10 @@ from hanabi.client.loop_thread import LoopThread
 from hanabi.message import MessageQueue
 from hanabi.spark.broker_reader import FilteringBrokerReader
 from hanabi.spark.broker_source import BrokerSource
-from hanabi.spark.columns import MESSAGE, struct_of
+from hanabi.spark.columns import DAMAGED, MESSAGE, struct_of
 from hanabi.testing.topics import plain_topic
+from hanabi.wire.headers.send import SendMessageV2Header
+from hanabi.wire.sysflag import COMPRESSED
 from tests.spark.decoded import Row, rows_of
 
 WAIT_S = 60.0
@@ -111,6 +114,25 @@ def send(serving: Served, topic: str, bodies: Sequence[str], *, tags: str | None
     _with_core(serving, until_there)
 
 
+def send_poison(serving: Served, topic: str, body: bytes = b"not zlib", sys_flag: int = COMPRESSED) -> None:
+    """A message to queue 0 whose *body* is said to be compressed and is not."""
+
+    async def put(core: Core) -> None:
+        header = SendMessageV2Header(
+            producer_group="tests",
+            topic=topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=0,
+            sys_flag=sys_flag,
+            born_timestamp=int(time.time() * 1_000),
+            flag=0,
+        )
+        await core.api.send_message(serving.broker, header, body, WAIT_S)
+
+    _with_core(serving, put)
+
+
 def wait_for_messages(serving: Served, topic: str, count: int) -> None:
     """Until so many can be read: Apache's brokers put a message into its queue a moment after they have told so."""
 
@@ -140,7 +162,7 @@ def read(spark: SparkSession, serving: Served, schema: str | None = None, **opti
 def tasks(serving: Served, columns: str = "", filters: list[Filter] | None = None, **options: Any) -> list[list[Row]]:
     """The rows of every task, read in this process: Spark's part takes seconds, ours does not."""
     source = BrokerSource({"namesrv": serving.namesrv} | {name.lower(): str(value) for name, value in options.items()})
-    reader = source.reader(struct_of({name: MESSAGE[name] for name in columns.split() or MESSAGE}))
+    reader = source.reader(struct_of({name: (MESSAGE | DAMAGED)[name] for name in columns.split() or MESSAGE}))
     if isinstance(reader, FilteringBrokerReader):
         assert reader.pushFilters(filters or []) == filters
     return [[row for batch in reader.read(task) for row in rows_of(batch)] for task in reader.partitions()]

@@ -12,7 +12,7 @@ import hanabi
 from hanabi.errors import ConfigError, MQError
 from hanabi.spark.broker_source import BrokerSource
 from tests.serving import QUICK, Serving, serving
-from tests.spark.broker_world import bodies, make_topic, rows, send, tasks
+from tests.spark.broker_world import bodies, make_topic, rows, send, send_poison, tasks
 
 
 @pytest.fixture(scope="module")
@@ -172,3 +172,26 @@ def test_offsets_that_are_gone_are_left_out_where_that_is_allowed(broker: Servin
     ending = json.dumps({orders: {"broker-a": {"0": 999}}})
     found = bodies(broker, subscribe=orders, endingOffsets=ending, failOnDataLoss=False)
     assert found == numbers(0, 100)
+
+
+def test_a_body_that_does_not_unpack_is_an_error_left_out_or_given_as_it_is_stored(
+    broker: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = make_topic(broker, "spoilt", 1)
+    send(broker, topic, numbers(0, 5))
+    send_poison(broker, topic)
+    send(broker, topic, numbers(5, 10))
+    with pytest.raises(MQError, match=r"queue 0 of broker-a: the body of message 5 is damaged \(option onDamage"):
+        rows(broker, subscribe=topic)
+    assert bodies(broker, subscribe=topic, onDamage="skip") == numbers(0, 10)
+    assert "1 damaged bodies between 0 and 11 are left out; the first is that of message 5" in caplog.text
+    found = rows(broker, "queueOffset body damage", subscribe=topic, onDamage="raw")
+    assert [row["queueOffset"] for row in found] == list(range(11))
+    assert [(row["body"], row["damage"]) for row in found if row["damage"]] == [
+        (b"not zlib", "the body does not unpack")
+    ]
+    assert len(rows(broker, "queueOffset", subscribe=topic)) == 11, "where nobody asks for bodies, none is damaged"
+    with pytest.raises(ConfigError, match="there is no column 'damage'"):
+        rows(broker, "damage", subscribe=topic)
+    source = BrokerSource({"namesrv": broker.namesrv, "subscribe": topic, "ondamage": "raw"})
+    assert source.schema()["damage"].nullable

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hanabi.spark.sink_options import parse_sink_options
 from hanabi.spark.sink_writer import send_rows
-from hanabi.spark.stamps import STAMP
+from hanabi.spark.stamps import STAMP, Stamps
 from tests.faults.our_servers import OurServers
 from tests.spark.broker_world import make_topic, rows
 from tests.spark.standalone import wait_until
@@ -48,7 +48,7 @@ def test_a_task_goes_on_when_its_broker_is_back(tmp_path: Path) -> None:
         killer = threading.Thread(target=restart)
         killer.start()
         options = parse_sink_options({"namesrv": servers.namesrv, "topic": topic})
-        assert send_rows(options, batches(), "query/0/0") == COUNT
+        assert send_rows(options, batches(), Stamps("query/0", 0)) == COUNT
         killer.join()
         assert restarted.is_set()
         found: list[dict[str, object]] = []

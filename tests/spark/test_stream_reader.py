@@ -15,7 +15,7 @@ from hanabi.spark.broker_source import BrokerSource
 from hanabi.spark.stream_pace import capped, next_offsets
 from hanabi.spark.stream_reader import BrokerStreamReader
 from tests.serving import Serving, serving
-from tests.spark.broker_world import bodies, make_topic, remake_topic, send
+from tests.spark.broker_world import bodies, make_topic, remake_topic, send, send_poison
 from tests.spark.decoded import rows_of
 
 ALL = ReadAllAvailable()
@@ -185,6 +185,20 @@ def test_a_checkpoint_of_an_earlier_version_is_read(broker: Serving) -> None:
     behind: Any = {topic: {"broker-a": {"0": 11}}}
     with pytest.raises(MQError, match="ends at 10"):
         stream.latestOffset(behind, ALL)
+
+
+def test_a_body_that_does_not_unpack_does_not_stop_a_stream_for_good(broker: Serving) -> None:
+    topic = make_topic(broker, "Poison", 1)
+    stream = reader(broker, topic)
+    start = stream.initialOffset()
+    send(broker, topic, texts(0, 5))
+    send_poison(broker, topic)
+    send(broker, topic, texts(5, 8))
+    end = stream.latestOffset(start, ALL)
+    with pytest.raises(MQError, match="the body of message 5 is damaged"):
+        batch(stream, start, end)
+    assert batch(reader(broker, topic, onDamage="skip"), start, end) == texts(0, 8)
+    assert batch(reader(broker, topic, onDamage="raw"), start, end) == [*texts(0, 8), "not zlib"]
 
 
 def test_what_a_checkpoint_says_can_be_given_as_an_option(broker: Serving) -> None:

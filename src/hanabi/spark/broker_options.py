@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pyspark.sql.types import DataType
+
 from hanabi.client.config import ClientConfig, Credentials, TlsConfig
 from hanabi.client.consumer.subscription import ALL, Expression, Sql, subscription_data
 from hanabi.errors import ConfigError
 from hanabi.spark.broker_topics import Wanted, parse_wanted
+from hanabi.spark.columns import DAMAGED, MESSAGE, RAW
 from hanabi.spark.offsets_bound import Bound, ending_bound, starting_bound
 from hanabi.spark.option_values import OptionValues
 
@@ -44,6 +47,7 @@ READ: Final = (
     "maxRowsPerBatch",
     "pullsInFlight",
     "checkCrc",
+    "onDamage",  # a body that cannot be read: fail; skip: leave its message out; raw: as it is stored
     "rawRecord",
 )
 BATCH: Final = (*READ, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushdown")
@@ -73,6 +77,7 @@ class ReadOptions:
     batch_rows: int
     pulls_in_flight: int
     check_crc: bool
+    on_damage: str
 
     @property
     def pulling_group(self) -> str:
@@ -135,10 +140,16 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     )
 
 
-def has_raw_record(given: Mapping[str, str]) -> bool:
-    """Whether the column `record` is asked for; the same for both kinds of reading."""
-    names = tuple(dict.fromkeys((*BATCH, *STREAM)))
-    return OptionValues(given, names, NAME).truth("rawRecord", default=False)
+def source_columns(given: Mapping[str, str]) -> dict[str, DataType]:
+    """The columns of a source with these options; the same for both kinds of reading."""
+    values = OptionValues(given, tuple(dict.fromkeys((*BATCH, *STREAM))), NAME)
+    record = RAW if values.truth("rawRecord", default=False) else {}
+    return MESSAGE | record | (DAMAGED if _on_damage(values) == "raw" else {})
+
+
+def readable_columns(options: ReadOptions) -> dict[str, DataType]:
+    """The columns that a schema may ask for."""
+    return MESSAGE | RAW | (DAMAGED if options.on_damage == "raw" else {})
 
 
 def client_config(values: OptionValues) -> ClientConfig:
@@ -171,7 +182,12 @@ def _read_options(values: OptionValues, starting: Bound) -> ReadOptions:
         batch_rows=values.number("maxRowsPerBatch", 10_000),
         pulls_in_flight=values.number("pullsInFlight", 16),
         check_crc=values.truth("checkCrc", default=True),
+        on_damage=_on_damage(values),
     )
+
+
+def _on_damage(values: OptionValues) -> str:
+    return values.choice("onDamage", "fail", "skip", "raw")
 
 
 def _maybe(values: OptionValues, name: str) -> int | None:

@@ -25,10 +25,11 @@ def read_range(
         try:
             pull = loop.call(lambda: RangePull(core, options, expression, part))
             tags = subscription_data(part.queue.topic, expression, 0).tags_set
-            rows = RangeRows(part, schema, tags, check_crc=options.check_crc)
+            rows = RangeRows(part, schema, tags, check_crc=options.check_crc, on_damage=options.on_damage)
             try:
                 while bodies := loop.run(pull.chunk()):
                     yield from rows.batches(bodies)
+                rows.report()
             finally:
                 loop.run(pull.close())
         finally:

@@ -8,10 +8,10 @@ from pyspark.sql.types import StructType
 
 from hanabi.client.consumer.subscription import Expression
 from hanabi.spark.broker_cluster import ask_cluster
-from hanabi.spark.broker_options import BatchOptions
+from hanabi.spark.broker_options import BatchOptions, readable_columns
 from hanabi.spark.broker_plan import plan_batch
 from hanabi.spark.broker_read import read_range
-from hanabi.spark.columns import MESSAGE, RAW, arrow_schema
+from hanabi.spark.columns import arrow_schema
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.pushdown import narrow
 from hanabi.spark.ranges import QueueRange
@@ -23,7 +23,7 @@ class BrokerReader(DataSourceReader):
 
     def __init__(self, options: BatchOptions, schema: StructType) -> None:
         with plain_errors():
-            self._schema = arrow_schema(schema, MESSAGE | RAW)
+            self._schema = arrow_schema(schema, readable_columns(options.read))
         self._options, self._selection = options, Selection()
 
     def partitions(self) -> list[InputPartition]:

@@ -1,5 +1,6 @@
 """From the answers to pulls to record batches: walk, lay out, leave out what was not asked for, decode."""
 
+import logging
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,6 +17,8 @@ from hanabi.spark.ranges import QueueRange
 
 _QUEUE_OFFSET_AT = 20
 
+logger = logging.getLogger(__name__)
+
 
 class RangeRows:
     """Makes rows of *schema* from the records of one range, which come in their order but some of them twice.
@@ -23,8 +26,11 @@ class RangeRows:
     *tags* are texts: a broker compares hash codes alone.
     """
 
-    def __init__(self, part: QueueRange, schema: pa.Schema, tags: Sequence[str], *, check_crc: bool) -> None:
-        self._part, self._schema, self._check_crc = part, schema, check_crc
+    def __init__(
+        self, part: QueueRange, schema: pa.Schema, tags: Sequence[str], *, check_crc: bool, on_damage: str
+    ) -> None:
+        self._part, self._schema, self._check_crc, self._on_damage = part, schema, check_crc, on_damage
+        self._damaged: list[int] = []  # the offsets of messages whose bodies are
         self._tags = pa.array(tags, pa.string()) if tags else None
         self._next = part.start
 
@@ -42,16 +48,31 @@ class RangeRows:
         known = layout
 
         def damaged(rows: Positions) -> None:
-            offset = known.field(_QUEUE_OFFSET_AT, ">i8")[np.searchsorted(known.rows, rows[0])]
-            raise RemoteProtocolError(f"{describe(self._part.queue)}: the body of message {offset} is damaged")
+            offsets = known.field(_QUEUE_OFFSET_AT, ">i8")[np.searchsorted(known.rows, rows)].tolist()
+            if self._on_damage == "fail":
+                raise RemoteProtocolError(
+                    f"{describe(self._part.queue)}: the body of message {offsets[0]} is damaged"
+                    ' (option onDamage: "skip" leaves such messages out, "raw" gives their bodies as they are stored)'
+                )
+            self._damaged += offsets
 
         yield from decode_batches(
             layout,
             self._schema,
             broker_name=self._part.queue.broker_name,
             check_crc=self._check_crc,
+            keep_damaged=self._on_damage == "raw",
             on_damaged=damaged,
         )
+
+    def report(self) -> None:
+        """Log how many bodies of the range are damaged, if there are any."""
+        if self._damaged:
+            what = "left out" if self._on_damage == "skip" else "given as they are stored"
+            logger.warning(
+                "%s: %d damaged bodies between %d and %d are %s; the first is that of message %d",
+                describe(self._part.queue), len(self._damaged), self._part.start, self._part.end, what, self._damaged[0]
+            )  # fmt: skip
 
     def _new(self, layout: Layout) -> Mask:
         """Those that belong to the range and did not come before."""

@@ -8,9 +8,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from hanabi.errors import ConfigError
-from hanabi.spark.broker_options import NAME, has_raw_record, parse_batch_options, parse_stream_options
+from hanabi.spark.broker_options import NAME, parse_batch_options, parse_stream_options, source_columns
 from hanabi.spark.broker_reader import BrokerReader, FilteringBrokerReader
-from hanabi.spark.columns import MESSAGE, RAW, source_struct
+from hanabi.spark.columns import source_struct
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.sink_options import parse_sink_options
 from hanabi.spark.sink_writer import BrokerStreamWriter, BrokerWriter
@@ -33,7 +33,7 @@ class BrokerSource(DataSource):
     def schema(self) -> StructType:
         """All columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
         with plain_errors():
-            return source_struct(MESSAGE | RAW if has_raw_record(self.options) else MESSAGE)
+            return source_struct(source_columns(self.options))
 
     def reader(self, schema: StructType) -> BrokerReader:
         with plain_errors():

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from hanabi.errors import ConfigError
+from hanabi.spark.decode.batches import DAMAGE as DAMAGE_COLUMN
 from hanabi.spark.decode.batches import RECORD
 from hanabi.spark.suggestions import did_you_mean
 
@@ -40,8 +41,9 @@ MESSAGE: Final[dict[str, DataType]] = {
     "sysFlag": IntegerType(),
     "commitLogOffset": LongType(),
 }
-_MAY_BE_NULL: Final = frozenset({"brokerName", "tags", "bornTimestamp", "storeTimestamp"})
+_MAY_BE_NULL: Final = frozenset({"brokerName", "tags", "bornTimestamp", "storeTimestamp", DAMAGE_COLUMN})
 RAW: Final[dict[str, DataType]] = {RECORD: BinaryType()}  # the bytes as they are stored: only when asked for
+DAMAGED: Final[dict[str, DataType]] = {DAMAGE_COLUMN: StringType()}  # where damaged bodies are rows: what is wrong
 DAMAGE: Final[dict[str, DataType]] = {
     "topic": StringType(),
     "queueId": IntegerType(),

@@ -23,10 +23,10 @@ from hanabi.errors import MQError
 from hanabi.message import MessageQueue
 from hanabi.spark.broker_cluster import Cluster
 from hanabi.spark.broker_loss import lost
-from hanabi.spark.broker_options import StreamOptions
+from hanabi.spark.broker_options import StreamOptions, readable_columns
 from hanabi.spark.broker_plan import existing_queues, within
 from hanabi.spark.broker_read import read_range
-from hanabi.spark.columns import MESSAGE, RAW, arrow_schema
+from hanabi.spark.columns import arrow_schema
 from hanabi.spark.marks import Positions
 from hanabi.spark.offsets import JsonOffsets, Offsets, to_json
 from hanabi.spark.plain_errors import plain_errors
@@ -44,7 +44,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         with plain_errors():
-            self._schema = arrow_schema(schema, MESSAGE | RAW)
+            self._schema = arrow_schema(schema, readable_columns(options.read))
         self._options = options
         self._driver: ClusterView | None = None
         self._target: Offsets | None = None  # AvailableNow: what was there at the beginning

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from hanabi.spark.decode.bodies import read_bodies
 from hanabi.spark.decode.checksums import bodies_match
@@ -19,6 +20,9 @@ from hanabi.spark.decode.slices import slices_of
 from hanabi.wire import property_names as names
 
 RECORD: Final = "record"  # the column with whole records, as they are stored
+DAMAGE: Final = "damage"  # the column that says what is wrong with a body, null for nothing
+_REASONS: Final = pa.array([None, "the checksum of the body is wrong", "the body does not unpack"], pa.string())
+_WRONG_CRC, _NOT_UNPACKED = 1, 2
 
 _MS_MAX: Final = (2**63 - 1) // 1000
 
@@ -28,8 +32,14 @@ OnDamaged = Callable[[Positions], None]
 class Rows:
     """Records that become the rows of one batch; what several columns need is computed once, when it is needed."""
 
-    def __init__(self, layout: Layout, broker_name: str | None = None, bodies: pa.Array | None = None) -> None:
-        self.layout, self.broker_name, self.bodies = layout, broker_name, bodies
+    def __init__(
+        self,
+        layout: Layout,
+        broker_name: str | None = None,
+        bodies: pa.Array | None = None,
+        damage: NDArray[np.int8] | None = None,
+    ) -> None:
+        self.layout, self.broker_name, self.bodies, self.damage = layout, broker_name, bodies, damage
 
     @cached_property
     def properties(self) -> Properties:
@@ -52,6 +62,11 @@ class Rows:
         unique = self.properties.find(names.UNIQUE_KEY)
         return pc.coalesce(unique, self.offset_message_ids) if unique.null_count else unique
 
+    def damage_texts(self) -> pa.Array:
+        if self.damage is None:
+            return pa.nulls(len(self.layout), pa.string())
+        return _REASONS.take(pa.array(self.damage))
+
     def column(self, name: str, kind: pa.DataType) -> pa.Array:
         return _COLUMNS[name](self, kind)
 
@@ -62,33 +77,40 @@ def decode_batches(
     *,
     broker_name: str | None = None,
     check_crc: bool = True,
+    keep_damaged: bool = False,
     on_damaged: OnDamaged = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of *layout* as rows of *schema*, whose names are those of `columns`.
 
     Usually one batch; more if bodies unpack to very much. Bodies are looked at where *schema* has them, or the whole
-    record: those with a wrong checksum and those that do not unpack are left out, and *on_damaged* gets their rows.
+    record: those with a wrong checksum and those that do not unpack are left out, or with *keep_damaged* stay as they
+    are stored; *on_damaged* gets their rows, each once.
     """
+    damage = np.zeros(len(layout), np.int8)
     if check_crc and (RECORD in schema.names or "body" in schema.names):
         matches = bodies_match(layout)
         if not matches.all():
             on_damaged(layout.rows[~matches])
-            layout = layout.only(matches)
+            damage[~matches] = _WRONG_CRC
+            if not keep_damaged:
+                layout, damage = layout.only(matches), damage[matches]
     while len(layout):
-        taken = len(layout)
-        rows = Rows(layout, broker_name)
+        rows, taken = Rows(layout, broker_name, damage=damage), len(layout)
         if "body" in schema.names:
-            bodies, taken, damaged = read_bodies(layout)
-            rows = Rows(layout.only(slice(0, taken)) if taken < len(layout) else layout, broker_name, bodies)
-            if damaged:
-                on_damaged(layout.rows[damaged])
-                good = np.ones(taken, np.bool_)
-                good[damaged] = False
+            bodies, taken, spoilt = read_bodies(layout)
+            new = [row for row in spoilt if not damage[row]]
+            if new:
+                on_damaged(layout.rows[new])
+                damage[new] = _NOT_UNPACKED
+            first = slice(0, taken)
+            rows = Rows(layout.only(first) if taken < len(layout) else layout, broker_name, bodies, damage[first])
+            if spoilt and not keep_damaged:
+                good = damage[first] == 0
                 rows = Rows(rows.layout.only(good), broker_name, bodies.filter(pa.array(good)))
         if len(rows.layout):
             arrays = [rows.column(field.name, field.type) for field in schema]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        layout = layout.only(slice(taken, None))
+        layout, damage = layout.only(slice(taken, None)), damage[taken:]
 
 
 def _times(times_ms: Positions, kind: pa.DataType) -> pa.Array:
@@ -126,4 +148,5 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "sysFlag": lambda rows, _: pa.array(rows.layout.sys_flags),
     "commitLogOffset": lambda rows, _: pa.array(rows.layout.log_offsets),
     RECORD: _raw,
+    DAMAGE: lambda rows, _: rows.damage_texts(),
 }

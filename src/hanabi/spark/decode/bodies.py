@@ -17,7 +17,7 @@ UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024  # in one batch: a few bytes can un
 class Bodies(NamedTuple):
     """The bodies of the first `taken` records: as many as may be in memory at once.
 
-    `damaged` are the rows of those that do not unpack; their bodies are empty.
+    `damaged` are the rows of those that do not unpack; their bodies are as they are stored.
     """
 
     bodies: pa.Array
@@ -40,10 +40,10 @@ def read_bodies(layout: Layout, bytes_max: int = UNPACKED_BYTES_MAX) -> Bodies:
             taken = row
             break
         start = int(layout.body_at[row])
+        body = bytes(view[start : start + int(layout.body_bytes[row])])
         try:
-            body = decompress(bytes(view[start : start + int(layout.body_bytes[row])]), int(flags[row]))
+            body = decompress(body, int(flags[row]))
         except RemoteProtocolError:
-            body = b""
             damaged.append(row)
         unpacked.append(body)
         total += len(body)

@@ -52,6 +52,10 @@ class ArchiveOptions(Connection, frozen=True, kw_only=True):
     fail_on_data_loss: Annotated[
         bool, msgspec.Meta(description="end with an error where messages were deleted before they were archived")
     ] = True
+    on_damage: Annotated[
+        Literal["fail", "skip"],
+        msgspec.Meta(description="a body that cannot be read: fail; or skip it, and count it as lost"),
+    ] = "fail"
     group: Annotated[
         str | None, msgspec.Meta(description="tell brokers the progress, as that of this consumer group")
     ] = None
@@ -69,6 +73,8 @@ class ArchiveOptions(Connection, frozen=True, kw_only=True):
             raise ConfigError("option group: the files of a broker cannot be told how far a group is; leave it out")
         if self.store is None and self.broker_name is not None:
             raise ConfigError("option broker-name is for --store: a cluster tells the names of its brokers")
+        if self.on_damage == "skip" and self.fail_on_data_loss:
+            raise ConfigError("option on-damage=skip leaves messages out: say --no-fail-on-data-loss, too")
         _ = self.starting_ms
 
     @property
@@ -108,8 +114,9 @@ def run(spark: SparkSession, options: ArchiveOptions, progress: Progress) -> Out
 
 def _source(spark: SparkSession, options: ArchiveOptions) -> ArchiveSource:
     if options.store is not None:
-        return StoreSource(spark, options.store, options.broker_name or "", options.chosen_topics())
-    return ClusterSource(spark, options.spark_options(), options.chosen_topics())
+        topics, name = options.chosen_topics(), options.broker_name or ""
+        return StoreSource(spark, options.store, name, topics, options.on_damage)
+    return ClusterSource(spark, options.spark_options() | {"onDamage": options.on_damage}, options.chosen_topics())
 
 
 def _check(spark: SparkSession, home: ArchiveHome, options: ArchiveOptions) -> None:

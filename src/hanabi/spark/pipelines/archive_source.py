@@ -114,8 +114,10 @@ class ClusterSource:
 class StoreSource:
     """The files of one broker. *broker* is its name, or empty: the files do not know it."""
 
-    def __init__(self, spark: SparkSession, directory: str, broker: str, topics: Mapping[str, str]) -> None:
-        self._spark, self._broker, self._directory = spark, broker, directory
+    def __init__(
+        self, spark: SparkSession, directory: str, broker: str, topics: Mapping[str, str], on_damage: str = "fail"
+    ) -> None:
+        self._spark, self._broker, self._directory, self._on_damage = spark, broker, directory, on_damage
         self._home = StoreHome.open(Path(directory))
         named = topics.get("subscribe")
         self._topics = None if named is None else frozenset(named.split(","))
@@ -161,6 +163,7 @@ class StoreSource:
             "startingOffsets": json.dumps(_by_queue({queue: start[queue] for queue in end})),
             "endingOffsets": json.dumps(_by_queue(end)),
             "minPartitions": str(self._tasks),
+            "onDamage": self._on_damage,
         }
         if self._broker:
             options["brokerName"] = self._broker

@@ -4,7 +4,7 @@ Knows options and the two formats; what is done with the messages is the pipelin
 """
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +39,10 @@ class Origin(Connection, frozen=True, kw_only=True):
     since: Annotated[str | None, msgspec.Meta(description=f"stored then or later: {_TIME}")] = None
     until: Annotated[str | None, msgspec.Meta(description=f"stored before: {_TIME}")] = None
 
+    on_damage: Annotated[
+        Literal["fail", "skip"], msgspec.Meta(description="a body that cannot be read: fail, or leave its message out")
+    ] = "fail"
+
     def __post_init__(self) -> None:
         if self.topics and self.pattern is not None:
             raise ConfigError("topics and pattern exclude each other: give one of them")
@@ -70,7 +74,7 @@ class Origin(Connection, frozen=True, kw_only=True):
 
     def broker_options(self) -> dict[str, str]:
         """For the format `rocketmq`, as a batch."""
-        options = self.spark_options() | self._times()
+        options = self.spark_options() | self._times() | {"onDamage": self.on_damage}
         if self.since is not None:
             options["startingOffsetsByTimestampStrategy"] = "latest"  # a queue may be quiet
         if self.topics:
@@ -78,7 +82,9 @@ class Origin(Connection, frozen=True, kw_only=True):
         return options | {"subscribePattern": self.pattern or ".*"}
 
     def _store_options(self, home: StoreHome) -> dict[str, str]:
-        options = self._times() | ({"commitLog": self.commit_log} if self.commit_log else {})
+        options = self._times() | {"onDamage": self.on_damage}
+        if self.commit_log:
+            options["commitLog"] = self.commit_log
         if self.topics:
             return options | {"subscribe": ",".join(self.topics)}
         if self.pattern is not None:
