@@ -58,6 +58,7 @@ from tests.namesrv.brokers import registration, topics, unregistration
 from tests.namesrv.talk import Peer, Running, running
 
 V4_9_3 = 399
+V5_0_0, V5_3_2 = 413, 474
 Story = Callable[[Running, Peer], Awaitable[None]]
 
 
@@ -283,6 +284,24 @@ def test_cluster_info_has_bare_number_keys_as_apaches(tmp_path: Path) -> None:
             b'"cluster":"DefaultCluster"}},"clusterAddrTable":{"DefaultCluster":["broker-a"]}}'
         )
         assert decode_body(reply.body, ClusterInfo).cluster_addr_table == {"DefaultCluster": ["broker-a"]}
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(("registered", "told"), [(None, b"false"), (False, b"false"), (True, b"true")])
+def test_clients_of_5_x_are_told_whether_a_slave_may_act_as_master_and_older_ones_are_not(
+    tmp_path: Path, registered: bool | None, told: bytes
+) -> None:
+    async def story(talk: Running, peer: Peer) -> None:
+        await register(peer, msgspec.structs.replace(registration("a:1"), enable_acting_master=registered), topics("T"))
+        asked = (
+            (RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader(topic="T")),
+            (RequestCode.GET_BROKER_CLUSTER_INFO, None),
+        )
+        for code, header in asked:
+            assert b"enableActingMaster" not in (await peer.ask(code, header, version=V5_0_0 - 1)).body
+            for version in (V5_0_0, V5_3_2):
+                assert b'"enableActingMaster":' + told in (await peer.ask(code, header, version=version)).body
 
     tell(tmp_path, story)
 

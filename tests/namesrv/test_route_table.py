@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hanabi.errors import NoPermission
-from hanabi.namesrv.encoded_routes import EncodedRoutes
+from hanabi.namesrv.encoded_routes import EncodedRoutes, RouteForm
 from hanabi.namesrv.limits import FILTER_SERVERS_MAX, NAME_CHARACTERS_MAX, RouteLimits
 from hanabi.namesrv.route_table import SILENCE_MS_MAX, RouteTable
 from hanabi.wire.bodies.route import QueueData, TopicRoute
@@ -41,7 +41,7 @@ def table() -> Table:
 
 def test_a_topic_that_nobody_serves_has_no_route(table: Table) -> None:
     assert table.route("T") is None
-    assert table.encoded_route("T", standard=True) is None
+    assert table.encoded_route("T", RouteForm.STANDARD) is None
 
 
 def test_the_topics_of_a_master_have_routes(table: Table) -> None:
@@ -312,25 +312,26 @@ def test_a_name_is_in_a_cluster_while_one_of_its_members_says_so(table: Table) -
     assert table.found("T").broker_datas[0].cluster == "D"
 
 
-@pytest.mark.parametrize("standard", [True, False])
-def test_a_route_is_encoded_once_until_it_changes(table: Table, standard: bool) -> None:
+@pytest.mark.parametrize("form", RouteForm)
+def test_a_route_is_encoded_once_until_it_changes(table: Table, form: RouteForm) -> None:
     table.says(registration("a:1"), topics("T", "U"))
     table.says(registration("b:1", "broker-b"), topics("U"))
-    first = table.encoded_route("T", standard=standard)
-    other = table.encoded_route("U", standard=standard)
+    first = table.encoded_route("T", form)
+    other = table.encoded_route("U", form)
     table.says(registration("a:1"), topics("T", "U"), now=30_000)  # no news
     table.says(registration("b:1", "broker-b"), topics("U", queues=9, version=2))
-    assert table.encoded_route("T", standard=standard) is first
-    changed = table.encoded_route("U", standard=standard)
+    assert table.encoded_route("T", form) is first
+    changed = table.encoded_route("U", form)
     assert changed != other
-    assert changed == encode_body(table.found("U"), standard=standard)
+    expected = table.route("U", extended=form is RouteForm.EXTENDED)
+    assert changed == encode_body(expected, standard=form is not RouteForm.DIALECT)
 
 
 def test_an_encoded_route_has_the_order_configuration_it_was_asked_with(table: Table) -> None:
     table.says(registration("a:1"), topics("T"))
     for order_conf in (None, "broker-a:4", "broker-a:8", None):
         expected = encode_body(table.route("T", order_conf), standard=True)
-        assert table.encoded_route("T", standard=True, order_conf=order_conf) == expected
+        assert table.encoded_route("T", RouteForm.STANDARD, order_conf) == expected
 
 
 def test_a_broker_that_leaves_costs_only_its_own_topics(table: Table) -> None:
@@ -338,11 +339,11 @@ def test_a_broker_that_leaves_costs_only_its_own_topics(table: Table) -> None:
     for number in range(20):
         names = [f"topic-{number}-{index}" for index in range(500)]
         table.says(registration(f"b{number}:1", f"broker-{number}"), topics(*names), owner=number)
-    before = {topic: table.encoded_route(topic, standard=True) for topic in table.all_topics().topic_list}
+    before = {topic: table.encoded_route(topic, RouteForm.STANDARD) for topic in table.all_topics().topic_list}
     table.owner_gone(7)
     left = table.all_topics().topic_list
     assert len(left) == 19 * 500
-    assert all(table.encoded_route(topic, standard=True) is before[topic] for topic in left)
+    assert all(table.encoded_route(topic, RouteForm.STANDARD) is before[topic] for topic in left)
 
 
 # ── limits ──
@@ -419,12 +420,12 @@ def test_tens_of_thousands_of_topics_register(table: Table) -> None:
 def test_encoded_routes_keep_so_many_bytes_and_then_start_over() -> None:
     routes = EncodedRoutes(bytes_max=100)
     for number in range(10):
-        routes.keep("T", True, None, bytes(60))  # the same one again is no more
-        routes.keep(str(number), False, None, bytes(4))
-    assert [number for number in range(10) if routes.get(str(number), False, None)] == list(range(10))
-    routes.keep("U", True, None, bytes(4))
-    assert (routes.get("T", True, None), routes.get("U", True, None)) == (None, bytes(4))
+        routes.keep("T", RouteForm.STANDARD, None, bytes(60))  # the same one again is no more
+        routes.keep(str(number), RouteForm.DIALECT, None, bytes(4))
+    assert [number for number in range(10) if routes.get(str(number), RouteForm.DIALECT, None)] == list(range(10))
+    routes.keep("U", RouteForm.STANDARD, None, bytes(4))
+    assert (routes.get("T", RouteForm.STANDARD, None), routes.get("U", RouteForm.STANDARD, None)) == (None, bytes(4))
     routes.forget(["U", "nothing"])
     for number in range(24):
-        routes.keep(str(number), False, None, bytes(4))
-    assert routes.get("0", False, None) is not None
+        routes.keep(str(number), RouteForm.DIALECT, None, bytes(4))
+    assert routes.get("0", RouteForm.DIALECT, None) is not None

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from hanabi.namesrv.encoded_routes import RouteForm
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.wire.fastjson import encode_body
 from tests.namesrv.brokers import registration, topics, unregistration
@@ -184,10 +185,10 @@ class RouteTableMachine(RuleBasedStateMachine):
     @invariant()
     def encoded_routes_are_never_stale(self) -> None:
         for topic in ("T", "U", "V"):
-            fresh = self.table.route(topic)
-            for standard in (True, False):
-                expected = None if fresh is None else encode_body(fresh, standard=standard)
-                assert self.table.encoded_route(topic, standard=standard) == expected
+            for form in RouteForm:
+                fresh = self.table.route(topic, extended=form is RouteForm.EXTENDED)
+                expected = None if fresh is None else encode_body(fresh, standard=form is not RouteForm.DIALECT)
+                assert self.table.encoded_route(topic, form) == expected
 
     @invariant()
     def clusters_and_versions_are_those_of_the_model(self) -> None:

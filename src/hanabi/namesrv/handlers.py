@@ -12,6 +12,7 @@ from collections.abc import Callable
 from hanabi.errors import NoPermission
 from hanabi.namesrv.absent_brokers import AbsentBrokers
 from hanabi.namesrv.complaints import Complaints
+from hanabi.namesrv.encoded_routes import RouteForm
 from hanabi.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.settings import Settings
@@ -49,6 +50,7 @@ from hanabi.wire.headers.namesrv import (
 # Peers say who they are by an ordinal of Java's MQVersion.
 VERSION_3_0_11 = 37  # from here on a broker's body also has its filter servers
 VERSION_4_9_4 = 401  # from here on a client reads routes in standard JSON
+VERSION_5_0_0 = 413  # from here on it may rely on fields that 5.x added (rocketmq-rust does)
 
 # The longest bodies, where there are any. A registration alone may fill a frame: it has all topics of a broker.
 DATA_VERSION_BYTES_MAX = 4 * 1024  # three numbers
@@ -103,6 +105,14 @@ def namesrv_handlers(
     }
 
 
+def _route_form(header: GetRouteHeader, request: Command) -> RouteForm:
+    if request.version >= VERSION_5_0_0:
+        return RouteForm.EXTENDED
+    if request.version >= VERSION_4_9_4 or header.accept_standard_json_only is True:
+        return RouteForm.STANDARD
+    return RouteForm.DIALECT
+
+
 class RouteHandlers:
     """Where is what."""
 
@@ -115,7 +125,7 @@ class RouteHandlers:
         topic = header.topic
         body = self._table.encoded_route(
             topic,
-            standard=request.version >= VERSION_4_9_4 or header.accept_standard_json_only is True,
+            _route_form(header, request),
             order_conf=self._kv.get(ORDER_TOPIC_CONFIG, topic) if self._settings.current.order_message_enable else None,
         )
         if body is None:
@@ -127,7 +137,7 @@ class RouteHandlers:
         return Reply(body=body)
 
     def get_cluster_info(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
-        return Reply(body=encode_body(self._table.cluster_info()))
+        return Reply(body=encode_body(self._table.cluster_info(extended=request.version >= VERSION_5_0_0)))
 
     def get_member_group(self, header: GetBrokerMemberGroupHeader, _: Command, connection: Connection) -> Reply:
         group = BrokerMemberGroup(

@@ -24,7 +24,7 @@ import msgspec
 
 from hanabi.errors import NoPermission
 from hanabi.namesrv.absent_brokers import AbsentBrokers, Why
-from hanabi.namesrv.encoded_routes import EncodedRoutes
+from hanabi.namesrv.encoded_routes import EncodedRoutes, RouteForm
 from hanabi.namesrv.limits import RouteLimits, check_filter_servers, check_names
 from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRoute
 from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
@@ -55,6 +55,7 @@ class Member:
     data_version: DataVersion | None = None  # of the topics it sent last
     topics_sent: int = 0  # most of them at once, with this version
     filter_servers: list[str] = field(default_factory=list)
+    acting_master: bool = False  # 5.x: a slave may stand in for a lost master
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -81,9 +82,15 @@ class _Broker:
     def addresses(self) -> dict[int, str]:
         return {broker_id: self.members[broker_id].address for broker_id in sorted(self.members)}
 
-    def data(self) -> BrokerData:
+    def data(self, *, extended: bool = False) -> BrokerData:
+        """*extended*: with what 5.x adds, which clients of 5.x may rely on."""
         first = self.members[min(self.members)]
-        return BrokerData(broker_addrs=self.addresses(), broker_name=self.name, cluster=first.cluster)
+        return BrokerData(
+            broker_addrs=self.addresses(),
+            broker_name=self.name,
+            cluster=first.cluster,
+            enable_acting_master=first.acting_master if extended else None,
+        )
 
 
 class RouteTable:
@@ -218,6 +225,7 @@ class RouteTable:
             ha_address=header.ha_server_addr,
             owner=owner,
             seen_ms=now_ms,
+            acting_master=header.enable_acting_master is True,
         )
         self._warn_of_shared_address(member)
         self.absent.came(member.broker_name, member.broker_id, member.address)
@@ -379,7 +387,7 @@ class RouteTable:
 
     # ── questions ──
 
-    def route(self, topic: str, order_conf: str | None = None) -> TopicRoute | None:
+    def route(self, topic: str, order_conf: str | None = None, *, extended: bool = False) -> TopicRoute | None:
         """Everything a client must know to reach the queues of *topic*; None when nobody serves it."""
         by_broker = self._queues.get(topic)
         if by_broker is None:
@@ -387,21 +395,21 @@ class RouteTable:
         brokers = [self._brokers[name] for name in sorted(by_broker)]
         members = (member for broker in brokers for member in broker.members.values())
         return TopicRoute(
-            broker_datas=[broker.data() for broker in brokers],
+            broker_datas=[broker.data(extended=extended) for broker in brokers],
             filter_server_table={each.address: each.filter_servers for each in members if each.filter_servers},
             order_topic_conf=order_conf,
             queue_datas=[by_broker[broker.name] for broker in brokers],
         )
 
-    def encoded_route(self, topic: str, *, standard: bool, order_conf: str | None = None) -> bytes | None:
-        """`route` as it travels: in standard JSON, or in fastjson's dialect."""
-        encoded = self._encoded.get(topic, standard, order_conf)
+    def encoded_route(self, topic: str, form: RouteForm, order_conf: str | None = None) -> bytes | None:
+        """`route` as it travels."""
+        encoded = self._encoded.get(topic, form, order_conf)
         if encoded is None:
-            route = self.route(topic, order_conf)
+            route = self.route(topic, order_conf, extended=form is RouteForm.EXTENDED)
             if route is None:
                 return None
-            encoded = encode_body(route, standard=standard)
-            self._encoded.keep(topic, standard, order_conf, encoded)
+            encoded = encode_body(route, standard=form is not RouteForm.DIALECT)
+            self._encoded.keep(topic, form, order_conf, encoded)
         return encoded
 
     def addresses(self, broker_name: str) -> dict[int, str]:
@@ -413,9 +421,9 @@ class RouteTable:
         """How many broker names, processes and topics there are."""
         return len(self._brokers), len(self._places), len(self._queues)
 
-    def cluster_info(self) -> ClusterInfo:
+    def cluster_info(self, *, extended: bool = False) -> ClusterInfo:
         return ClusterInfo(
-            broker_addr_table={name: broker.data() for name, broker in self._brokers.items()},
+            broker_addr_table={name: broker.data(extended=extended) for name, broker in self._brokers.items()},
             cluster_addr_table=self._clusters(),
         )
 
