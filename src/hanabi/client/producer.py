@@ -188,7 +188,7 @@ class Producer(Participant):
         """
         running = self._running or self._must_run()
         choose = None
-        if queue is not None or selector is not None:
+        if queue is not None or selector is not None or arg is not None:
             choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         if running.hooks:
@@ -317,7 +317,7 @@ class Producer(Participant):
         seconds = self.settings.send_timeout_s if timeout is None else timeout
 
         def send(message: Message) -> Awaitable[SendResult]:
-            choose = None if selector is None else chooser(message, None, selector, arg)
+            choose = None if selector is None and arg is None else chooser(message, None, selector, arg)
             return self._send_patiently(running, message, seconds, choose)
 
         results = await pipelined(messages, send, self.settings.pipeline_depth)

@@ -63,6 +63,8 @@ def chooser(message: Message, queue: MessageQueue | None, selector: Selector | N
         if queue.topic != message.topic:
             raise InvalidMessage(f"topic {message.topic}: the queue given is one of topic {queue.topic}")
     if selector is None:
+        if arg is not None:
+            raise InvalidMessage(f"topic {message.topic}: arg={arg!r} is for a selector, and none is given")
         return None
 
     def choose(queues: Sequence[MessageQueue]) -> MessageQueue:

@@ -25,7 +25,7 @@ from hanabi.client.producer import Producer, Running
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
 from hanabi.client.validation import check_kind
-from hanabi.errors import InvalidMessage, MQError
+from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message, StoredMessage
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
@@ -69,11 +69,14 @@ class TransactionProducer(Producer):
     ) -> None:
         super().__init__(group, config=config, settings=settings, hooks=hooks, **options)
         self._check = check
+        self._warned_of_none = False
         self._threads: ListenerThreads | None = None
         self._under_way: set[asyncio.Future[None]] = set()
 
     def check(self, function: Check) -> Check:
         """Decorator: *function* says how the transaction of a message ended."""
+        if self._check is not None and self._check is not function:
+            raise ConfigError(f"{self.what} has a check already: {self._check!r}")
         self._check = function
         return function
 
@@ -195,7 +198,21 @@ class TransactionProducer(Producer):
         except Exception as error:  # noqa: BLE001 - of the program: it is in the result, and the broker will ask
             logger.warning("group %s: how a transaction ended is unknown: %r", self.group, error)
             return TransactionState.UNKNOWN, error
-        return TransactionState.UNKNOWN if state is None else state, None
+        if state is None:
+            self._warn_of_none(function)
+            return TransactionState.UNKNOWN, None
+        return state, None
+
+    def _warn_of_none(self, function: Callable[..., object]) -> None:
+        """A function that forgets its `return` looks as if it worked, and its messages are never delivered."""
+        if not self._warned_of_none:
+            self._warned_of_none = True
+            logger.warning(
+                "group %s: %r returned None, so how its transaction ended is unknown, and the broker asks `check`."
+                " Return TransactionState.COMMIT or ROLLBACK, or UNKNOWN to be asked (said once)",
+                self.group,
+                function,
+            )
 
     async def _call(self, function: Callable[..., State | Awaitable[State]], *arguments: object) -> State:
         if inspect.iscoroutinefunction(function) or self._threads is None:

@@ -18,6 +18,7 @@ DEFAULT_TOPIC: Final = "TBW102"
 
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_CHARACTERS: Final = "letters, digits and % | _ -"
+_MILLISECONDS_MIN: Final = 10**12
 # What brokers write themselves; a message put there by hand would be delivered, or lost, in strange ways.
 _CLOSED_TOPICS: Final = frozenset(
     {
@@ -85,6 +86,11 @@ def _check_delay(message: Message) -> None:
         raise InvalidMessage(f"topic {message.topic}: neither a delay level nor a deliver time can be negative")
     if message.delay_level and message.deliver_time_ms:
         raise InvalidMessage(f"topic {message.topic}: a delay level and a deliver time exclude each other")
+    if 0 < message.deliver_time_ms < _MILLISECONDS_MIN:
+        raise InvalidMessage(
+            f"topic {message.topic}: deliver_time_ms={message.deliver_time_ms} is before 2001 in milliseconds since"
+            " 1970: are these seconds, or a delay? The moment of delivery is int(time.time() * 1000) and the delay"
+        )
 
 
 def check_texts(message: Message) -> None:

@@ -458,3 +458,16 @@ def test_wrong_settings_are_refused_by_name() -> None:
         PushConsumer("g", namesrv="127.0.0.1:1", thread=3)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"unknown option 'consume_form': did you mean consume_from\?"):
         PushConsumer("g", namesrv="127.0.0.1:1", consume_form="first")  # type: ignore[call-arg]
+
+
+def test_a_second_listener_is_refused() -> None:
+    consumer = PushConsumer("g", namesrv="127.0.0.1:1")
+
+    def one(_: list[StoredMessage]) -> None: ...
+
+    def two(_: list[StoredMessage]) -> None: ...
+
+    consumer.listener(one)
+    consumer.listener(one)
+    with pytest.raises(ConfigError, match="has a listener already"):
+        consumer.listener(two)

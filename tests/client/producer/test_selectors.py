@@ -1,12 +1,16 @@
 """Queues chosen by the program."""
 
+import asyncio
 import random
+from pathlib import Path
 
 import pytest
 
+from hanabi.client.producer import Producer
 from hanabi.client.selectors import by_hash, by_random, chooser, hash_code, round_robin
 from hanabi.errors import InvalidMessage
 from hanabi.message import Message, MessageQueue
+from tests.client.world import world
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
 MESSAGE = Message("T", b"x")
@@ -72,3 +76,19 @@ def test_a_selector_must_return_a_queue_of_the_topic() -> None:
         assert choose is not None
         with pytest.raises(InvalidMessage, match="must return one of the queues"):
             choose(QUEUES)
+
+
+def test_an_argument_without_a_selector_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as cluster, Producer("p", config=cluster.config()) as producer:
+            await cluster.make_topic("T")
+            message = Message("T", b"x")
+            for send in (producer.send, producer.send_oneway, producer.request):
+                with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):
+                    await send(message, arg="key")
+            with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):
+                await producer.send_many([message], arg="key")
+            with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):
+                await producer.send_batch([message], arg="key")
+
+    asyncio.run(main())

@@ -12,7 +12,7 @@ from hanabi.client.api import Api
 from hanabi.client.producer_config import ProducerConfig
 from hanabi.client.send_result import SendResult, SendStatus, TransactionState
 from hanabi.client.transaction_producer import TransactionProducer
-from hanabi.errors import InvalidMessage, MQError
+from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.remoting.connector import Connector
 from hanabi.wire.codes import ResponseCode
@@ -295,3 +295,27 @@ def test_namespaces_are_taken_off_for_the_check(tmp_path: Path) -> None:
                 assert asked[0] == "T"
 
     asyncio.run(main())
+
+
+def test_a_function_that_returns_nothing_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with (
+            world(tmp_path) as cluster,
+            TransactionProducer("p", check=never, config=cluster.config()) as producer,
+        ):
+            await cluster.make_topic("T")
+            for _ in range(2):
+                result = await producer.send_in_transaction(Message("T", b"x"), lambda *_: None)
+                assert (result.state, result.error) == (UNKNOWN, None)
+
+    asyncio.run(main())
+    said = [record.getMessage() for record in caplog.records if "returned None" in record.getMessage()]
+    assert len(said) == 1
+    assert "TransactionState.COMMIT" in said[0]
+
+
+def test_a_second_check_is_refused() -> None:
+    producer = TransactionProducer("p", check=never, namesrv="127.0.0.1:1")
+    producer.check(never)
+    with pytest.raises(ConfigError, match="has a check already"):
+        producer.check(lambda message: COMMIT)

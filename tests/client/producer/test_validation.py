@@ -59,6 +59,12 @@ def test_a_delay_is_a_level_or_a_time_but_not_both() -> None:
         check_message(Message("T", b"x", delay_level=-1))
 
 
+@pytest.mark.parametrize("wrong", [30, 30_000, 1_700_000_000])
+def test_a_deliver_time_in_seconds_or_a_delay_is_refused(wrong: int) -> None:
+    with pytest.raises(InvalidMessage, match=f"deliver_time_ms={wrong} is before 2001"):
+        check_message(Message("T", b"x", deliver_time_ms=wrong))
+
+
 def test_properties_are_measured_in_bytes() -> None:
     check_properties("T", "a" * 32_767)
     check_properties("T", "ü" * 16_383)

@@ -113,6 +113,11 @@ class PushConsumer(Participant):
         def register(function: AnyListener) -> AnyListener:
             if self._session is not None:
                 raise MQError(f"{self.what} is started already, with its listener")
+            if self._listener is not None and self._listener is not function:
+                raise ConfigError(
+                    f"{self.what} has a listener already, {self._listener!r}: it gets the messages of all topics, so"
+                    " tell them apart there by message.topic, or make another consumer with a group of its own"
+                )
             self._listener, self._ordered = function, ordered
             return function
 
