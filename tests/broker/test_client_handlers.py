@@ -53,6 +53,18 @@ def test_a_heartbeat_registers_producers_and_consumers() -> None:
     play(scene)
 
 
+def test_a_new_member_is_told_that_its_group_changed_before_its_heartbeat_is_answered() -> None:
+    async def scene(world: ClientWorld) -> None:
+        beat = encode_body(HeartbeatData(client_id="new", consumer_data_set=[a_consumer("G", subscribed("T"))]))
+        codes = await world.first_codes(RequestCode.HEART_BEAT, beat, 2)
+        assert codes == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ResponseCode.SUCCESS]
+        await (await world.client("other")).heartbeat(a_consumer("G", subscribed("T")))
+        # also within the moment in which the others are not told again
+        assert await world.first_codes(RequestCode.HEART_BEAT, beat, 2) == codes
+
+    play(scene, gap_seconds=3600)
+
+
 def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
     async def scene(world: ClientWorld) -> None:
         one = await world.client("one")

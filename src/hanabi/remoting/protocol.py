@@ -560,13 +560,20 @@ class Connection(asyncio.Protocol):
             self._write_soon([frame], len(frame))
         return True
 
-    def send_oneway(self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"") -> None:
-        """Tell the peer something; nobody will know whether it heard."""
+    def send_oneway(
+        self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"", *, at_once: bool = False
+    ) -> None:
+        """Tell the peer something; nobody will know whether it heard.
+
+        *at_once*: before the answer to the request that is being handled, and not with the next write.
+        """
         self._must_be_open()
         if self._resumed is not None:
             raise TooManyRequestsError(f"{self.peer}: does not read, {self.unsent_bytes} bytes wait for it already")
         frame = encode_request(code, next(self._opaques) & OPAQUE_MASK, header, body, oneway=True)
         self._write_soon([frame], len(frame))
+        if at_once:
+            self._empty_outbox()
 
     def _unanswered(self, began: float) -> None:
         """A request that began then has no answer. A server that has sent nothing at all since then may be gone.

@@ -46,7 +46,7 @@ class Recorder:
         self.unregistered: list[str] = []
         self.left: list[tuple[str, str, bool]] = []
 
-    def changed(self, group: ConsumerGroup) -> None:
+    def changed(self, group: ConsumerGroup, by: Connection | None = None) -> None:
         self.told.append(group.name)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:

@@ -88,6 +88,30 @@ def test_within_the_gap_nobody_is_told_again() -> None:
     asyncio.run(main())
 
 
+def test_one_whose_heartbeat_changed_the_group_is_told_at_once_and_by_itself_only_once() -> None:
+    async def main() -> None:
+        crowd = Crowd()
+        async with serving({34: Handler(NoHeader, crowd.handle)}) as address:
+            await crowd.enter(address, 2)
+            old, new = crowd.peers
+            joined = list(crowd.group.members)[1]
+            notices = Notices(SETTINGS, gap_seconds=0)
+            notices.changed(crowd.group, joined)
+            for peer in crowd.peers:
+                await peer.request()
+                for _ in range(3):
+                    await peer.ask(34)
+            assert (old.requests_waiting, new.requests_waiting) == (0, 0)
+            notices.changed(crowd.group, joined)
+            notices.changed(crowd.group)  # another one went: that is news for the new one as well
+            for _ in range(2):
+                await new.request()
+            await old.request()
+            await crowd.leave()
+
+    asyncio.run(main())
+
+
 def test_a_crowd_is_told_over_several_turns_and_those_that_are_gone_are_passed_over() -> None:
     async def main() -> None:
         crowd = Crowd()

@@ -21,8 +21,9 @@ from hanabi.store.config import StoreConfig
 from hanabi.wire.bodies.clients import ConsumerList
 from hanabi.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from hanabi.wire.codes import Language, RequestCode, ResponseCode
-from hanabi.wire.command import VERSION, Command, encode_head
+from hanabi.wire.command import VERSION, Command, decode_command, encode_head
 from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.frame import FrameDecoder
 from hanabi.wire.headers.client import GetConsumerListByGroupHeader, UnregisterClientHeader
 from tests.broker.talk import Clock, Peer, serving
 
@@ -81,7 +82,7 @@ class AClient:
 
 
 class ClientWorld:
-    def __init__(self, **broker: Any) -> None:
+    def __init__(self, *, gap_seconds: float = 0, **broker: Any) -> None:
         self.clock = Clock()
         self.settings = Settings(BrokerConfig(**{"broker_name": "broker-a", **broker}), StoreConfig())
         self.topics = Topics(None, self.settings, self.clock)
@@ -89,7 +90,7 @@ class ClientWorld:
         self.filters = ConsumerFilters(None, self.settings, self.clock)
         self.locks = QueueLocks(self.clock)
         self.producers = Producers(self.clock)
-        notices = Notices(self.settings, gap_seconds=0)
+        notices = Notices(self.settings, gap_seconds=gap_seconds)
         self.consumers = Consumers(notices, self.filters, self.clock, on_left=self.locks.left)
         self.tables = ClientTables(self.producers, self.consumers, self.locks, self.clock)
         self.handlers: dict[int, Handler] = client_handlers(
@@ -111,6 +112,17 @@ class ClientWorld:
         peer = await Peer.connect(self._address)
         self._peers.append(peer)
         return AClient(client_id, peer)
+
+    async def first_codes(self, code: int, body: bytes, count: int) -> list[int]:
+        """The codes of the first *count* frames that a new connection gets after one request, in their order."""
+        reader, writer = await asyncio.open_connection(*self._address)
+        writer.write(encode_head(code=code, opaque=1, body_bytes=len(body)) + body)
+        decoder, codes = FrameDecoder(), list[int]()
+        while len(codes) < count:
+            codes += [decode_command(frame).code for frame in decoder.feed(await reader.read(1 << 16))]
+        writer.close()
+        await writer.wait_closed()
+        return codes
 
     async def until_members(self, group: str, *client_ids: str) -> None:
         """Wait until the broker has noticed who is gone."""

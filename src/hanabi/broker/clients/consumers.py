@@ -40,7 +40,7 @@ class Filters(Protocol):
 class Notifier(Protocol):
     """Who tells the members of a group that it changed."""
 
-    def changed(self, group: ConsumerGroup) -> None: ...
+    def changed(self, group: ConsumerGroup, by: Connection | None = None) -> None: ...
 
 
 class Consumers:
@@ -136,7 +136,7 @@ class Consumers:
             changed = group.merge(member.subscriptions)
             self._filters.register(group.name, member.subscriptions)
         if joined or changed:
-            self._tell(group)
+            self._tell(group, client.connection)
         self._report_differences(group)
         return member.statement is not None
 
@@ -147,7 +147,7 @@ class Consumers:
         if changed or member.has_expressions:
             self._filters.register(group.name, member.subscriptions)
         if changed and group.agrees:
-            self._tell(group)
+            self._tell(group, member.client.connection)
 
     def _heard(
         self, group: ConsumerGroup | None, client: Client, data: ConsumerData, fingerprint: int, without: bool
@@ -230,9 +230,10 @@ class Consumers:
 
     # Telling
 
-    def _tell(self, group: ConsumerGroup) -> None:
+    def _tell(self, group: ConsumerGroup, by: Connection | None = None) -> None:
+        """Notify the members, the one whose heartbeat arrived *by* this connection before it is answered."""
         if group.members and group.notifies and group.message_model is not MessageModel.BROADCASTING:
-            self._notices.changed(group)
+            self._notices.changed(group, by)
 
     def _log_join(self, group: ConsumerGroup, member: Member) -> None:
         client = member.client

@@ -1,8 +1,10 @@
 """Telling the members of a group that it changed, so that they share the queues anew at once and not in 20 seconds.
 
-A group is told at once, but then not again within a moment: what changes meanwhile is told in one. A thousand consumers
-that start together would otherwise be told a million times. Nobody waits for the notices: each turn of the loop sends
-only so many. Agrees with Java's Broker2Client.notifyConsumerIdsChanged.
+The member whose heartbeat changed the group is told at once, before its heartbeat is answered: Apache does so, and
+there are clients that miss a notice which comes later. The others are told in the next iteration of the loop, but then
+not again within a moment: what changes meanwhile is told in one. A thousand consumers that start together would
+otherwise be told a million times. Each iteration sends only so many. Agrees with Java's
+Broker2Client.notifyConsumerIdsChanged.
 """
 
 import asyncio
@@ -28,32 +30,42 @@ class Notices:
     def __init__(self, settings: Settings, gap_seconds: float = GAP_SECONDS) -> None:
         self._settings = settings
         self._gap_seconds = gap_seconds
-        self._due: set[ConsumerGroup] = set()
+        self._due: dict[ConsumerGroup, Connection | None] = {}  # with the member that knows of the only change
         self._unsent: OrderedDict[tuple[str, Connection], None] = OrderedDict()  # one notice of a group for each member
 
-    def changed(self, group: ConsumerGroup) -> None:
-        """Tell those who will be members then."""
-        if group in self._due or not self._settings.broker.notify_consumer_ids_changed:
-            return  # the notice that is due tells of this change too
-        self._due.add(group)
+    def changed(self, group: ConsumerGroup, by: Connection | None = None) -> None:
+        """Tell the member whose heartbeat changed the group, if one did, and later the members of that moment."""
+        if not self._settings.broker.notify_consumer_ids_changed:
+            return
+        if by is not None:
+            _send_notice(group.name, by, at_once=True)
+        if group in self._due:  # the notice that is due tells of this change too
+            self._due[group] = None
+            return
+        self._due[group] = by
         loop = asyncio.get_running_loop()
         loop.call_at(max(loop.time(), group.noticed_at + self._gap_seconds), self._tell, group)
 
     def _tell(self, group: ConsumerGroup) -> None:
-        self._due.discard(group)
+        told = self._due.pop(group)
         group.noticed_at = asyncio.get_running_loop().time()
         waiting = bool(self._unsent)
-        self._unsent.update(dict.fromkeys((group.name, connection) for connection in group.members))
+        untold = (connection for connection in group.members if connection is not told)
+        self._unsent.update(dict.fromkeys((group.name, connection) for connection in untold))
         if not waiting:
             self._send()
 
     def _send(self) -> None:
         for _ in range(min(NOTICES_A_TURN, len(self._unsent))):
             (group, connection), _unused = self._unsent.popitem(last=False)
-            header = NotifyConsumerIdsChangedHeader(consumer_group=group)
-            try:
-                connection.send_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
-            except TransportError as error:  # it looks by itself every 20 seconds
-                logger.debug("a notice for group %s is not sent: %s", header.consumer_group, error)
+            _send_notice(group, connection)
         if self._unsent:
             asyncio.get_running_loop().call_soon(self._send)
+
+
+def _send_notice(group: str, connection: Connection, *, at_once: bool = False) -> None:
+    header = NotifyConsumerIdsChangedHeader(consumer_group=group)
+    try:
+        connection.send_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, at_once=at_once)
+    except TransportError as error:  # it looks by itself every 20 seconds
+        logger.debug("a notice for group %s is not sent: %s", group, error)
