@@ -411,6 +411,8 @@ CONSUMING = """
 import sys, hanabi
 consumer = hanabi.PushConsumer("c", namesrv=sys.argv[1], consume_from="first")
 consumer.subscribe("T")
+"""
+PRINTING = """
 @consumer.listener
 def listen(messages):
     for message in messages:
@@ -423,7 +425,7 @@ def test_a_consumer_runs_until_a_signal_and_leaves_cleanly(cluster_thread: World
     cluster_thread.make_topic("T", queues=1)
     with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
         producer.send(hanabi.Message("T", b"hello"))
-    script = CONSUMING + "consumer.run()\nprint('ended')"
+    script = CONSUMING + PRINTING + "consumer.run()\nprint('ended')"
     command = [sys.executable, "-W", "error", "-X", "dev", "-c", script, cluster_thread.namesrv]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
