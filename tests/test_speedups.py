@@ -1,6 +1,7 @@
 """The compiled functions do what the readable ones do, for any input; both are judged by the same examples."""
 
 import contextlib
+import itertools
 import mmap
 import os
 from collections.abc import Callable
@@ -199,15 +200,18 @@ _entries = st.lists(st.tuples(_few, st.integers(-1, 2**62), st.integers(-1, 9), 
 def test_a_chain_of_an_index_file_leads_to_the_same_entries(
     entries: list[tuple[int, int, int, int]], number: int, hashed_key: int, low: int, high: int, steps_max: int
 ) -> None:
-    with mmap.mmap(-1, 40 + 10 * ENTRY.size) as mapped:
+    entries_at = (1 << index_file.CHUNK_BITS) - 4 * ENTRY.size  # entry 4 is the first of the second chunk
+    with mmap.mmap(-1, entries_at + 10 * ENTRY.size) as mapped:
         for position, entry in enumerate(entries, 1):
-            ENTRY.pack_into(mapped, 40 + position * ENTRY.size, *entry)
-        for below in range(11):
-            asked = mapped, 40, number, below, hashed_key, low, high, steps_max
+            ENTRY.pack_into(mapped, entries_at + position * ENTRY.size, *entry)
+        for below, chunks in itertools.product(range(11), (b"\1\1", b"\0\1", b"\1\0")):
+            asked = mapped, entries_at, number, below, hashed_key, low, high, steps_max, bytearray(chunks)
             assert index_file.follow_chain(*asked) == index_file.python_follow_chain(*asked)
         for follow in (index_file.follow_chain, index_file.python_follow_chain):
             with pytest.raises(ValueError, match="entries below 11 lie behind the end"):
-                follow(mapped, 40, 1, 11, 0, 0, 0, 1)
+                follow(mapped, entries_at, 1, 11, 0, 0, 0, 1, bytearray(2))
+            with pytest.raises(ValueError, match="1 chunks are not all of the file"):
+                follow(mapped, entries_at, 1, 2, 0, 0, 0, 1, bytearray(1))
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 2**31 - 1), max_size=4), i64, st.integers(0, 99)), max_size=8))

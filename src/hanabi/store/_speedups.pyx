@@ -2,6 +2,7 @@
 """The functions of `store` that every message with keys needs, compiled. Optional: see `hanabi.wire._speedups`."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
@@ -17,6 +18,9 @@ cdef extern from "Python.h":
     void *PyUnicode_DATA(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef enum:
+    CHUNK_BITS = 16  # as `hanabi.store.index_file.CHUNK_BITS`
 
 
 def key_hash_after(uint32_t prefix, str text not None):
@@ -48,20 +52,26 @@ def follow_chain(
     int32_t low,
     int32_t high,
     int32_t steps_max,
+    bytearray readable not None,
 ):
     """Go back along a chain of the key index; see `hanabi.store.index_file.follow_chain`."""
     cdef Py_buffer view
     cdef Bytes entry
     cdef int32_t seconds, stored, entry_hash, steps
     cdef int64_t log_offset, found = -1
+    cdef unsigned char *chunks = <unsigned char *> PyByteArray_AS_STRING(readable)
     PyObject_GetBuffer(mapped, &view, PyBUF_SIMPLE)
     try:
         if entries_at + <Py_ssize_t> below * 20 > view.len:
             raise ValueError(f"entries below {below} lie behind the end of the file")
+        if view.len >> CHUNK_BITS >= len(readable):
+            raise ValueError(f"{len(readable)} chunks are not all of the file")
         with nogil:
             for steps in range(steps_max):
                 if not 0 < number < below:
                     number = below = 0
+                    break
+                if not chunks[(entries_at + <Py_ssize_t> number * 20) >> CHUNK_BITS]:
                     break
                 entry = <Bytes> view.buf + entries_at + <Py_ssize_t> number * 20
                 entry_hash, log_offset, seconds = <int32_t> get_32(entry), get_64(entry + 4), <int32_t> get_32(entry + 12)

@@ -16,6 +16,9 @@ so a damaged file can hide a message from a search but never show a wrong one.
 A file is mapped. The blocks of header and slots are allocated when it is made or first changed, those of the entries
 in steps (see `blocks`): a full disk is an error of that call, and not a signal later. It is unmapped when the last
 reader lets it go, so a file may be deleted while another thread searches it.
+
+What lies in a page that the device cannot read, or behind the place where the file was cut, is StoreDamaged: the kernel
+is asked before a mapped page is looked at. Puts do not ask, for their speed: the slots are read as the file is opened.
 """
 
 import array
@@ -31,8 +34,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from hanabi.errors import StoreError
-from hanabi.store import blocks
+from hanabi.errors import StoreDamaged, StoreError
+from hanabi.store import blocks, mapped_pages
 from hanabi.store.segment import sync_file
 
 HEADER: Final = struct.Struct(">qqqqii")
@@ -40,6 +43,7 @@ SLOT: Final = struct.Struct(">i")
 ENTRY: Final = struct.Struct(">iqii")
 
 PAUSE_STEPS: Final = 1_024  # of a chain, about a millisecond
+CHUNK_BITS: Final = 16  # of a file's chunks, which are looked at only when all of their pages can be read
 
 _INT_MAX: Final = 2**31 - 1
 _SLOTS_AT: Final = HEADER.size
@@ -75,8 +79,11 @@ class IndexFile:
         self._allocated = 0
         self._allocating = threading.Lock()
         self._file_bytes = index_file_bytes(slots, entries_max)
+        self._writable = writable
+        self._readable = range(0)  # where entries may begin in the part that was last asked for
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._map = mmap.mmap(fd, self._file_bytes, access=access)
+        self._check_readable(0, HEADER.size)
         header: tuple[int, int, int, int, int, int] = HEADER.unpack_from(self._map)
         self.begin_ms, self.end_ms, self.begin_log_offset, self.end_log_offset, self.slots_used, next_entry = header
         self.next_entry = min(max(next_entry, 1), entries_max)
@@ -119,6 +126,8 @@ class IndexFile:
             file = cls(path, slots, entries_max, fd, writable=writable)
         except OSError as error:
             raise StoreError.from_os_error(error, f"opening {path}") from error
+        if not file.is_full:
+            file._check_slots_readable()
         file._check()
         return file
 
@@ -180,7 +189,10 @@ class IndexFile:
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Key hash, log offset, seconds, previous number."""
-        hashed_key, log_offset, seconds, previous = _unpack_entry(self._map, self._entries_at + number * ENTRY.size)
+        at = self._entries_at + number * _ENTRY_BYTES
+        if at not in self._readable:
+            self._check_entry_readable(number)
+        hashed_key, log_offset, seconds, previous = _unpack_entry(self._map, at)
         return hashed_key, log_offset, seconds, previous
 
     def has_times_in(self, begin_ms: int, end_ms: int) -> bool:
@@ -195,15 +207,23 @@ class IndexFile:
         """The log offsets under *hashed_key*, newest first; None after every PAUSE_STEPS steps, for the caller to stop.
 
         Entry numbers must fall along a chain: a damaged link can end a search early but not make it run in a circle. A
-        chain may begin with entries that do not count yet: another thread is writing a run of them.
+        chain may begin with entries that do not count yet: another thread is writing a run of them. StoreDamaged where
+        an entry cannot be read.
         """
-        number: int = _unpack_slot(self._map, _SLOTS_AT + hashed_key % self.slots * SLOT.size)[0]
+        slot_at = _SLOTS_AT + hashed_key % self.slots * SLOT.size
+        self._check_readable(slot_at, slot_at + SLOT.size)
+        number: int = _unpack_slot(self._map, slot_at)[0]
+        readable = bytearray((self._file_bytes >> CHUNK_BITS) + 1)
         below, base_ms = self.entries_max, self.begin_ms
         low = min(max(-((base_ms - begin_ms) // 1000), 0), _INT_MAX)  # the seconds of entries in [begin_ms, end_ms]
         high = min(max((end_ms - base_ms) // 1000, -1), _INT_MAX)
         while 0 < number < below:
+            chunk = self._entry_at(number) >> CHUNK_BITS
+            if not readable[chunk]:
+                self._check_entry_readable(number)
+                readable[chunk] = True
             log_offset, number, below = follow_chain(
-                self._map, self._entries_at, number, below, hashed_key, low, high, PAUSE_STEPS
+                self._map, self._entries_at, number, below, hashed_key, low, high, PAUSE_STEPS, readable
             )
             yield log_offset if log_offset >= 0 else None
 
@@ -214,6 +234,8 @@ class IndexFile:
     def truncate(self, log_offset: int) -> int:
         """Take back the entries from *log_offset* of the log on, newest first; return how many."""
         taken = 0
+        if self.is_full and self.end_log_offset >= log_offset:
+            self._check_slots_readable()  # of others they were read when the file was opened
         while self.next_entry > 1:
             number = self.next_entry - 1
             hashed_key, entry_log_offset, seconds, previous = self.entry(number)
@@ -254,6 +276,7 @@ class IndexFile:
         return len(newest)
 
     def _slot_numbers(self) -> "array.array[int]":
+        self._check_slots_readable()
         slots = array.array("i", self._map[_SLOTS_AT : self._entries_at])
         if sys.byteorder == "little":
             slots.byteswap()
@@ -302,6 +325,27 @@ class IndexFile:
             hashed_key, _, _, previous = self.entry(number)
             self._take_back(number, hashed_key, previous)
         self.slots_used = slots_used
+
+    def _check_slots_readable(self) -> None:
+        self._check_readable(_SLOTS_AT, self._entries_at)
+
+    def _check_entry_readable(self, number: int) -> None:
+        """See that an entry can be read, with those of its chunk that are before it, or in use.
+
+        The others have no blocks yet, perhaps: to read them in may be to ask for some, of a disk that is full.
+        """
+        chunk = self._entry_at(number) >> CHUNK_BITS
+        used = self._entry_at(max(number, self.next_entry - 1))
+        start, last = chunk << CHUNK_BITS, min((chunk + 1 << CHUNK_BITS) - 1, used)
+        self._check_readable(start, last + _ENTRY_BYTES)
+        self._readable = range(start, last + 1)
+
+    def _check_readable(self, start: int, end: int) -> None:
+        end = min(end, self._file_bytes)
+        try:
+            mapped_pages.check_readable(self._map, self._fd, start, end, writable=self._writable)
+        except OSError as error:
+            raise StoreDamaged(f"{self.path}: bytes {start} to {end} cannot be read ({error.strerror})") from error
 
     def sync(self) -> None:
         """Return when everything put before the call is on the disk. Lets other threads run meanwhile."""
@@ -358,19 +402,33 @@ def link_entries(
 
 
 def follow_chain(
-    mapped: mmap.mmap, entries_at: int, number: int, below: int, hashed_key: int, low: int, high: int, steps_max: int
+    mapped: mmap.mmap,
+    entries_at: int,
+    number: int,
+    below: int,
+    hashed_key: int,
+    low: int,
+    high: int,
+    steps_max: int,
+    readable: bytearray,
 ) -> tuple[int, int, int]:
     """Go back along a chain from entry *number* to one with *hashed_key* and seconds in [low, high].
 
     Return its log offset, or -1, and where to go on: the number of an entry, 0 at the end of the chain, and the one
-    that it must be below. No more than *steps_max* entries are looked at. The compiled twin lets other threads run.
+    that it must be below. No more than *steps_max* entries are looked at, and none whose chunk is not marked as
+    *readable*. The compiled twin lets other threads run.
     """
+    if len(mapped) >> CHUNK_BITS >= len(readable):
+        raise ValueError(f"{len(readable)} chunks are not all of the file")
     if entries_at + below * _ENTRY_BYTES > len(mapped):
         raise ValueError(f"entries below {below} lie behind the end of the file")
     for _ in range(steps_max):
         if not 0 < number < below:
             return -1, 0, 0
-        entry_hash, log_offset, seconds, previous = _unpack_entry(mapped, entries_at + number * _ENTRY_BYTES)
+        at = entries_at + number * _ENTRY_BYTES
+        if not readable[at >> CHUNK_BITS]:
+            break
+        entry_hash, log_offset, seconds, previous = _unpack_entry(mapped, at)
         stored = seconds if number > 1 else 0  # those of the first may count from the end of the file before
         if seconds < 0 or stored < low:
             return -1, 0, 0

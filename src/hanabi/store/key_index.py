@@ -4,6 +4,9 @@
 
 Agrees with IndexService.java. Only hashes are compared here: the reader compares the keys in the records. Knows nothing
 of records; time comes in as a parameter.
+
+The index is a help, not the truth. So a file that cannot be read is set aside: it stays where it is, one line names it,
+and the others are searched without it.
 """
 
 import logging
@@ -14,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hanabi.durable_table import sync_directory
-from hanabi.errors import StoreError
+from hanabi.errors import StoreDamaged, StoreError
 from hanabi.store.index_file import HEADER, IndexFile, index_file_bytes
 from hanabi.store.key_hash import key_hash, key_hash_after, prefix_code
 
@@ -51,6 +54,7 @@ class KeyIndex:
         self.files: list[IndexFile] = []  # replaced, never changed, while other threads may walk over it
         self._changing = threading.Lock()  # held while it is replaced
         self._growing: IndexFile | None = None
+        self._newest_name = ""  # also of files that are not used
         self._prefixes: dict[str, int] = {}  # of the texts that are hashed, by topic
 
     @property
@@ -68,6 +72,7 @@ class KeyIndex:
         for path in sorted(self._directory.iterdir()) if self._directory.is_dir() else []:
             if not (path.name.isascii() and path.name.isdigit() and path.is_file()):
                 continue
+            self._newest_name = path.name
             actual = path.stat().st_size
             if actual <= HEADER.size and self._writable:
                 path.unlink()  # made, and never filled
@@ -75,13 +80,30 @@ class KeyIndex:
             if actual != size:
                 logger.error("%s has %d bytes, maxHashSlotNum and maxIndexNum say %d: not used", path, actual, size)
                 continue
-            file = IndexFile.open(path, self._slots, self._entries_max, writable=self._writable)
+            try:
+                file = IndexFile.open(path, self._slots, self._entries_max, writable=self._writable)
+            except StoreDamaged as error:
+                _tell_set_aside(error)
+                continue
             if trusted_until_ms is not None and file.end_ms > trusted_until_ms and self._writable:
                 logger.warning("%s was not synced before the crash: deleted", path)
                 file.delete()
                 continue
             self.files.append(file)
+        self._grow_last()
+
+    def _grow_last(self) -> None:
         self._growing = self.files[-1] if self.files and not self.files[-1].is_full else None
+
+    def _set_aside(self, file: IndexFile, error: StoreDamaged) -> None:
+        """Use *file* no more, as it cannot be read. Any thread; a put may still write into it."""
+        with self._changing:
+            if file not in self.files:
+                return
+            self.files = [each for each in self.files if each is not file]
+            if self._growing is file:
+                self._growing = None  # the next put makes a new one
+        _tell_set_aside(error)
 
     def put(self, topic: str, keys: Iterable[str], log_offset: int, store_ms: int) -> None:
         """Add one message under all its *keys* (in Apache the unique key comes first).
@@ -126,18 +148,22 @@ class KeyIndex:
             return None
         hashes: list[int] = []
         for file in reversed(self.files):
-            for number in range(file.next_entry - 1, 0, -1):
-                hashed_key, entry_log_offset, _, _ = file.entry(number)
-                if entry_log_offset != log_offset:
-                    return hashes
-                hashes.append(hashed_key)
+            try:
+                for number in range(file.next_entry - 1, 0, -1):
+                    hashed_key, entry_log_offset, _, _ = file.entry(number)
+                    if entry_log_offset != log_offset:
+                        return hashes
+                    hashes.append(hashed_key)
+            except StoreDamaged as error:
+                self._set_aside(file, error)
         return hashes
 
     def _file_to_grow(self) -> IndexFile:
-        if self._growing is not None and not self._growing.is_full:
-            return self._growing
+        growing = self._growing
+        if growing is not None and not growing.is_full:
+            return growing
         last = self.files[-1] if self.files else None
-        path = self._directory / self._new_name(last)
+        path = self._directory / self._new_name()
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -151,16 +177,16 @@ class KeyIndex:
         )
         with self._changing:
             self.files = [*self.files, file]
-        self._growing = file
+        self._growing, self._newest_name = file, path.name
         if last is not None and self._on_full is not None:
             self._on_full(last)
         return file
 
-    def _new_name(self, last: IndexFile | None) -> str:
+    def _new_name(self) -> str:
         name = local_time_name(self._now_ms())
         # Names are sorted to know the order of the files, so a clock that goes back must not make a smaller one.
-        if last is not None and name <= last.path.name:
-            name = f"{int(last.path.name) + 1:017d}"
+        if self._newest_name and name <= self._newest_name:
+            name = f"{int(self._newest_name) + 1:017d}"
         return name
 
     def search(
@@ -196,7 +222,10 @@ class KeyIndex:
         """The log offsets under *hashed_key* in all files, newest first; None now and then, see `IndexFile.chain`."""
         for file in reversed(self.files):
             if file.has_times_in(begin_ms, end_ms):
-                yield from file.chain(hashed_key, begin_ms, end_ms)
+                try:
+                    yield from file.chain(hashed_key, begin_ms, end_ms)
+                except StoreDamaged as error:
+                    self._set_aside(file, error)
             if file.begin_ms < begin_ms:
                 return
 
@@ -221,11 +250,15 @@ class KeyIndex:
         taken = 0
         while self.files:
             file = self.files[-1]
-            taken += file.truncate(log_offset)
+            try:
+                taken += file.truncate(log_offset)
+            except StoreDamaged as error:
+                self._set_aside(file, error)
+                continue
             if file.next_entry > 1:
                 break
             self.files.pop().delete()
-        self._growing = self.files[-1] if self.files and not self.files[-1].is_full else None
+        self._grow_last()
         return taken
 
     def mend(self, log_offset: int) -> None:
@@ -234,7 +267,11 @@ class KeyIndex:
         self.truncate(log_offset)
         if self.files:
             file = self.files[-1]
-            mended = file.mend_slots()
+            try:
+                mended = file.mend_slots()
+            except StoreDamaged as error:
+                self._set_aside(file, error)
+                return
             if mended:
                 logger.warning("%s: %d slots pointed at entries that are not there: mended", file.path, mended)
 
@@ -268,6 +305,14 @@ class KeyIndex:
         while self.files:
             self.files.pop().delete()
         self._growing = None
+
+
+def _tell_set_aside(error: StoreDamaged) -> None:
+    logger.error(
+        "%s: this file of the key index is not used, and the messages that it has are not found by key (consumers get "
+        "them as ever); to build the index again, stop the broker, repair the disk and delete consumequeue and index",
+        error,
+    )
 
 
 def local_time_name(at_ms: int) -> str:

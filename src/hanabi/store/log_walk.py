@@ -9,6 +9,9 @@ What lies before a valid record is damage, which is reported and passed over, if
 
 It must not be older than what lies before the damage: such a record was given up at an earlier crash. A filler up to
 the end of the file counts as a valid record.
+
+All pages are asked for before they are looked at: one that cannot be read is StoreDamaged, with the file's name, and
+not the end of the log.
 """
 
 from collections.abc import Iterator
@@ -153,6 +156,7 @@ class LogWalk:
         size = _stated_size(view, 0)
         if not BLANK_BYTES_MIN <= size <= len(view) - BLANK_BYTES_MIN:
             return None
+        segment.check_readable(position + size, position + size + BLANK_BYTES_MIN)
         end = segment.base_offset + position + size
         if _is_filler(view, size) or self._is_younger(record_at(self._log, end, check_crc=True)):
             return end
@@ -161,7 +165,7 @@ class LogWalk:
     def _end_by_search(self, segment: Segment, position: int) -> int | None:
         """Where the next record begins, if all before it was written."""
         view, base = segment.tail(0), segment.base_offset
-        end = _first_unwritten(view[: position + _DAMAGE_BYTES_MAX], position)
+        end = _first_unwritten(segment, position)
         found = _first_record(self._log, base + position + 1, view[position + 1 : end])
         if found is not None:
             return found.log_offset if self._is_younger(found) else None
@@ -242,7 +246,7 @@ def _next_record(log: Log, log_offset: int) -> Dispatch | None:
 def _first_record(log: Log, log_offset: int, view: memoryview) -> Dispatch | None:
     """The first whole and valid record whose magic number lies in *view*, the bytes at *log_offset* of the log."""
     position = 0
-    while (found := _find_magic(view, position + _MAGIC_AT)) is not None:
+    while (found := _find_magic(log, log_offset, view, position + _MAGIC_AT)) is not None:
         position = found - _MAGIC_AT
         record = record_at(log, log_offset + position, check_crc=True)
         if record is not None:
@@ -251,22 +255,31 @@ def _first_record(log: Log, log_offset: int, view: memoryview) -> Dispatch | Non
     return None
 
 
-def _first_unwritten(view: memoryview, position: int) -> int:
+def _first_unwritten(segment: Segment, position: int) -> int:
     """Where from *position* on something was never written: the size and the magic number of the record there (a copy
-    may write them last), as far as they lie in one sector, or a sector that is all zeros. The end of *view* if all was.
-    """
-    end = position - position % _SECTOR_BYTES + _SECTOR_BYTES
+    may write them last), as far as they lie in one sector, or a sector that is all zeros. If all was, as far as a
+    search goes."""
+    view = segment.tail(0)[: position + _DAMAGE_BYTES_MAX]
+    end = checked = position - position % _SECTOR_BYTES + _SECTOR_BYTES
     head_end = min(position + BLANK_BYTES_MIN, max(end, position + _MAGIC_AT))
     if not any(view[position:head_end]):
         return position
-    while end < len(view) and any(view[end : end + _SECTOR_BYTES]):
+    while end < len(view):
+        if end >= checked:
+            checked = min(end + _SEARCH_BYTES, len(view))
+            segment.check_readable(end, checked)
+        if not any(view[end : end + _SECTOR_BYTES]):
+            break
         end += _SECTOR_BYTES
     return min(end, len(view))
 
 
-def _find_magic(view: memoryview, start: int) -> int | None:
+def _find_magic(log: Log, log_offset: int, view: memoryview, start: int) -> int | None:
+    """Where in *view*, the bytes at *log_offset* of the log, a magic number lies at or behind *start*."""
     while start < len(view):
-        chunk = bytes(view[start : start + _SEARCH_BYTES])
+        end = min(start + _SEARCH_BYTES, len(view))
+        log.check_readable(log_offset + start, log_offset + end)
+        chunk = bytes(view[start:end])
         places = [place for place in map(chunk.find, _MAGICS) if place >= 0]
         if places:
             return start + min(places)

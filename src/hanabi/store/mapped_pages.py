@@ -16,6 +16,7 @@ from typing import Final
 _MADV_POPULATE_READ: Final = 22
 _MADV_POPULATE_WRITE: Final = 23
 _MS_SYNC: Final = 4
+_CHUNK_BYTES: Final = 1 << 20
 
 IS_KNOWN: Final = sys.platform == "linux"
 
@@ -29,6 +30,16 @@ def why_unreadable(memory: mmap.mmap, start: int, end: int) -> int:
     """Read the pages of a part of *memory* in; 0, or the number of the error. EFAULT: a look there would be a SIGBUS.
     EINVAL: this kernel cannot tell."""
     return _call("madvise", memory, start, end, _MADV_POPULATE_READ) if IS_KNOWN else errno.EINVAL
+
+
+def check_readable(memory: mmap.mmap, descriptor: int, start: int, end: int, *, writable: bool) -> None:
+    """Raise OSError if the device cannot read a page of start..end, or the file was cut: to look at such a page of
+    *memory* ends the process (SIGBUS). *descriptor* is the file's; a map that is not *writable* is not asked."""
+    failed = why_unreadable(memory, start, end) if writable else errno.EINVAL
+    if failed == errno.EINVAL:
+        _read_all(descriptor, start, end)
+    elif failed:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def sync(memory: mmap.mmap, start: int, end: int) -> None:
@@ -48,6 +59,14 @@ def unlock(memory: mmap.mmap) -> str:
     """The opposite."""
     failed = _call("munlock", memory, 0, len(memory))
     return os.strerror(failed) if failed else ""
+
+
+def _read_all(descriptor: int, start: int, end: int) -> None:
+    while start < end:
+        chunk = os.pread(descriptor, min(_CHUNK_BYTES, end - start), start)
+        if not chunk:
+            raise OSError(errno.EIO, f"the file ends at {start}")
+        start += len(chunk)
 
 
 @functools.cache

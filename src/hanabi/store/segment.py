@@ -221,12 +221,8 @@ class Segment:
     def check_readable(self, start: int, end: int) -> None:
         """Raise StoreDamaged if the device cannot read a page of start..end, or the file was cut: to look at such a
         page of a mapped file ends the process (SIGBUS)."""
-        failed = mapped_pages.why_unreadable(self._map, start, end) if self._writable else errno.EINVAL
         try:
-            if failed == errno.EINVAL:
-                _read_all(self._descriptor, start, end)
-            elif failed:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            mapped_pages.check_readable(self._map, self._descriptor, start, end, writable=self._writable)
         except OSError as error:
             raise StoreDamaged(
                 f"{self.path}: bytes {start} to {end} cannot be read ({error.strerror}): repair the disk, or put a "
@@ -283,14 +279,6 @@ def _warm(descriptor: int, size: int) -> None:
         if unsynced >= _WARM_SYNC_BYTES:
             sync_file(descriptor)
             unsynced = 0
-
-
-def _read_all(descriptor: int, start: int, end: int) -> None:
-    while start < end:
-        chunk = os.pread(descriptor, min(_CHUNK_BYTES, end - start), start)
-        if not chunk:
-            raise OSError(errno.EIO, f"the file ends at {start}")
-        start += len(chunk)
 
 
 def _zero(descriptor: int, start: int, end: int) -> None:
