@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hanabi.broker.config import BROKER_KEYS, BrokerConfig
+from hanabi.broker.home_name import remember_name
 from hanabi.broker.settings import CHANGEABLE, Settings
 from hanabi.cli.main import app
 from hanabi.cli.settings_in_force import HIDDEN
@@ -38,6 +39,20 @@ def broker_file(tmp_path: Path) -> Path:
         "aclSecretKey=hunter2\n"
     )
     return path
+
+
+def test_a_home_that_was_served_keeps_its_name_unless_the_file_says_another(tmp_path: Path, broker_file: Path) -> None:
+    home, nameless = tmp_path / "home", tmp_path / "nameless.conf"
+    nameless.write_text("listenPort=12345\n")
+    assert value_and_source(shown("broker", "-c", nameless, "--home", home)["broker"], "brokerName")[1] == "default"
+    assert value_and_source(shown("--home", home)["broker"], "brokerName") == ("broker-a", "default")
+    (home / "config").mkdir(parents=True)
+    remember_name(home, "as-before")
+    for options in (("broker", "-c", nameless), ("broker",), ()):
+        section = shown(*options, "--home", home)["broker"]
+        assert value_and_source(section, "brokerName") == ("as-before", "home")
+    section = shown("broker", "-c", broker_file, "--home", home)["broker"]
+    assert value_and_source(section, "brokerName") == ("from-file", "file")
 
 
 def test_each_setting_says_where_it_comes_from(tmp_path: Path, broker_file: Path) -> None:

@@ -22,6 +22,7 @@ from hanabi.broker.config import MASTER_ID, BrokerConfig
 from hanabi.broker.delay.levels import parse_delay_levels
 from hanabi.broker.express import express_lane
 from hanabi.broker.handlers.table import broker_handlers
+from hanabi.broker.home_name import remember_name
 from hanabi.broker.own_address import advertised_host, in_figures
 from hanabi.broker.parts import Services, Tables
 from hanabi.broker.registration import Identity, Registration
@@ -170,6 +171,7 @@ class Broker:
             hooks=self.tables.store_hooks(),
         )
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
+        await asyncio.to_thread(remember_name, self._home, config.broker_name)  # only now the home is ours
         self.tables.topics.restore(self.store.queues())
         self._undo.callback(PROCESS.keep_for_files(lambda: self.store.descriptors_max))
         await asyncio.to_thread(

@@ -276,9 +276,10 @@ def _broker(
     name: str | None = None,
     default_namesrv: str | None = None,
 ) -> "BrokerToStart":
-    """What the file says, and over it what the command line says. *name* is for a broker that no file describes,
+    """What the file says, and over it what the command line says. *name* is for a new broker that no file describes,
     *default_namesrv* for one that nobody has told its name servers."""
     from hanabi.broker.config import BrokerConfig, read_broker_config
+    from hanabi.broker.home_name import remembered_name
     from hanabi.cli.serving import BrokerToStart
     from hanabi.store.config import StoreConfig
 
@@ -292,6 +293,9 @@ def _broker(
     if home is not None:
         store = msgspec.structs.replace(store, root=str(home))
         sources["storePathRootDir"] = Source.COMMAND_LINE
+    if "brokerName" not in in_file and (known := remembered_name(Path(store.root))):
+        config = msgspec.structs.replace(config, broker_name=known)
+        sources["brokerName"] = Source.HOME
     if namesrv is not None or not config.namesrv_addr:
         config = msgspec.structs.replace(config, namesrv_addr=namesrv or default_namesrv or "")
         if namesrv is not None:

@@ -28,6 +28,7 @@ class Source(StrEnum):
     """Where a setting comes from; what stands further down wins."""
 
     DEFAULT = "default"
+    HOME = "home"  # as it was before
     FILE = "file"
     ENVIRONMENT = "environment"
     COMMAND_LINE = "command line"
