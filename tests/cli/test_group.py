@@ -1,11 +1,20 @@
 """`hanabi group` as its users see it: with members, with members that do not agree, and without."""
 
 import queue
+import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import hanabi
+from hanabi.wire.bodies.heartbeat import HeartbeatData
+from hanabi.wire.codes import Language, RequestCode, ResponseCode
+from hanabi.wire.command import decode_command, encode_head, encode_reply_head
+from hanabi.wire.fastjson import encode_body
+from hanabi.wire.frame import FrameDecoder
+from tests.broker.clients.people import a_consumer, subscribed
 from tests.cli.admin_commands import answer, refusal, said, send
 from tests.serving import Serving
 
@@ -48,6 +57,37 @@ def test_a_group_lives_and_dies(cluster: Serving) -> None:
 def test_groups_of_tools_are_shown_on_request(cluster: Serving) -> None:
     assert "TOOLS_CONSUMER" not in said(cluster, "group", "list")
     assert "TOOLS_CONSUMER" in said(cluster, "group", "list", "--all")
+
+
+def test_a_member_that_says_nothing_of_itself_is_shown_with_what_the_broker_knows(cluster: Serving) -> None:
+    """As some Go clients do: they answer, with an empty body."""
+    beat = HeartbeatData(client_id="10.0.0.7@1", consumer_data_set=[a_consumer("silent", subscribed("T"))])
+    host, _, port = cluster.broker.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as member, ThreadPoolExecutor(1) as answering:
+        body = encode_body(beat)
+        head = encode_head(code=RequestCode.HEART_BEAT, opaque=1, body_bytes=len(body), language=Language.GO)
+        member.sendall(head + body)
+        answering.submit(answer_with_nothing, member)
+        try:
+            while not answer(cluster, "group", "members", "silent")["members"]:
+                time.sleep(0.05)
+            doing = answer(cluster, "group", "members", "silent", "--client", "10.0.0.7@1")
+            assert doing["clientId"] == "10.0.0.7@1"
+            assert (doing["properties"]["language"], doing["queues"], doing["stacks"]) == ("GO", [], "")
+            assert "answered without saying anything" in doing["missing"]
+            text = said(cluster, "group", "members", "silent", "--client", "10.0.0.7@1")
+            assert "GO" in text
+            assert "Missing: the member answered without saying anything: its queues, figures and stacks" in text
+        finally:
+            member.shutdown(socket.SHUT_RDWR)
+
+
+def answer_with_nothing(member: socket.socket) -> None:
+    decoder = FrameDecoder()
+    while data := member.recv(1 << 16):
+        for command in map(decode_command, decoder.feed(data)):
+            if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+                member.sendall(encode_reply_head(command, ResponseCode.SUCCESS, None, {}))
 
 
 def test_members_and_subscriptions_are_shown(cluster: Serving, consumer: hanabi.PushConsumer) -> None:

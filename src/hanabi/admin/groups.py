@@ -44,6 +44,12 @@ SYSTEM_GROUPS: Final = frozenset(
 SYSTEM_GROUP_PREFIXES: Final = ("CID_RMQ_SYS_", "CID_DefaultHeartBeatSyncerTopic", "CID_SYS_RMQ_")
 
 
+_NO_INFO: Final = (
+    "the member answered without saying anything: its queues, figures and stacks are not known. What is shown of it is "
+    "what the broker knows"
+)
+
+
 class GroupSettings(Answer, frozen=True, kw_only=True):
     """The settings of a group on one broker."""
 
@@ -134,13 +140,14 @@ class TopicSpeed(Answer, frozen=True, kw_only=True):
 
 
 class RunningInfo(Answer, frozen=True, kw_only=True):
-    """What a member says of itself."""
+    """What a member says of itself; `missing` says what it does not, and why."""
 
     client_id: str
     properties: dict[str, str]
     queues: list[HeldQueue]
     topics: list[TopicSpeed]
     stacks: str
+    missing: str = ""
 
 
 class Subscription(Answer, frozen=True, kw_only=True):
@@ -306,11 +313,12 @@ class Groups:
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> RunningInfo:
         """What one member is doing, in its own words."""
+        header = GetConsumerRunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         for broker, connection in await self._connections(group):
-            if any(client.client_id == client_id for client in connection.connection_set):
-                header = GetConsumerRunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
-                code = RequestCode.GET_CONSUMER_RUNNING_INFO
-                return _running(client_id, await self._access.ask_for(broker, code, ConsumerRunningInfo, header))
+            for client in connection.connection_set:
+                if client.client_id == client_id:
+                    reply = await self._access.ask(broker, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+                    return _running(client, bytes(reply.body))
         raise InvalidParameter(f"group {group} has no member {client_id} now: see group members")
 
     async def subscriptions(self, group: str) -> GroupSubscriptions:
@@ -434,9 +442,23 @@ def _settings(broker: BrokerAt, config: SubscriptionGroupConfig) -> GroupSetting
     )
 
 
-def _running(client_id: str, info: ConsumerRunningInfo) -> RunningInfo:
+def _running(client: Connection, body: bytes) -> RunningInfo:
+    if not body:  # Go clients know the question, and some of their versions have no answer
+        return RunningInfo(
+            client_id=client.client_id or "",
+            properties={
+                "address": client.client_addr or "",
+                "language": client.language or "",
+                "version": str(client.version),
+            },
+            queues=[],
+            topics=[],
+            stacks="",
+            missing=_NO_INFO,
+        )
+    info = decode_body(body, ConsumerRunningInfo)
     return RunningInfo(
-        client_id=client_id,
+        client_id=client.client_id or "",
         properties=info.properties,
         queues=[
             HeldQueue(

@@ -211,9 +211,12 @@ def _running_text(found: "RunningInfo") -> str:
         (each.topic, each.ok_tps, each.failed_tps, each.consume_ms, each.pull_tps, each.pull_ms)
         for each in found.topics
     ]
+    about = pairs([("client", found.client_id), *sorted(found.properties.items())])
+    if found.missing:
+        return f"{about}\nMissing: {found.missing}.\n"
     return "\n".join(
         (
-            pairs(sorted(found.properties.items())),
+            about,
             table(
                 ("topic", "broker", "queue", "offset", "cached", "locked", "last consumed"), queues, empty="no queues"
             ),
