@@ -65,6 +65,27 @@ def test_where_nothing_is_wrong_nothing_is_found() -> None:
     assert (diagnosis.name_servers, diagnosis.brokers, diagnosis.topics, diagnosis.groups) == (1, 2, 1, 1)
 
 
+NO_TRACES = {"traceTopicEnable": "false", "autoCreateTopicEnable": "false"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"brokers": (broker(A, settings={**broker().settings, **NO_TRACES}), broker(B))},  # the other one makes it
+        {"brokers": (broker(A, settings={**broker().settings, **NO_TRACES, "autoCreateTopicEnable": "true"}),)},
+        {
+            "brokers": (broker(A, settings={**broker().settings, **NO_TRACES}),),
+            "name_servers": (server(topics=frozenset({"T", "RMQ_SYS_TRACE_TOPIC"})),),
+        },
+        {
+            "brokers": (broker(A, settings={**broker().settings, **NO_TRACES, "msgTraceTopicName": "T"}),),
+        },
+    ],
+)
+def test_where_a_trace_topic_is_or_will_be_tracing_is_possible(changed: dict[str, Any]) -> None:
+    assert "tracing-impossible" not in {finding.rule for finding in found(**changed)}
+
+
 CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("name-server-unreachable", "error", {"name_servers": (server(), server(OTHER, problem="refused"))}, OTHER),
     ("name-server-elsewhere", "note", {"name_servers": (server(), server(OTHER, problem="?", asked_for=False))}, OTHER),
@@ -75,6 +96,12 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         "error",
         {"name_servers": (server(), server(OTHER, brokers=(msgspec.structs.replace(A, address="10.9.9.9:1"), B)))},
         "10.9.9.9:1 by 10.0.0.2:9876",
+    ),
+    (
+        "tracing-impossible",
+        "note",
+        {"brokers": tuple(broker(at, settings={**broker(at).settings, **NO_TRACES}) for at in (A, B))},
+        "no trace topic RMQ_SYS_TRACE_TOPIC, and no broker of cluster C makes it",
     ),
     ("no-brokers", "error", {"name_servers": (server(brokers=()),), "brokers": (), "topics": ()}, "no broker is"),
     ("broker-unreachable", "error", {"brokers": (broker(A, unreachable="timed out"), broker(B))}, "10.0.0.3:10911"),

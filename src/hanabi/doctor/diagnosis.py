@@ -28,6 +28,7 @@ RULES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     topics.queues_on_missing_brokers,
     topics.queues_that_nobody_reads,
     topics.topics_on_some_brokers,
+    topics.tracing_without_a_topic,
     groups.groups_that_subscribe_differently,
     groups.groups_that_nobody_attends_to,
     groups.members_without_queues,

@@ -1,9 +1,13 @@
 """Topics: queues that nobody can write to or will ever read. Pure rules."""
 
 from collections.abc import Iterator
+from typing import Final
 
+from hanabi.admin.messages import TRACE_TOPIC
 from hanabi.doctor.findings import Finding, Severity
-from hanabi.doctor.snapshot import Snapshot, named
+from hanabi.doctor.snapshot import BrokerSeen, Snapshot, named
+
+_TRACE_TOPIC_MAKERS: Final = ("traceTopicEnable", "autoCreateTopicEnable")  # the second one when the first trace comes
 
 
 def queues_on_missing_brokers(seen: Snapshot) -> Iterator[Finding]:
@@ -65,3 +69,27 @@ def topics_on_some_brokers(seen: Snapshot) -> Iterator[Finding]:
                     why="its load is not shared by all brokers; topics that brokers make by themselves are often so",
                     todo=f"if that is not wanted: hanabi topic create {topic.topic} --broker NAME, for each of these",
                 )
+
+
+def tracing_without_a_topic(seen: Snapshot) -> Iterator[Finding]:
+    known = frozenset().union(*(server.topics for server in seen.told))
+    for cluster in sorted({broker.at.cluster for broker in seen.brokers}):
+        masters = [each for each in seen.brokers if each.at.cluster == cluster and each.is_master and each.settings]
+        if not masters or any(_is_on(each, key) for each in masters for key in _TRACE_TOPIC_MAKERS):
+            continue
+        topic = masters[0].settings.get("msgTraceTopicName") or TRACE_TOPIC
+        if topic not in known:
+            yield Finding(
+                severity=Severity.NOTE,
+                rule="tracing-impossible",
+                subject=cluster,
+                what=f"there is no trace topic {topic}, and no broker of cluster {cluster} makes it"
+                " (traceTopicEnable and autoCreateTopicEnable are false)",
+                why="clients that trace send their traces in vain, and hanabi message trace finds none",
+                todo=f"if traces are wanted: traceTopicEnable=true in broker.conf, or hanabi topic create {topic}"
+                " --queues 1",
+            )
+
+
+def _is_on(broker: BrokerSeen, key: str) -> bool:
+    return broker.settings.get(key, "true").strip().lower() == "true"  # one that does not say is not accused
