@@ -16,7 +16,9 @@ ADDED_NEW = form_of_5("DefaultCluster", "r", "true", lambda: "made up")
 KEYS = ("7F0000011A2B251A69D701C5F3A000A7", "7F0000011A2B251A69D701C5F3A000A8", "short")
 
 names = st.sampled_from(["UNIQ_KEY", "xUNIQ_KEY", "UNIQ_KEY_", "KEYS", "TAGS", "WAIT", "CLUSTER", "TRAN_MSG", "x", ""])
-values = st.sampled_from([*KEYS, "", "true", "false", "a", "a b", "\u00e9", "DEL", "\x00", "UNIQ_KEY\x01a", "KEYS\x01"])
+values = st.sampled_from(
+    [*KEYS, "", "true", "false", "a", "a b", "\u00e9", "DEL", "\x00", "\x03", "UNIQ_KEY\x01a", "KEYS\x01"]
+)
 properties = st.lists(st.builds("{}\x01{}".format, names, values) | values, max_size=5)
 texts = st.builds(lambda items, end: "\x02".join(items) + end, properties, st.sampled_from(["", "\x02", "\x02\x02"]))
 

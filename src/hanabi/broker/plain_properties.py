@@ -6,7 +6,7 @@ The messages of a producer differ in their unique keys, and often in nothing els
     before        key                                after
 
 What stands around the key is looked into once. A key cannot change what that means: names begin, and values end, with a
-separator, and there is none in a key.
+separator, and there is none in a key. The keys that a sender chose differ as well: a mark stands for them meanwhile.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,8 @@ _KEY_CHARACTERS_MAX: Final = 255  # a longer key may hold zeros that the store m
 _UNIQUE_KEY: Final = f"{names.UNIQUE_KEY}\x01"
 _KEYS: Final = f"{names.KEYS}\x01"
 _IN_ALL_DELAYS: Final = "DEL"
+_MARK: Final = "\x03"
+_MARK_BYTES: Final = _MARK.encode()
 
 
 class PlainProperties:
@@ -36,8 +38,24 @@ class PlainProperties:
 
     def read(self, text: str) -> CutProperties | None:
         """What is stored of *text*; None where `stored_properties` has more to do."""
+        if _KEYS not in text:
+            return self._read(text)
+        before, _, rest = text.rpartition(_KEYS)
+        keys = rest.partition("\x02")[0]
+        is_name = not before or before[-1] == "\x02"
+        if not keys or not is_name or not keys.isascii() or "\0" in keys or _MARK in text:
+            return self._look_into(text)
+        found = self._read(f"{before}{_KEYS}{_MARK}{rest[len(keys) :]}")
+        if found is None:
+            return None
+        start, unique_key, end, tags_code, _ = found
+        raw = keys.encode()
+        chosen = [key for key in keys.split(" ") if key]
+        return start.replace(_MARK_BYTES, raw), unique_key, end.replace(_MARK_BYTES, raw), tags_code, chosen
+
+    def _read(self, text: str) -> CutProperties | None:
         before, found, rest = text.rpartition(_UNIQUE_KEY)
-        if not found or _KEYS in text:  # keys are others with every message, too
+        if not found:
             return self._look_into(text)
         key = rest.partition("\x02")[0]
         after = rest[len(key) :]  # with its separator, which is stored in a batch
