@@ -175,6 +175,48 @@ def test_an_empty_last_file_is_what_a_crash_left_and_is_removed(directory: Path)
     assert bytes_at(log, 0, 5) == b"alpha"
 
 
+@pytest.mark.parametrize("sizes", [(0,), (17,), (0, 0), (17, 0), (0, 17)])
+def test_after_a_crash_the_newest_files_get_their_full_size_with_a_line_each(
+    directory: Path, sizes: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Log(directory, SIZE)
+    log.append(b"a" * (3 * SIZE))
+    log.close()
+    start = (3 - len(sizes)) * SIZE
+    cut = [directory / segment_name(start + number * SIZE) for number in range(len(sizes))]
+    for path, size in zip(cut, sizes, strict=True):
+        os.truncate(path, size)
+    log = Log(directory, SIZE, crashed=True)
+    assert [path.stat().st_size for path in sorted(directory.iterdir())] == [SIZE] * 3
+    assert bytes_at(log, start, SIZE) == b"a" * sizes[0] + bytes(SIZE - sizes[0])
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split(": ")[0] for line in lines] == [
+        f"{path} had {size} of {SIZE} bytes after the crash" for path, size in reversed([*zip(cut, sizes, strict=True)])
+    ]
+    log.truncate_to(start + sizes[0])
+    assert log.append(b"b" * SIZE) == start + sizes[0]
+    log.close()
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_short_file_before_a_whole_one_is_damage_also_after_a_crash(directory: Path, crashed: bool) -> None:
+    log = Log(directory, SIZE)
+    log.append(bytes(3 * SIZE))
+    log.close()
+    os.truncate(directory / segment_name(SIZE), 17)
+    with pytest.raises(StoreDamaged, match=f"{segment_name(SIZE)} has 17 bytes"):
+        Log(directory, SIZE, crashed=crashed)
+
+
+def test_files_of_another_size_are_left_alone_after_a_crash(directory: Path) -> None:
+    log = Log(directory, SIZE)
+    log.append(bytes(2 * SIZE))
+    log.close()
+    with pytest.raises(StoreDamaged, match="is expected"):
+        Log(directory, 2 * SIZE, crashed=True)
+    assert [path.stat().st_size for path in directory.iterdir()] == [SIZE] * 2
+
+
 def test_other_files_in_the_directory_are_left_alone(directory: Path) -> None:
     directory.mkdir()
     (directory / "notes.txt").write_text("mine")

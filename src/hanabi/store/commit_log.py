@@ -76,9 +76,9 @@ class CommitLog:
         self._queue_offsets: dict[tuple[str, int], int] = {}
 
     @classmethod
-    def open(cls, config: StoreConfig, *, now_ms: Callable[[], int]) -> "CommitLog":
+    def open(cls, config: StoreConfig, *, now_ms: Callable[[], int], crashed: bool = False) -> "CommitLog":
         """The commit log of a store. Its end and its queue offsets are still to be restored, see `Log.truncate_to`."""
-        log = Log(config.commit_log_path, config.commit_log_segment_bytes, warm=config.warm_segments)
+        log = Log(config.commit_log_path, config.commit_log_segment_bytes, warm=config.warm_segments, crashed=crashed)
         return cls(log, now_ms=now_ms, message_bytes_max=config.message_bytes_max)
 
     # Appending

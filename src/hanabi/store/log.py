@@ -9,6 +9,7 @@ the oldest: the tuple of segments is never changed, only replaced, so that a rea
 
 import itertools
 import logging
+import os
 import threading
 from pathlib import Path
 
@@ -34,10 +35,14 @@ class Log:
         *,
         writable: bool = True,
         warm: bool = False,
+        crashed: bool = False,
     ) -> None:
-        """Open the log in *directory*, which need not exist yet. Raises StoreDamaged if files are missing or cut."""
+        """Open the log in *directory*, which need not exist yet. Raises StoreDamaged if files are missing or cut.
+
+        *crashed*: its writer did not stop cleanly, so the newest files may lack a part, which then reads as zeros.
+        """
         self.directory, self.segment_bytes = directory, segment_bytes
-        self.segments = _open_segments(directory, segment_bytes, writable=writable)
+        self.segments = _open_segments(directory, segment_bytes, writable=writable, crashed=crashed)
         self.active: Segment | None = self.segments[-1] if self.segments else None
         self.failure: StoreError | None = None  # why nothing may be written any more
         self._warm = warm
@@ -267,12 +272,12 @@ class Log:
             segment.close()
 
 
-def _open_segments(directory: Path, segment_bytes: int, *, writable: bool) -> tuple[Segment, ...]:
+def _open_segments(directory: Path, segment_bytes: int, *, writable: bool, crashed: bool) -> tuple[Segment, ...]:
     try:
         if writable:
             directory.mkdir(parents=True, exist_ok=True)
         paths = sorted(path for path in directory.iterdir() if len(path.name) == 20 and path.name.isdigit())
-        if paths and writable and paths[-1].stat().st_size == 0:  # a crash between creating and sizing it
+        if paths and writable and not crashed and paths[-1].stat().st_size == 0:  # as Apache: nothing is lost with it
             logger.warning("removing the empty file %s", paths[-1])
             paths.pop().unlink()
     except OSError as error:
@@ -281,4 +286,20 @@ def _open_segments(directory: Path, segment_bytes: int, *, writable: bool) -> tu
         expected = segment_name(int(previous.name) + segment_bytes)
         if path.name != expected:
             raise StoreDamaged(f"{directory}: {previous.name} is followed by {path.name}, but {expected} is expected")
+    if writable and crashed:
+        _lengthen_newest(paths, segment_bytes)
     return tuple(Segment.open(path, segment_bytes, writable=writable) for path in paths)
+
+
+def _lengthen_newest(paths: list[Path], size: int) -> None:
+    """Give the newest files their full size. A file system may keep the name of a new file and not its size, as long as
+    the file itself was not synced; what was synced before it is whole. The blocks come when something is written."""
+    for path in reversed(paths):
+        try:
+            found = path.stat().st_size
+            if found >= size:
+                return
+            os.truncate(path, size)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"giving {path} its full size") from error
+        logger.warning("%s had %d of %d bytes after the crash: the rest is filled with zeros", path, found, size)

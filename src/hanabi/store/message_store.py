@@ -145,7 +145,8 @@ class MessageStore:
         root = Path(config.root)
         with contextlib.ExitStack() as undo:
             lock = undo.enter_context(StoreLock(root))
-            commit_log = CommitLog.open(config, now_ms=now_ms)
+            crashed = has_crashed(root)
+            commit_log = CommitLog.open(config, now_ms=now_ms, crashed=crashed)
             undo.callback(commit_log.log.close)
             # The messages tell the time as well, when the clock was set back.
             latest_ms = max(now_ms(), newest_file_ms(commit_log.log) + _HOUR_MS)
@@ -164,7 +165,6 @@ class MessageStore:
                 )
                 undo.callback(index.close)
             parts = Parts(commit_log, queues, index, Indexer(queues, index, hooks=hooks), checkpoint)
-            crashed = has_crashed(root)
             queue_ends = QueueEnds(config.queue_ends_path, lock.owner)
             undo.callback(queue_ends.close)
             known_ends = queue_ends.load()

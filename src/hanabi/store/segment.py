@@ -90,6 +90,7 @@ class Segment:
             allocated = blocks.allocate(descriptor, 0, size if warm else 1, blocks.step_bytes(0), size)
             if warm:
                 _warm(descriptor, size)
+            os.fsync(descriptor)  # its size: the sync of the directory promises its name alone
             sync_directory(path.parent)
         except OSError as error:
             os.close(descriptor)
@@ -109,7 +110,10 @@ class Segment:
         found = os.fstat(descriptor).st_size
         if found != size:
             os.close(descriptor)
-            raise StoreDamaged(f"{path} has {found} bytes, but the files of this log have {size}")
+            raise StoreDamaged(
+                f"{path} has {found} bytes, but the files of this log have {size}: put a whole copy there, or set the "
+                "size of the files as it was"
+            )
         segment = cls(path, size, descriptor, writable=writable)
         segment.written = segment.flushed = segment.allocated = size
         return segment
