@@ -11,7 +11,10 @@ What counts as durable:
 - After a sync that the shim let fail: nothing, and the pages that it was to write count as clean, as on Linux. The next
   sync leaves them out unless they were written to again (other bytes, or a write or pwrite of the same ones).
 - The name of a file: from the first sync of the file itself on (as on ext4, with the directories above it), or from a
-  sync of its directory on. A file whose name is durable and whose bytes are not is zeros, of the size that it had.
+  sync of its directory on.
+- The size of a file: that of its last sync. Of a file that was never synced itself, but its directory: the size that it
+  had then, and zeros (ext4 after ftruncate: seen); or, without `sizes`, none (ext4 after write, btrfs after both).
+  A sync that the kill interrupted has written some pages, and no other size.
 - Renaming and removing: from the sync of the directory on. Before that the old name has the old file.
 A kernel may write more than it was asked to. `survives` lets a test choose pages that were written without a sync.
 """
@@ -27,10 +30,10 @@ Survives = Callable[[Path, int], bool]  # a path below the root, and the number 
 
 
 class _Durable(NamedTuple):
-    """A durable name: the record of its bytes, and the size if there is none."""
+    """A durable name, and the record of its bytes."""
 
     key: str
-    size: int
+    unsynced_size: int | None  # as a sync of its directory found it; None once the file itself was synced
 
 
 class Recording:
@@ -45,18 +48,18 @@ class Recording:
         record = {"HANABI_FAULTS_RECORD": str(self._folder), "HANABI_FAULTS_ROOT": str(self._root)}
         return {"LD_PRELOAD": str(self._library), **record}
 
-    def image(self, target: Path, *, survives: Survives = lambda path, page: False) -> None:
-        """Build the directory as a power cut now would leave it. *survives*: see above."""
+    def image(self, target: Path, *, survives: Survives = lambda path, page: False, sizes: bool = True) -> None:
+        """Build the directory as a power cut now would leave it. *survives* and *sizes*: see above."""
         target.mkdir()
         for path, durable in durable_names(self._events()).items():
             place = target / path.relative_to(self._root)
             place.parent.mkdir(parents=True, exist_ok=True)
             record = self._folder / durable.key
-            if record.exists():
+            place.touch()
+            if record.exists() and (sizes or durable.unsynced_size is None):
                 _copy_sparse(record, place)
-            else:
-                place.touch()
-                os.truncate(place, durable.size)
+            if sizes and durable.unsynced_size is not None:
+                os.truncate(place, durable.unsynced_size)
             self._add_pages(path, place, survives)
 
     def _add_pages(self, path: Path, place: Path, survives: Survives) -> None:
@@ -78,20 +81,23 @@ class Recording:
 def durable_names(events: list[str]) -> dict[Path, _Durable]:
     """The names that are on the disk after these events of the shim."""
     names: dict[Path, _Durable] = {}
+    synced: set[str] = set()
     directory, before = Path(), dict[Path, _Durable]()
     for event in events:
         kind, _, rest = event.partition(" ")
         match kind:
             case "file":
                 key, _, path = rest.partition(" ")
-                if not path.endswith(" (deleted)"):
-                    names.setdefault(Path(path), _Durable(key, 0))
+                synced.add(key)
+                whole = _Durable(key, None)
+                if not path.endswith(" (deleted)") and names.get(Path(path), whole).key == key:
+                    names[Path(path)] = whole
             case "directory":
                 directory, before = Path(rest), names
                 names = {path: durable for path, durable in names.items() if not path.is_relative_to(directory)}
             case "name":
                 key, size, name = rest.split(" ", 2)
-                names[directory / name] = _Durable(key, int(size))
+                names[directory / name] = _Durable(key, None if key in synced else int(size))
             case "folder":
                 below = directory / rest
                 names.update({path: durable for path, durable in before.items() if path.is_relative_to(below)})

@@ -89,6 +89,36 @@ os.unlink('t')
     assert (image / "empty").read_bytes() == bytes(len("never synced"))
 
 
+def test_a_file_that_was_never_synced_has_its_size_or_none(recording: Recording, tmp_path: Path) -> None:
+    program = (
+        "write('a', 'x' * 5000, synced=True); write('b', 'y' * 5000); sync('.'); write('a', 'z' * 9000); sync('.')"
+    )
+    after_the_cut(recording, tmp_path, program)
+    recording.image(tmp_path / "without sizes", sizes=False)
+    sizes = {
+        image: [(tmp_path / image / name).stat().st_size for name in ("a", "b")] for image in ("image", "without sizes")
+    }
+    assert sizes == {"image": [5000, 5000], "without sizes": [5000, 0]}
+
+
+def test_a_sync_that_a_kill_ended_leaves_a_file_of_its_size(recording: Recording, tmp_path: Path) -> None:
+    program = """
+file = open('a', 'w+b')
+file.truncate(16384)
+sync('.')
+file.write(b'x' * 16384); file.flush(); os.fsync(file.fileno())
+"""
+    after_the_cut(recording, tmp_path, program)
+    record = tmp_path / "record"
+    events = record / "events"
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(line for line in lines if not line.startswith("file ")))
+    (bytes_,) = (path for path in record.iterdir() if path.stat().st_size == 16384)
+    os.truncate(bytes_, 8192)  # so far the kill let it come
+    recording.image(tmp_path / "another")
+    assert (tmp_path / "another" / "a").read_bytes() == b"x" * 8192 + bytes(8192)
+
+
 def test_an_inode_number_that_is_used_again_brings_no_old_bytes(recording: Recording, tmp_path: Path) -> None:
     program = """
 for i in range(20):
@@ -130,6 +160,17 @@ def test_a_test_may_let_pages_survive_that_were_not_synced(recording: Recording,
     after_the_cut(recording, tmp_path, program)
     recording.image(tmp_path / "another", survives=lambda path, page: path.name == "a" and page == 1)
     assert (tmp_path / "another" / "a").read_text() == "x" * 4096 + "y" * 4096
+
+
+def test_a_new_log_file_has_its_size_wherever_its_name_is_durable(recording: Recording, tmp_path: Path) -> None:
+    program = """
+from pathlib import Path
+from hanabi.store.segment import Segment
+Segment.create(Path('00000000000000000000').absolute(), 65536)
+"""
+    after_the_cut(recording, tmp_path, program)
+    recording.image(tmp_path / "another", sizes=False)
+    assert (tmp_path / "another" / f"{0:020d}").stat().st_size == 65536
 
 
 def test_a_broker_starts_on_the_image_of_its_own_store(recording: Recording, tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ def images(recording: Recording, folder: Path, seed: int) -> Iterator[Path]:
     for name, survives in {"nothing": nothing, "chance": by_chance(seed), "everything": everything}.items():
         recording.image(folder / name, survives=survives)
         yield folder / name
+    recording.image(folder / "no sizes", sizes=False)
+    yield folder / "no sizes"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
