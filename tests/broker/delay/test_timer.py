@@ -15,7 +15,7 @@ from hanabi.broker.delay.delivered import timers_delivered_since
 from hanabi.broker.delay.due import TIMER_TOPIC, look_ms
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
-from hanabi.wire.properties import decode_properties
+from hanabi.wire.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
 from hanabi.wire.tags import java_hash
 from tests.broker.delay.world import DAY, HOUR, SECOND, World, message, message_with, until
 
@@ -201,6 +201,23 @@ def test_a_message_that_can_never_be_stored_does_not_hold_up_others(world: World
         world.put(message(body, TIMER_DELAY_SEC=5))
     world.pass_time(5 * SECOND)
     assert world.bodies() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("hours", [0, 60])  # after 48 it is stored again
+def test_every_message_that_was_accepted_is_delivered_however_long_its_properties(world: World, hours: int) -> None:
+    """Their limit is that of the log, and delivery notes times beside them."""
+    accepted = []
+    for size in range(PROPERTIES_BYTES_MAX - 200, PROPERTIES_BYTES_MAX + 1, 5):
+        wanted = {"TIMER_DELAY_SEC": 5 + hours * 3_600, "fill": ""}
+        fill = "x" * (size - len(encode_properties({name: str(value) for name, value in wanted.items()})))
+        waiting = world.diverter.divert(message_with({**wanted, "fill": fill}, b"%d" % size))
+        if world.store.put(waiting).status is PutStatus.PUT_OK:
+            accepted.append(waiting.body)
+    assert accepted
+    for _ in range(hours):
+        world.pass_time(HOUR)
+    world.pass_time(6 * SECOND)
+    assert world.bodies() == accepted
 
 
 def test_what_is_no_waiting_message_in_the_timer_topic_is_ignored(world: World) -> None:

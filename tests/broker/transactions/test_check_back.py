@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from hanabi.broker.topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from hanabi.broker.transactions.half_message import to_half
 from hanabi.errors import BrokerError, QueryNotFound
 from hanabi.store.message_store import PutStatus
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.message_id import encode_offset_id
-from hanabi.wire.properties import decode_properties
+from hanabi.wire.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
 from tests.broker.transactions.world import COMMIT, GROUP, QUEUE_ID, ROLLBACK, STORE_HOST, TOPIC, UNKNOWN, World
 from tests.store.stores import read_queue
 
@@ -338,3 +339,23 @@ def test_a_message_without_a_place_is_given_up_in_the_end(world: World) -> None:
     for _ in range(16):
         assert world.check(after_ms=MINUTE_MS) == []
     assert [record.body for record in read_queue(world.store, CHECK_MAX_TIME_TOPIC)] == [b"lost"]
+
+
+@pytest.mark.parametrize("more", [{}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"}])
+def test_a_message_that_leaves_no_room_for_notes_is_refused_or_else_checked(world: World, more: dict[str, str]) -> None:
+    taken = 0
+    for size in range(PROPERTIES_BYTES_MAX - 400, PROPERTIES_BYTES_MAX):
+        fill = "x" * (size - len(encode_properties({"PGROUP": GROUP, **more, "fill": ""})))
+        half = world.message(b"%d" % size, {"PGROUP": GROUP, **more, "fill": fill})
+        taken += world.transactions.put_half(half).status is PutStatus.PUT_OK
+    assert 200 < taken < 400
+    world.send(b"last")
+    assert len(world.check(after_ms=6_000)) == (1 if more else taken + 1)
+
+
+def test_a_message_of_an_older_version_without_room_for_notes_does_not_stop_the_round(world: World) -> None:
+    half = to_half(world.message(b"full", {"PGROUP": GROUP, "fill": "x" * (PROPERTIES_BYTES_MAX - 60)}))
+    assert world.intake.put(half).status is PutStatus.PUT_OK
+    world.send(b"last")
+    assert [question.record.body for question in world.check(after_ms=6_000)] == [b"last"]
+    assert [record.body for record in read_queue(world.store, CHECK_MAX_TIME_TOPIC)] == [b"full"]

@@ -12,7 +12,7 @@ from hanabi.broker.delay.java_order import encode_again
 from hanabi.errors import MQError
 from hanabi.store.commit_log import PendingMessage
 from hanabi.wire import property_names as names
-from hanabi.wire.properties import decode_properties, find_property
+from hanabi.wire.properties import PROPERTIES_BYTES_MAX, decode_properties, find_property
 from hanabi.wire.record import Record
 
 _ADDED_LATER: Final = (names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES)
@@ -66,9 +66,12 @@ def _destination(record: Record) -> tuple[str, int]:
 
 
 def _touched(record: Record, properties: dict[str, str], now_ms: int) -> bytes:
+    """*properties* with notes of when the message came and went, unless that is longer than properties may be: a
+    message that was accepted is delivered, with its notes or without."""
     properties[names.TIMER_ENQUEUE_MS] = str(record.store_timestamp_ms)
     properties[names.TIMER_DEQUEUE_MS] = str(now_ms)
-    return encode_again(properties, record.properties)
+    noted = encode_again(properties, record.properties)
+    return noted if len(noted) <= PROPERTIES_BYTES_MAX else record.properties
 
 
 def _with(record: Record, topic: str, queue_id: int, properties: bytes) -> PendingMessage:

@@ -24,6 +24,7 @@ from hanabi.broker.transactions.ending import Ending
 from hanabi.broker.transactions.half_message import (
     QUEUE_ID,
     HalfMessage,
+    can_be_renewed,
     check_request,
     ended_offsets,
     given_up,
@@ -154,10 +155,10 @@ class CheckBack:
             return False
         if self._has_ended_otherwise(half):
             return True
+        if verdict is Verdict.GIVE_UP or not can_be_renewed(half):
+            return self._give_up(half)
         if verdict is Verdict.IMMUNE:
             return self._put(renewed_unasked(half)) is not None
-        if verdict is Verdict.GIVE_UP:
-            return self._give_up(half)
         return self._ask(half)
 
     def _has_ended_otherwise(self, half: HalfMessage) -> bool:

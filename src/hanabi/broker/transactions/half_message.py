@@ -23,7 +23,7 @@ from hanabi.store.commit_log import AppendResult, PendingMessage
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
-from hanabi.wire.properties import decode_properties, find_property
+from hanabi.wire.properties import PROPERTIES_BYTES_MAX, decode_properties, find_property
 from hanabi.wire.record import Record, encode_record
 
 QUEUE_ID: Final = 0  # both topics have one queue
@@ -38,6 +38,11 @@ _NOT_WITH_TRANSACTIONS: Final = (
     names.TIMER_DELAY_MS,
     names.TIMER_DELIVER_MS,
 )
+
+
+_NOTES: Final = f"\x02{names.TRANSACTION_CHECK_TIMES}\x01\x02{names.TRANSACTION_PREPARED_QUEUE_OFFSET}\x01"
+_NOTES_BYTES: Final = len(_NOTES) + 40  # with their numbers
+ROOM_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - _NOTES_BYTES  # of a new half message: its copies have notes beside
 
 
 def to_half(message: PendingMessage) -> PendingMessage:
@@ -147,6 +152,11 @@ def renewed_unasked(half: HalfMessage) -> PendingMessage:
     first = half.prepared_queue_offset
     place = half.record.queue_offset if first is None or first < 0 else first
     return _with_properties(half, {names.TRANSACTION_PREPARED_QUEUE_OFFSET: str(place)})
+
+
+def can_be_renewed(half: HalfMessage) -> bool:
+    """Whether the copies of *half*, with the notes that they have beside its properties, are not too long."""
+    return all(len(copy.properties) <= PROPERTIES_BYTES_MAX for copy in (renewed(half), renewed_unasked(half)))
 
 
 def given_up(half: HalfMessage) -> PendingMessage:

@@ -14,11 +14,11 @@ from hanabi.broker.transactions.check_back import CheckBack
 from hanabi.broker.transactions.copies import Copies
 from hanabi.broker.transactions.ended_halves import EndedHalves
 from hanabi.broker.transactions.ending import Ending
-from hanabi.broker.transactions.half_message import QUEUE_ID, HalfMessage, revived, to_half
+from hanabi.broker.transactions.half_message import QUEUE_ID, ROOM_BYTES_MAX, HalfMessage, revived, to_half
 from hanabi.broker.transactions.neighbours import Intake, Offsets, Producers, TopicMaker
 from hanabi.errors import BrokerError, QueryNotFound, RemoteProtocolError, StoreError
 from hanabi.store.commit_log import PendingMessage
-from hanabi.store.message_store import MessageStore, PutResult
+from hanabi.store.message_store import MessageStore, PutResult, PutStatus
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_record
 
@@ -50,8 +50,15 @@ class Transactions:
         )
 
     def put_half(self, message: PendingMessage) -> PutResult:
-        """Store a message of type prepared, so that no consumer sees it before its transaction is committed."""
-        return self._intake.put(to_half(message))
+        """Store a message of type prepared, so that no consumer sees it before its transaction is committed.
+
+        Its properties must leave room for what copies of it have beside them: one that cannot be copied would stop the
+        checks of all others."""
+        half = to_half(message)
+        if len(half.properties) > ROOM_BYTES_MAX:
+            reason = f"properties of {len(half.properties)} bytes, limit in a transaction {ROOM_BYTES_MAX}"
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"{message.topic}: {reason}")
+        return self._intake.put(half)
 
     def check(self) -> Iterator[None]:
         """One round of asking. It does its work in small pieces, as it is iterated over."""
