@@ -43,6 +43,7 @@ class PendingMessage(msgspec.Struct, frozen=True, gc=False):
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_offset: int = 0
+    is_stored: bool = False  # made from one that the log has: the limit of bodies is for new ones
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
@@ -152,7 +153,7 @@ class CommitLog:
     def _encode(self, message: PendingMessage, queue_offset: int, log_offset: int, now_ms: int) -> bytearray:
         topic = message.topic.encode()
         body, properties = message.body, message.properties
-        if len(body) > self.message_bytes_max:
+        if len(body) > self.message_bytes_max and not message.is_stored:
             raise MessageRefused(f"{message.topic}: a body of {len(body)} bytes, limit {self.message_bytes_max}")
         if b"\0" in properties:
             properties = mark_zeros(properties)

@@ -86,4 +86,5 @@ def _with(record: Record, topic: str, queue_id: int, properties: bytes) -> Pendi
         flag=record.flag,
         sys_flag=record.sys_flag,
         reconsume_times=record.reconsume_times,
+        is_stored=True,
     )

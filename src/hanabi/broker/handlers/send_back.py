@@ -116,6 +116,7 @@ class _SendsBack:
             flag=record.flag,
             sys_flag=record.sys_flag,
             reconsume_times=record.reconsume_times + 1,
+            is_stored=True,
         )
         store = partial(self._store_again, message, record, header.group)
         return store() if topic not in self._topics.unsaved else _when_stored(self._topics.when_saved(topic, store))

@@ -233,6 +233,7 @@ def _from_record(
         sys_flag=record.sys_flag if sys_flag is None else sys_flag,
         reconsume_times=record.reconsume_times,
         prepared_offset=prepared_offset,
+        is_stored=True,
     )
 
 
