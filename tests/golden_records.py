@@ -33,8 +33,9 @@ def frames_with_records() -> list[tuple[GoldenFrame, Command]]:
     return [(frame, command) for frame, command in frames if command.body and frame.sent_by == "server"]
 
 
-def as_pending(record: Record) -> PendingMessage:
-    """*record* as the message it was before it had a place: to be appended again."""
+def as_pending(record: Record, *, is_stored: bool = False) -> PendingMessage:
+    """*record* as the message it was before it had a place: to be appended again. *is_stored*: it was made from another
+    one that the log has."""
     return PendingMessage(
         record.topic,
         record.queue_id,
@@ -47,4 +48,5 @@ def as_pending(record: Record) -> PendingMessage:
         sys_flag=record.sys_flag,
         reconsume_times=record.reconsume_times,
         prepared_offset=record.prepared_offset,
+        is_stored=is_stored,
     )

@@ -71,7 +71,7 @@ def test_a_diverted_message_has_the_very_bytes_that_apache_stored(record: Record
 def test_what_has_waited_has_the_very_bytes_that_apache_stored(record: Record) -> None:
     delivered = after_level(record)
     stored = [
-        as_pending(other)
+        as_pending(other, is_stored=True)
         for other in golden_records()
         if other.topic == delivered.topic and other.properties == record.properties
     ]

@@ -61,7 +61,7 @@ def test_a_committed_message_is_byte_for_byte_the_one_that_apache_stored(store: 
     assert len(finals) == 2
     for stored in finals:
         assert to_final(HalfMessage.of(halves[stored.prepared_offset]), "GoldenTx", stored.queue_id) == as_pending(
-            stored
+            stored, is_stored=True
         )
 
 
@@ -78,7 +78,7 @@ def test_an_op_message_is_byte_for_byte_the_one_that_apache_stored(store: str) -
 def test_a_renewed_half_message_is_byte_for_byte_the_one_that_apache_stored(store: str) -> None:
     first, copy = golden_halves(store)[2:4]
     renewed = half_message.renewed(HalfMessage.of(first))
-    assert renewed == as_pending(copy)
+    assert renewed == as_pending(copy, is_stored=True)
 
 
 def test_the_question_to_a_producer_is_the_one_that_apache_sent() -> None:
