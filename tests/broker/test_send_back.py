@@ -200,3 +200,19 @@ def test_what_cannot_be_stored_is_not_counted_as_sent_back(tmp_path: Path) -> No
             assert taking.stats.view("SNDBCK_PUT_NUMS", f"{TOPIC}@g") is None
 
     asyncio.run(main())
+
+
+def test_a_message_is_given_back_only_if_its_retry_topic_can_be_stored(tmp_path: Path) -> None:
+    """A group may have 255 characters, and so may a topic, with %RETRY% before the group."""
+
+    async def main() -> None:
+        taking = Taking(tmp_path)
+        async with talking(taking) as peer:
+            await send(peer)
+            assert (await send_back(peer, group="g" * 248)).code == ResponseCode.SUCCESS
+            reply = await send_back(peer, group="g" * 249)
+            assert reply.code != ResponseCode.SUCCESS
+            assert "a topic of 256 bytes, limit 255" in (reply.remark or "")
+            assert len(taking.schedule()) == 1
+
+    asyncio.run(main())

@@ -18,7 +18,7 @@ from hanabi.broker.delay.java_order import encode_again
 from hanabi.broker.delay.levels import DelayLevels
 from hanabi.broker.settings import Settings
 from hanabi.errors import BrokerError, MessageRefused
-from hanabi.store.commit_log import PendingMessage
+from hanabi.store.commit_log import TOPIC_BYTES_MAX, PendingMessage
 from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
@@ -92,6 +92,9 @@ def _level(properties: dict[str, str]) -> int:
 
 
 def _waiting(message: PendingMessage, properties: dict[str, str], topic: str, queue_id: int) -> PendingMessage:
+    if len(message.topic.encode()) > TOPIC_BYTES_MAX:  # the retry topic of a very long group
+        size = len(message.topic.encode())
+        raise MessageRefused(f"a topic of {size} bytes, limit {TOPIC_BYTES_MAX}: {message.topic[:32]}...")
     properties[names.REAL_TOPIC] = message.topic
     properties[names.REAL_QUEUE_ID] = str(message.queue_id)
     raw = encode_again(properties, message.properties)
