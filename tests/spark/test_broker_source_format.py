@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from hanabi.spark import register
 from tests.serving import Serving, serving
@@ -46,6 +48,46 @@ def test_what_is_wrong_is_one_sentence(spark: SparkSession, broker: Serving) -> 
             read(spark, broker, **options).collect()
         assert reason in str(caught.value)
         assert "Traceback" not in str(caught.value)
+
+
+def test_a_table_is_refused_with_what_to_do_and_a_view_can_be_read(spark: SparkSession, broker: Serving) -> None:
+    using = f"USING rocketmq OPTIONS (namesrv '{broker.namesrv}', subscribe 'Orders')"
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW name USING rocketmq OPTIONS"):
+        spark.sql(f"CREATE TABLE orders {using}")
+    spark.sql(f"CREATE TEMPORARY VIEW orders {using}")
+    assert spark.sql("SELECT max(CAST(body AS STRING)) FROM orders").collect()[0][0] == "099"
+
+
+def test_spark_still_hands_no_option_of_a_table_to_a_source_in_python(spark: SparkSession) -> None:
+    """When this fails Spark has mended it: then tables can be allowed."""
+    spark.dataSource.register(ToldOptions)
+    spark.sql("CREATE TABLE told USING told_options OPTIONS (given 'yes')")
+    try:
+        assert [row.told for row in spark.table("told").collect()] == ["{}"]
+    finally:
+        spark.sql("DROP TABLE told")
+
+
+class ToldOptions(DataSource):
+    """A source of one row, which says what options it was given."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "told_options"
+
+    def schema(self) -> str:
+        return "told string"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ToldReader(str(dict(self.options)))
+
+
+class ToldReader(DataSourceReader):
+    def __init__(self, told: str) -> None:
+        self._told = told
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
+        yield (self._told,)
 
 
 def test_a_session_can_be_told_of_the_format(spark: SparkSession, broker: Serving) -> None:

@@ -15,6 +15,7 @@ from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.sink_options import parse_sink_options
 from hanabi.spark.sink_writer import BrokerStreamWriter, BrokerWriter
 from hanabi.spark.stream_reader import BrokerStreamReader
+from hanabi.spark.table_options import check_is_no_table
 from hanabi.spark.versions import check_version
 
 
@@ -25,6 +26,7 @@ class BrokerSource(DataSource):
         super().__init__(options)
         with plain_errors():
             check_version(pyspark.__version__)
+            check_is_no_table(options, NAME)
 
     @classmethod
     def name(cls) -> str:

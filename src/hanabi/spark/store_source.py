@@ -15,6 +15,7 @@ from hanabi.spark.store_options import NAME, parse_store_options, store_options
 from hanabi.spark.store_reader import FilteringStoreReader, StoreReader
 from hanabi.spark.store_stream_options import ALL, parse_store_stream_options
 from hanabi.spark.store_stream_reader import StoreStreamReader
+from hanabi.spark.table_options import check_is_no_table
 from hanabi.spark.versions import check_version
 
 
@@ -25,6 +26,7 @@ class StoreSource(DataSource):
         super().__init__(options)
         with plain_errors():
             check_version(pyspark.__version__)
+            check_is_no_table(options, f"`{NAME}`")
             self._common = store_options(OptionValues(options, ALL, NAME))
 
     @classmethod
