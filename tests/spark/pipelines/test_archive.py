@@ -14,6 +14,8 @@ from hanabi.errors import ConfigError, MQError
 from hanabi.spark.pipelines.archive_compaction import join_small_files
 from hanabi.spark.pipelines.archive_home import writing_archive
 from hanabi.spark.pipelines.archive_read import read_archive
+from hanabi.spark.pipelines.archive_state import ArchivedQueue
+from hanabi.spark.pipelines.archive_step import in_ranges
 from hanabi.spark.pipelines.file_system import FileSystem
 from tests.serving import serving
 from tests.spark.broker_world import make_topic, read, remake_topic, send
@@ -137,6 +139,22 @@ def test_files_of_a_broker_are_archived_as_its_topics_are(spark: SparkSession, t
             topics=[topic],
         )
         assert same.facts["messages_archived"] == 13
+
+
+def test_what_was_planned_is_found_again_for_a_thousand_queues(spark: SparkSession) -> None:
+    """As a step into a Delta table does. A condition for each queue overflows the stack of Spark's optimizer."""
+    planned = [
+        ArchivedQueue(topic="t", broker="b" if number % 2 else "", queue_id=number, first=3, end=5)
+        for number in range(1_000)
+    ]
+    written = spark.range(10_000).selectExpr(
+        "'t' as topic",
+        "if(id % 1001 % 2 = 1, 'b', null) as brokerName",
+        "cast(id % 1001 as int) as queueId",
+        "id div 1001 as queueOffset",
+    )
+    found = in_ranges(written, planned).groupBy("queueOffset").count().collect()
+    assert sorted((row.queueOffset, row["count"]) for row in found) == [(3, 1_000), (4, 1_000)]
 
 
 @pytest.mark.parametrize("source", ["topics", pytest.param("files", marks=pytest.mark.slow)])

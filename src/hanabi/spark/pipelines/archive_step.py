@@ -7,10 +7,8 @@ transaction of that version, which Delta does only once. Killed in between, the 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from hanabi.errors import MQError
@@ -109,7 +107,7 @@ class StepWriter:
             .save(url)
         )
         self.progress.step("checking what was written")
-        written = look_at(self.spark.read.format("delta").load(url).where(_in_ranges(planned)))
+        written = look_at(in_ranges(self.spark.read.format("delta").load(url), planned))
         archived, lost = check(start, stop, written, fail_on_data_loss=self.fail_on_data_loss)
         self._commit(archived, lost, loose=[url], messages=_count(written))
 
@@ -153,11 +151,15 @@ def _count(written: Mapping[MessageQueue, Written]) -> int:
     return sum(each.messages for each in written.values())
 
 
-def _in_ranges(planned: list[ArchivedQueue]) -> Column:
-    def one(each: ArchivedQueue) -> Column:
-        broker = f.col("brokerName") == each.broker if each.broker else f.col("brokerName").isNull()
-        offset = f.col("queueOffset")
-        is_queue = (f.col("topic") == each.topic) & broker & (f.col("queueId") == each.queue_id)
-        return is_queue & (offset >= each.first) & (offset < each.end)
-
-    return reduce(or_, map(one, planned))
+def in_ranges(messages: DataFrame, planned: list[ArchivedQueue]) -> DataFrame:
+    """Those of *messages* that were *planned*. A join: a condition for each queue overflows the stack of Spark's
+    optimizer at some hundreds of them."""
+    rows = [(each.topic, each.broker or None, each.queue_id, each.first, each.end) for each in planned]
+    ranges = messages.sparkSession.createDataFrame(rows, "t string, b string, q int, low bigint, high bigint")
+    wanted = (
+        (f.col("topic") == f.col("t"))
+        & f.col("brokerName").eqNullSafe(f.col("b"))
+        & (f.col("queueId") == f.col("q"))
+        & f.col("queueOffset").between(f.col("low"), f.col("high") - 1)
+    )
+    return messages.join(f.broadcast(ranges), wanted, "left_semi")
