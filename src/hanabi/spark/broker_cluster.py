@@ -17,7 +17,6 @@ from hanabi.message import MessageQueue
 from hanabi.spark.broker_options import ReadOptions
 from hanabi.spark.broker_patience import patiently
 from hanabi.spark.broker_times import first_not_older
-from hanabi.spark.broker_topics import Wanted
 from hanabi.spark.marks import Mark, Marks
 from hanabi.spark.offsets import Offsets, describe
 from hanabi.spark.offsets_bound import Bound
@@ -42,9 +41,20 @@ class Cluster:
     async def queues(self) -> list[MessageQueue]:
         """All queues that are wanted and can be read, sorted. A topic that is named must exist."""
         wanted = self._options.wanted
-        topics = await self._matching(wanted) if wanted.pattern is not None else sorted(wanted.topics)
+        is_pattern = wanted.pattern is not None
+        topics = wanted.matching(await self.topics()) if is_pattern else sorted(wanted.topics)
         routes = await self._each(topics, self._read_queues)
         return sorted(queue for queues in routes.values() for queue in queues if wanted.has(queue))
+
+    async def topics(self) -> list[str]:
+        """All topics that a name server knows."""
+        error: MQError | None = None
+        for address in self._core.config.namesrv_addresses:
+            try:
+                return list(await self._core.api.topic_list(address, self._seconds))
+            except MQError as refused:
+                error = refused
+        raise error or ConnectError("there is no name server")
 
     async def first_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
         """The oldest offset of each queue that is still kept."""
@@ -127,15 +137,6 @@ class Cluster:
         finally:
             for task in tasks:
                 task.cancel()
-
-    async def _matching(self, wanted: Wanted) -> list[str]:
-        error: MQError | None = None
-        for address in self._core.config.namesrv_addresses:
-            try:
-                return wanted.matching(await self._core.api.topic_list(address, self._seconds))
-            except MQError as refused:
-                error = refused
-        raise error or ConnectError("there is no name server")
 
     async def _read_queues(self, topic: str) -> list[MessageQueue]:
         try:

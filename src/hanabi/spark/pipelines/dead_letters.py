@@ -70,8 +70,11 @@ class DeadLettersOptions(Connection, frozen=True, kw_only=True):
 def run(spark: SparkSession, options: DeadLettersOptions, progress: Progress) -> Outcome:
     now = datetime.now(UTC)
     progress.step("reading dead letters")
-    letters = options.origin().read(spark, COLUMNS)
+    letters = options.origin().read_existing(spark, COLUMNS)
     counts = count_letters(letters, now)
+    if counts and options.groups:  # a group without dead letters has no topic of them
+        have = {each.group for each in counts}
+        options = msgspec.structs.replace(options, groups=[group for group in options.groups if group in have])
     tables = summarize(counts, options.top)
     if options.samples and counts:
         tables.append(sample_letters(letters, options.samples))

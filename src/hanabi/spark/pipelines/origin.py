@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 from hanabi.errors import ConfigError
+from hanabi.spark.broker_cluster import ask_cluster
 from hanabi.spark.broker_options import NAME as BROKER_FORMAT
+from hanabi.spark.broker_options import parse_batch_options
 from hanabi.spark.option_values import OptionValues
 from hanabi.spark.pipelines.connection import Connection
 from hanabi.spark.store_options import LIGHT_QUEUE_PREFIX
@@ -71,6 +73,20 @@ class Origin(Connection, frozen=True, kw_only=True):
             reader = spark.read.format(STORE_FORMAT).options(**self._store_options(home))
             return reader.schema(columns).load(str(home.root))
         return spark.read.format(BROKER_FORMAT).options(**self.broker_options()).schema(columns).load()
+
+    def read_existing(self, spark: SparkSession, columns: str) -> DataFrame:
+        """As `read`, without those of `topics` that are not there. For topics that are made when they are needed."""
+        there = self._topics_there()
+        topics = [topic for topic in self.topics if topic in there]
+        if self.topics and not topics:
+            return spark.createDataFrame([], columns)
+        return msgspec.structs.replace(self, topics=topics).read(spark, columns)
+
+    def _topics_there(self) -> set[str]:
+        home = self.store_home
+        if home is not None:
+            return {queue.topic for queue in find_queues(home.queues)}
+        return set(ask_cluster(parse_batch_options(self.broker_options()).read, lambda cluster: cluster.topics()))
 
     def broker_options(self) -> dict[str, str]:
         """For the format `rocketmq`, as a batch."""

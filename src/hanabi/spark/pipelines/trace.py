@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import msgspec
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from hanabi.client.trace.tracing import TOPIC
@@ -31,11 +31,16 @@ class TraceOptions(Origin, frozen=True, kw_only=True):
     rows: Annotated[int, msgspec.Meta(description="rows of each table that are shown", ge=1)] = 30
 
 
+def _messages(spark: SparkSession, options: TraceOptions) -> DataFrame:
+    """The messages with traces. Brokers make the trace topic with its first message: before that there are none."""
+    if options.topics or options.pattern is not None:
+        return options.read(spark, COLUMNS)
+    return msgspec.structs.replace(options, topics=[TOPIC]).read_existing(spark, COLUMNS)
+
+
 def run(spark: SparkSession, options: TraceOptions, progress: Progress) -> Outcome:
-    if not options.topics and options.pattern is None:
-        options = msgspec.structs.replace(options, topics=[TOPIC])
     progress.step("reading traces")
-    lines = trace_lines(options.read(spark, COLUMNS)).persist()
+    lines = trace_lines(_messages(spark, options)).persist()
     try:
         (totals,) = lines.agg(
             f.count("*").alias("lines"),
