@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hanabi.errors import RemoteProtocolError, StoreDamaged
+from hanabi.errors import MQError, StoreDamaged
 from hanabi.wire.record import decode_record
 from hanabi.wire.stored import to_message
 
@@ -37,7 +37,7 @@ def reason_of(raw: bytes) -> str:
         return "nothing is written there"
     try:
         to_message(decode_record(raw))
-    except RemoteProtocolError as error:
+    except MQError as error:  # of a package that is missing, too
         return str(error).removeprefix("record at 0: ")
     return "another message lies there"
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hanabi.errors import RemoteProtocolError
 from hanabi.spark.decode.layout import Layout
 from hanabi.spark.decode.slices import slices_of
+from hanabi.spark.decode.unpack import unpack
 from hanabi.wire import sysflag
-from hanabi.wire.compression import decompress
 
 UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024  # in one batch: a few bytes can unpack to very many
 
@@ -42,7 +42,7 @@ def read_bodies(layout: Layout, bytes_max: int = UNPACKED_BYTES_MAX) -> Bodies:
         start = int(layout.body_at[row])
         body = bytes(view[start : start + int(layout.body_bytes[row])])
         try:
-            body = decompress(body, int(flags[row]))
+            body = unpack(body, int(flags[row]))
         except RemoteProtocolError:
             damaged.append(row)
         unpacked.append(body)

@@ -1,0 +1,34 @@
+"""Bodies unpacked without further packages: Arrow, which is always there, knows zstd and lz4 too."""
+
+from importlib.util import find_spec
+from typing import Final
+
+import pyarrow as pa
+
+from hanabi.errors import RemoteProtocolError
+from hanabi.wire import sysflag
+from hanabi.wire.compression import BODY_BYTES_MAX, CompressionType, decompress
+
+_PACKAGES: Final = {CompressionType.ZSTD: ("zstd", "zstandard"), CompressionType.LZ4: ("lz4", "lz4")}
+_BY_ARROW: Final[dict[int, str]] = {
+    int(number): codec for number, (codec, package) in _PACKAGES.items() if find_spec(package) is None
+}
+
+
+def unpack(body: bytes, sys_flag: int, body_bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """As `decompress`, by Arrow where the package for it is not installed. Raises RemoteProtocolError."""
+    codec = _BY_ARROW.get(sysflag.compression_number(sys_flag)) if sys_flag & sysflag.COMPRESSED else None
+    return decompress(body, sys_flag, body_bytes_max) if codec is None else unpack_by_arrow(body, codec, body_bytes_max)
+
+
+def unpack_by_arrow(body: bytes, codec: str, body_bytes_max: int) -> bytes:
+    """The content of *body*, a frame of *codec*."""
+    try:
+        plain: bytes = pa.CompressedInputStream(pa.BufferReader(body), codec).read(body_bytes_max + 1)
+    except OSError as error:  # also for what is cut off
+        raise RemoteProtocolError(f"bad {codec} body: {error}") from error
+    if not body:
+        raise RemoteProtocolError(f"bad {codec} body: it is empty")
+    if len(plain) > body_bytes_max:
+        raise RemoteProtocolError(f"compressed body of {len(body)} bytes unpacks to more than {body_bytes_max}")
+    return plain
