@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import Filter
 
 import hanabi
 from hanabi.admin import Admin
@@ -15,7 +14,6 @@ from hanabi.client.config import ClientConfig
 from hanabi.client.core import Core
 from hanabi.client.loop_thread import LoopThread
 from hanabi.message import MessageQueue
-from hanabi.spark.broker_reader import FilteringBrokerReader
 from hanabi.spark.broker_source import BrokerSource
 from hanabi.spark.columns import DAMAGED, MESSAGE, struct_of
 from hanabi.testing.topics import plain_topic
@@ -159,19 +157,17 @@ def read(spark: SparkSession, serving: Served, schema: str | None = None, **opti
     return (reader.schema(schema) if schema else reader).load()
 
 
-def tasks(serving: Served, columns: str = "", filters: list[Filter] | None = None, **options: Any) -> list[list[Row]]:
+def tasks(serving: Served, columns: str = "", **options: Any) -> list[list[Row]]:
     """The rows of every task, read in this process: Spark's part takes seconds, ours does not."""
     source = BrokerSource({"namesrv": serving.namesrv} | {name.lower(): str(value) for name, value in options.items()})
     reader = source.reader(struct_of({name: (MESSAGE | DAMAGED)[name] for name in columns.split() or MESSAGE}))
-    if isinstance(reader, FilteringBrokerReader):
-        assert reader.pushFilters(filters or []) == filters
     return [[row for batch in reader.read(task) for row in rows_of(batch)] for task in reader.partitions()]
 
 
-def rows(serving: Served, columns: str = "", filters: list[Filter] | None = None, **options: Any) -> list[Row]:
-    return [row for task in tasks(serving, columns, filters, **options) for row in task]
+def rows(serving: Served, columns: str = "", **options: Any) -> list[Row]:
+    return [row for task in tasks(serving, columns, **options) for row in task]
 
 
-def bodies(serving: Served, filters: list[Filter] | None = None, **options: Any) -> list[str]:
+def bodies(serving: Served, **options: Any) -> list[str]:
     """The bodies of all messages that are read, sorted."""
-    return sorted(row["body"].decode() for row in rows(serving, "body", filters, **options))
+    return sorted(row["body"].decode() for row in rows(serving, "body", **options))

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 from hanabi.spark.store_reader import StoreReader
@@ -25,13 +24,6 @@ def tasks(root: Path, schema: StructType | None = None, **options: Any) -> list[
 
 def rows(root: Path, schema: StructType | None = None, **options: Any) -> list[Row]:
     return [row for task in tasks(root, schema, **options) for row in task]
-
-
-def rows_with(root: Path, filters: list[Filter], **options: Any) -> tuple[list[Row], list[Filter]]:
-    """The rows after *filters* were pushed down, and the filters that Spark must check again."""
-    made = reader(root, pushdown=True, **options)
-    rest = list(made.pushFilters(filters))
-    return [row for task in made.partitions() for batch in made.read(task) for row in rows_of(batch)], rest
 
 
 def numbers(found: list[Row]) -> list[int]:

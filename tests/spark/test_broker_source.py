@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
 
 import hanabi
 from hanabi.errors import ConfigError, MQError
@@ -143,11 +142,9 @@ def test_a_pattern_finds_topics(broker: Serving) -> None:
     assert "South-1" in bodies(broker, subscribePattern=".*")
 
 
-def test_filters_of_the_query_spare_reading(broker: Serving, orders: str) -> None:
-    both = [EqualTo(("queueId",), 2), GreaterThanOrEqual(("queueOffset",), 20)]
-    assert bodies(broker, both, subscribe=orders, pushdown=True) == numbers(82, 100, 4)
-    assert bodies(broker, [In(("tags",), ("paid", "x"))], subscribe=orders, pushdown=True) == numbers(80, 100)
-    assert bodies(broker, [EqualTo(("topic",), "Other")], subscribe=orders, pushdown=True) == []
+def test_pushdown_is_refused_with_what_to_use_instead(broker: Serving, orders: str) -> None:
+    with pytest.raises(ConfigError, match=r"no option 'pushdown': Spark 4\.3 uses the filters .* such as subscribe"):
+        bodies(broker, subscribe=orders, pushdown=True)
 
 
 @pytest.mark.parametrize(

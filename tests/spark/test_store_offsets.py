@@ -35,7 +35,8 @@ def test_offsets_of_another_form_are_refused(tmp_path: Path, text: str) -> None:
         rows(tmp_path / "store", startingOffsets=text)
 
 
-def test_all_that_is_told_about_offsets_must_hold() -> None:
-    selection = Selection(from_offset=5, to_offset=20, from_offsets={("t", 0): 7}, to_offsets={("t", 0): 30})
-    assert selection.offsets_of("t", 0, 1, 99) == (7, 20)
+def test_what_is_told_about_offsets_and_what_is_there_must_both_hold() -> None:
+    selection = Selection(from_offsets={("t", 0): 7}, to_offsets={("t", 0): 30})
+    assert selection.offsets_of("t", 0, 1, 99) == (7, 30)
+    assert selection.offsets_of("t", 0, 8, 20) == (8, 20)
     assert selection.offsets_of("t", 1, 6, 9) == (6, 9)

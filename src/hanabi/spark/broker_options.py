@@ -50,7 +50,7 @@ READ: Final = (
     "onDamage",  # a body that cannot be read: fail; skip: leave its message out; raw: as it is stored
     "rawRecord",
 )
-BATCH: Final = (*READ, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushdown")
+BATCH: Final = (*READ, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 STREAM: Final = (
     *READ,
     "maxOffsetsPerTrigger",
@@ -95,7 +95,6 @@ class BatchOptions:
 
     read: ReadOptions
     ending: Bound
-    pushdown: bool
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def parse_batch_options(given: Mapping[str, str]) -> BatchOptions:
     begin_ms, end_ms = starting.time_ms, ending.time_ms
     if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
         raise ConfigError(f"option startingTimestamp={begin_ms} lies behind endingTimestamp={end_ms}")
-    return BatchOptions(read, ending, values.truth("pushdown", default=False))
+    return BatchOptions(read, ending)
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:

@@ -1,21 +1,18 @@
 """The plan of a batch: ask the cluster once, and cut what lies between the two bounds into tasks."""
 
-from collections.abc import Iterable
-
 from hanabi.errors import ConfigError
 from hanabi.message import MessageQueue
 from hanabi.spark.broker_cluster import Cluster
 from hanabi.spark.broker_loss import lost
 from hanabi.spark.broker_options import BatchOptions
 from hanabi.spark.broker_topics import Wanted
-from hanabi.spark.offsets import Offsets, describe
+from hanabi.spark.offsets import describe
 from hanabi.spark.offsets_bound import Bound
 from hanabi.spark.ranges import QueueRange, plan_ranges
-from hanabi.spark.selection import Selection
 
 
-async def plan_batch(cluster: Cluster, options: BatchOptions, selection: Selection) -> list[QueueRange]:
-    """The tasks of a batch. *selection* is what filters of the query leave of it."""
+async def plan_batch(cluster: Cluster, options: BatchOptions) -> list[QueueRange]:
+    """The tasks of a batch."""
     read = options.read
     queues = await existing_queues(cluster, read.wanted)
     first, end = await cluster.first_offsets(queues), await cluster.end_offsets(queues)
@@ -26,7 +23,6 @@ async def plan_batch(cluster: Cluster, options: BatchOptions, selection: Selecti
         start[queue], stop[queue] = within(
             queue, start[queue], stop[queue], first[queue], end[queue], fail=read.fail_on_data_loss
         )
-    start, stop = await _narrowed(cluster, selection, start, stop)
     planned = plan_ranges(start, stop, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
     await cluster.check_readable({part.queue: part.start for part in reversed(planned)})
     return planned
@@ -56,23 +52,3 @@ def within(queue: MessageQueue, start: int, stop: int, first: int, end: int, *, 
         lost(queue, end, start, f"the queue ends at {end}", fail=fail)
     start = min(max(start, first), end)
     return start, max(start, min(stop, end))
-
-
-async def _narrowed(cluster: Cluster, selection: Selection, start: Offsets, stop: Offsets) -> tuple[Offsets, Offsets]:
-    queues = [queue for queue in stop if selection.has_queue(queue.topic, queue.queue_id)]
-    start, stop = _only(start, queues), _only(stop, queues)
-    if selection.from_offset is not None:
-        start = {queue: max(offset, selection.from_offset) for queue, offset in start.items()}
-    if selection.to_offset is not None:
-        stop = {queue: min(offset, selection.to_offset) for queue, offset in stop.items()}
-    stop = {queue: max(stop[queue], start[queue]) for queue in queues}
-    for time_ms, is_start in ((selection.from_ms, True), (selection.to_ms, False)):
-        if time_ms is None:
-            continue
-        found = await cluster.resolve(Bound("pushdown", "latest", time_ms=time_ms), queues, start, stop)
-        start, stop = (found, stop) if is_start else (start, found)
-    return start, stop
-
-
-def _only(offsets: Offsets, queues: Iterable[MessageQueue]) -> Offsets:
-    return {queue: offsets[queue] for queue in queues}

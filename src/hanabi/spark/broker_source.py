@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from hanabi.errors import ConfigError
 from hanabi.spark.broker_options import NAME, parse_batch_options, parse_stream_options, source_columns
-from hanabi.spark.broker_reader import BrokerReader, FilteringBrokerReader
+from hanabi.spark.broker_reader import BrokerReader
 from hanabi.spark.columns import source_struct
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.sink_options import parse_sink_options
@@ -40,8 +40,7 @@ class BrokerSource(DataSource):
     def reader(self, schema: StructType) -> BrokerReader:
         with plain_errors():
             options = parse_batch_options(self.options)
-        kind = FilteringBrokerReader if options.pushdown else BrokerReader
-        return kind(options, schema)
+        return BrokerReader(options, schema)
 
     def streamReader(self, schema: StructType) -> BrokerStreamReader:  # noqa: N802 (Spark's name)
         with plain_errors():

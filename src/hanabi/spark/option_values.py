@@ -12,7 +12,9 @@ from hanabi.errors import ConfigError
 from hanabi.spark.suggestions import did_you_mean
 
 _NO_OPTIONS = {  # what clients have and Spark need not
-    "namespace": "names carry their namespace here: write the topic as shop%Orders, and the group as shop%billing"
+    "namespace": "names carry their namespace here: write the topic as shop%Orders, and the group as shop%billing",
+    "pushdown": "Spark 4.3 uses the filters of one query for the next one on the same frame, which gives wrong rows."
+    " Use options instead, such as subscribe, startingTimestamp and tags",
 }
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 

@@ -33,7 +33,6 @@ KNOWN: Final = (
     "checkCrc",  # of bodies, where they are read
     "rows",  # messages; damage: a row for everything that onDamage=skip would leave out
     "rawRecord",  # add the column `record`: the bytes as they are stored
-    "pushdown",  # use the query's filters: see FilteringStoreReader for what to beware of
     "maxBytesPerPartition",  # of the log; a task costs about 50 ms more than its bytes
     "minPartitions",
     "maxRowsPerBatch",  # that Python hands to the JVM at once
@@ -52,7 +51,6 @@ class StoreOptions:
     check_crc: bool
     is_damage_report: bool
     has_raw_record: bool
-    pushdown: bool
     partition_bytes: int
     partitions_min: int
     batch_rows: int
@@ -83,7 +81,6 @@ def store_options(values: OptionValues) -> StoreOptions:
         check_crc=values.truth("checkCrc", default=True),
         is_damage_report=values.choice("rows", "messages", "damage") == "damage",
         has_raw_record=values.truth("rawRecord", default=False),
-        pushdown=values.truth("pushdown", default=False),
         partition_bytes=values.number("maxBytesPerPartition", 256 << 20),
         partitions_min=values.number("minPartitions", 1),
         batch_rows=values.number("maxRowsPerBatch", 10_000),

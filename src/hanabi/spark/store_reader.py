@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from hanabi.spark.columns import DAMAGE, MESSAGE, RAW, arrow_schema
 from hanabi.spark.plain_errors import plain_errors
-from hanabi.spark.pushdown import narrow
 from hanabi.spark.store_chunks import Chunk, entry_chunks
 from hanabi.spark.store_damage import Damaged, LeftOut, refuse
 from hanabi.spark.store_entries import Span, task_entries
@@ -80,17 +79,3 @@ class StoreReader(DataSourceReader):
         return pa.RecordBatch.from_arrays(
             [pa.array(columns[field.name], field.type) for field in self._schema], schema=self._schema
         )
-
-
-class FilteringStoreReader(StoreReader):
-    """Also uses the filters of the query. A class of its own, because Spark refuses every reader that can do this
-    unless `spark.sql.python.filterPushdown.enabled` is set.
-
-    Beware: Spark 4.3 keeps the last filters with the DataFrame. One `load()` is then good for one query only: a second
-    query on the same frame, or the other side of a join or union of it with itself, gets the rows of the first one's
-    filters. Options (`subscribe`, `assign`, `startingTimestamp`, `tags`) spare as much and have no such trap.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        self._selection = narrow(self._selection, filters)
-        return filters

@@ -100,10 +100,6 @@ class RowMaker:
         if selection.tags is not None:
             wanted &= _is_in(rows.tags, selection.tags)
         if not is_from_queue:
-            if selection.from_offset is not None:
-                wanted &= layout.queue_offsets >= selection.from_offset
-            if selection.to_offset is not None:
-                wanted &= layout.queue_offsets < selection.to_offset
             wanted &= self._of_wanted_queues(layout)
         return wanted
 

@@ -12,7 +12,7 @@ from hanabi.spark.columns import DAMAGE, MESSAGE, RAW, source_struct, struct_of
 from hanabi.spark.option_values import OptionValues
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.store_options import NAME, parse_store_options, store_options
-from hanabi.spark.store_reader import FilteringStoreReader, StoreReader
+from hanabi.spark.store_reader import StoreReader
 from hanabi.spark.store_stream_options import ALL, parse_store_stream_options
 from hanabi.spark.store_stream_reader import StoreStreamReader
 from hanabi.spark.table_options import check_is_no_table
@@ -42,8 +42,7 @@ class StoreSource(DataSource):
     def reader(self, schema: StructType) -> StoreReader:
         with plain_errors():
             options = parse_store_options(self.options)
-        kind = FilteringStoreReader if options.pushdown else StoreReader
-        return kind(options, schema)
+        return StoreReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StoreStreamReader:  # noqa: N802 (Spark's name)
         with plain_errors():

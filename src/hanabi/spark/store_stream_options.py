@@ -11,7 +11,7 @@ from hanabi.spark.option_values import OptionValues
 from hanabi.spark.store_options import KNOWN as BATCH
 from hanabi.spark.store_options import NAME, StoreOptions, store_options
 
-_OF_BATCHES: Final = ("endingTimestamp", "endingOffsets", "scan", "rows", "pushdown")
+_OF_BATCHES: Final = ("endingTimestamp", "endingOffsets", "scan", "rows")
 BROKER: Final = "store"  # what stands in offsets where others name a broker: files do not know theirs
 KNOWN: Final = (
     *(name for name in BATCH if name not in _OF_BATCHES),
