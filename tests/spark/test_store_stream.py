@@ -166,6 +166,20 @@ def test_a_topic_that_was_made_again_is_a_loss_and_not_left_out_silently(writer:
     assert batch(strict, end, strict.latestOffset(end, ALL)) == more
 
 
+def test_a_thousand_queues_are_followed_and_made_again(writer: Writer) -> None:
+    sent = writer.put("Orders", 1_000, queues=1_000)
+    stream = reader(writer.root, startingOffsets="earliest")
+    end = stream.latestOffset({}, ALL)
+    assert batch(stream, {}, end) == sent
+    writer.delete("Orders")
+    time.sleep(0.002)
+    new = writer.put("Orders", 1_000, queues=1_000)
+    with pytest.raises(MQError, match="another message stands at 0"):
+        reader(writer.root).latestOffset(end, ALL)
+    going_on = reader(writer.root, failOnDataLoss=False)
+    assert batch(going_on, end, going_on.latestOffset(end, ALL)) == new
+
+
 def test_an_end_that_went_back_is_a_loss_and_only_what_is_new_is_read(tmp_path: Path) -> None:
     """As after a power cut, or a restored backup: the last messages are gone, and others get their offsets."""
     root, backup = tmp_path / "store", tmp_path / "backup"

@@ -209,6 +209,24 @@ def test_what_a_checkpoint_says_can_be_given_as_an_option(broker: Serving) -> No
     assert bodies(broker, subscribe=topic, startingOffsets=json.dumps(told)) == texts(6, 10)
 
 
+def test_a_thousand_queues_are_followed_and_made_again(broker: Serving) -> None:
+    topic = make_topic(broker, "Wide", 1_000)
+    stream = reader(broker, topic)
+    start = stream.initialOffset()
+    send(broker, topic, texts(0, 1_000))
+    end = stream.latestOffset(start, ALL)
+    planned = stream.partitions(start, end)
+    assert len(planned) == 1_000
+    found = [row["body"] for task in planned[::250] for each in stream.read(task) for row in rows_of(each)]
+    assert len(found) == 4
+    assert stream.latestOffset(end, ALL) == end
+    remake_topic(broker, topic, 1_000)
+    going_on = reader(broker, topic, failOnDataLoss=False)
+    again = going_on.latestOffset(end, ALL)
+    assert {offset for queues in again[topic].values() for offset in queues.values()} == {0}
+    assert going_on.partitions(end, again) == []
+
+
 def test_no_queue_goes_back() -> None:
     queue, gone = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
     assert next_offsets({queue: 9, gone: 4}, {queue: 3}, None) == {queue: 9, gone: 4}
