@@ -228,7 +228,7 @@ def test_a_client_refuses_a_server_that_its_authority_did_not_sign(run: Run, aut
         async with serving(tls=authority.server_settings()) as (_, address), connecting(tls=client_tls) as connector:
             message = await ends_with(ConnectError, connector.request(address, ECHO))
             assert message.startswith(f"{address}: ")
-            assert "certificate verify failed" in message
+            assert "the server's certificate is not trusted: " in message
 
     run(main())
 
@@ -426,3 +426,29 @@ def test_a_server_that_takes_tls_only_opens_its_own_connections_with_tls(
 ) -> None:
     properties = {"tls.server.mode": mode} | ({} if enable is None else {"tls.enable": enable})
     assert tls_config(properties).client_enable is expected
+
+
+def test_each_mismatch_of_tls_says_what_to_look_at(
+    run: Run, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both loops word these failures differently, or not at all; both sides must say the same with either."""
+    trusting = authority.client_settings()
+    wrong = msgspec.structs.replace(trusting, client_trust_cert_path=str(authority.stranger.certificate_path))
+    demanding = authority.server_settings(TlsMode.ENFORCING, auth=ClientAuth.REQUIRE)
+    enforcing = authority.server_settings(TlsMode.ENFORCING)
+    cases = (
+        (enforcing, None, "does the port take TLS only", "does not speak TLS"),
+        (None, trusting, "does the port speak TLS", "this port is plain"),
+        (enforcing, wrong, "the server's certificate is not trusted", "trust our certificate"),
+        (demanding, trusting, "client certificate (tls.client.certPath)", "it shows no certificate"),
+    )
+
+    async def main() -> None:
+        for server, client, told, logged in cases:
+            caplog.clear()
+            async with serving(tls=server) as (_, address), connecting(tls=client) as connector:
+                assert told in await ends_with(TransportError, connector.request(address, ECHO))
+                await eventually(lambda: bool(warnings(caplog)))
+                assert logged in warnings(caplog)[-1]
+
+    run(main())

@@ -250,6 +250,7 @@ def test_a_dropped_connection_fails_what_is_pending_at_once_and_says_where_and_w
     async def main() -> None:
         gate = Gate()
         async with serving(gate.handlers()) as (server, address), connecting() as connector:
+            await connector.request(address, ECHO)  # a peer that never answered may have or want TLS, and that is said
             tasks = [asyncio.create_task(connector.request(address, WAIT, timeout=60)) for _ in range(5)]
             await eventually(lambda: gate.waiting == 5)
             (connection,) = server.connections

@@ -17,7 +17,7 @@ from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import Handler
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
-from hanabi.remoting.tls import TlsConfig, client_context
+from hanabi.remoting.tls import TlsConfig, client_context, tls_reason
 from hanabi.wire.command import Command
 from hanabi.wire.headers.base import Header
 
@@ -141,7 +141,8 @@ class Connector:
         except TimeoutError as error:
             raise ConnectError(f"{address}: not connected within {seconds:.3g} s") from error
         except OSError as error:
-            raise ConnectError(f"{address}: {_reason(error)}") from error
+            reason = _reason(error) if self._tls is None else tls_reason(error)
+            raise ConnectError(f"{address}: {reason or _reason(error)}") from error
         except ValueError as error:  # not an address
             raise ConnectError(f"{address}: {error}") from error
         return connection

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
+from math import nextafter
 from time import monotonic
 from typing import Any, cast
 
@@ -90,6 +91,7 @@ class Connection(asyncio.Protocol):
         "_turn_ends",
         "_turn_seconds",
         "_unanswered_since",
+        "_unheard",
         "_unsent_max",
         "_writes_are_cheap",
         "closed",
@@ -128,6 +130,7 @@ class Connection(asyncio.Protocol):
         self._reason = ""
         self._finishing = False
         self._told_unheard = False
+        self._unheard = 0.0  # what `_last_active` is until the peer is heard for the first time
         self._last_active = 0.0  # when the peer was last heard; what we write says nothing about it
         self._unanswered_since = 0.0  # when the first request began that timed out after that
         self._stalled_since = 0.0
@@ -142,7 +145,7 @@ class Connection(asyncio.Protocol):
         self._now = self._loop.time
         self._pending = PendingRequests(self._loop, self.peer, self._unanswered)
         self._writes_are_cheap = writes_are_cheap(self._loop, self._transport)
-        self._last_active = self._now()
+        self._unheard = self._last_active = nextafter(self._now(), 0.0)  # before whatever is heard in this turn
         self._transport.set_write_buffer_limits(high=self._unsent_max)
         if (own := self._transport.get_extra_info("socket")) is not None:
             with suppress(OSError):  # the peer has gone already: the loop is about to say so
@@ -189,7 +192,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self._reason:
-            self._reason = f"connection lost: {error}" if error else "closed by the peer"
+            self._reason = (f"connection lost: {error}" if error else "closed by the peer") + self._hint()
             if self._decoder.buffered_bytes and not self._finishing:
                 self._endpoint.protocol_errors += 1
                 logger.warning("%s: %s in the middle of a frame", self.peer, self._reason)
@@ -199,6 +202,14 @@ class Connection(asyncio.Protocol):
         self._release_writers()
         self._backlog.clear()
         self._endpoint.left(self, self._answering)
+
+    def _hint(self) -> str:
+        """What may be wrong where a server ends a connection without a word: most often one side alone has TLS."""
+        if not self._endpoint.drops_silent or self._last_active != self._unheard:
+            return ""
+        if self._transport.get_extra_info("sslcontext") is None:
+            return ", before it answered anything. This connection is plain: does the port take TLS only?"
+        return ", before it answered anything. Does it want a client certificate (tls.client.certPath)?"
 
     # Requests and answers that arrive
 

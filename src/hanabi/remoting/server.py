@@ -21,7 +21,7 @@ from hanabi.remoting.dispatch import Express, Handler
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.memory import memory_bytes, within_memory
 from hanabi.remoting.protocol import Connection
-from hanabi.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsConfig, TlsMode, first_byte
+from hanabi.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsConfig, TlsMode, first_byte, handshake_reason
 
 logger = logging.getLogger(__name__)
 
@@ -238,7 +238,7 @@ class RemotingServer:
 
     def _count_bad_opening(self, connection: Connection, error: Exception) -> None:
         self._endpoint.protocol_errors += 1
-        logger.warning("%s: closed: %s", connection.peer, error)
+        logger.warning("%s: closed: %s", connection.peer, handshake_reason(error))
 
     async def _context_for(self, client: socket.socket) -> ssl.SSLContext | None:
         """TLS for a peer that begins with a handshake, None for a plain one; an error for one that we do not want."""

@@ -26,6 +26,12 @@ from hanabi.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_BYTE = 0x16  # opens every TLS stream; as the first byte of a length it would be a frame of 352 MiB
+_KNOWN_REASONS = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, and tls.server.need.client.auth is require",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not of an authority in tls.server.trustCertPath",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust our certificate (its tls.client.trustCertPath)",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not trust our certificate (its tls.client.trustCertPath)",
+}
 CHECK_SECONDS = 1.0  # files are looked at no more often than this
 
 
@@ -113,6 +119,27 @@ def client_context(config: TlsConfig) -> ssl.SSLContext | None:
         key_path = config.client_key_path or config.client_cert_path
         _load_certificate(context, "tls.client", config.client_cert_path, key_path, config.client_key_password)
     return context
+
+
+def tls_reason(error: OSError) -> str | None:
+    """Why a connection with TLS could not be opened, where it is for TLS; None where it is not."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the server's certificate is not trusted: {error.verify_message}. tls.client.trustCertPath"
+            " (client_trust_cert_path) must have the authority that issued it"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"the TLS handshake failed: {error.reason or error}"
+    if isinstance(error, ConnectionResetError | ConnectionAbortedError) or (error.errno is None and not str(error)):
+        return "the TLS handshake was cut off: does the port speak TLS? Without tls.server.mode it is plain"
+    return None
+
+
+def handshake_reason(error: Exception) -> str:
+    """Why a server's handshake with a peer failed, in the words of the operator's files."""
+    if isinstance(error, ssl.SSLError):
+        return _KNOWN_REASONS.get(error.reason or "", f"the TLS handshake failed: {error.reason or error}")
+    return str(error) or "the peer ended the TLS handshake: perhaps it does not trust our certificate"
 
 
 def _load_certificate(context: ssl.SSLContext, side: str, certificate: str, key: str, password: str | None) -> None:
