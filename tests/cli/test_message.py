@@ -23,12 +23,20 @@ def test_a_message_is_found_by_its_ids_and_its_place(cluster: Serving, sent: han
     by_id = answer(cluster, "message", "get", sent.message_id, "--topic", "Letters")
     assert (by_id["body"], by_id["tags"], by_id["keys"]) == ("dear", "a", ["k1", "k2"])
     assert by_id["properties"]["colour"] == "blue"
+    assert answer(cluster, "message", "get", sent.message_id) == by_id
     assert answer(cluster, "message", "get", sent.offset_message_id) == by_id
     assert answer(cluster, "message", "get", sent.offset_message_id, "-t", "Letters") == by_id
     place = ("--broker", "broker-a", "--queue", str(sent.queue.queue_id), "--offset", str(sent.queue_offset))
     at_place = answer(cluster, "message", "get", "--topic", "Letters", *place)
     assert at_place["messageId"] == sent.message_id
     assert "colour = blue" in said(cluster, "message", "get", sent.message_id, "--topic", "Letters")
+
+
+def test_the_id_that_send_prints_is_found(cluster: Serving) -> None:
+    _, message_id, place = said(cluster, "send", "Printed", "hello").split()
+    found = answer(cluster, "message", "get", message_id)
+    assert (found["topic"], found["body"], found["messageId"]) == ("Printed", "hello", message_id)
+    assert place.endswith(f"@{found['queueOffset']}")
 
 
 def test_messages_are_found_by_key(cluster: Serving, sent: hanabi.SendResult) -> None:
@@ -88,7 +96,7 @@ def test_a_trace_shows_the_way_of_a_message(cluster: Serving) -> None:
     ("arguments", "code", "words"),
     [
         (["get"], 2, "give an ID"),
-        (["get", "nonsense"], 2, "needs its topic too"),
+        (["get", "nonsense"], 1, "no message of any topic has the id nonsense"),
         (["get", "nonsense", "--topic", "Letters"], 1, "no message of topic Letters has the id nonsense"),
         (["get", "0A000001" + "0" * 24], 1, "no broker is at 10.0.0.1:0"),
         (

@@ -10,11 +10,13 @@ from typing import Final
 from hanabi.admin.access import Access, BrokerAt, each
 from hanabi.admin.answer import Answer
 from hanabi.admin.groups import Groups
+from hanabi.admin.topics import kind_of
 from hanabi.client.consumer.pulling import Pulling, PullStatus
 from hanabi.client.consumer.subscription import ALL, subscription_data
-from hanabi.errors import ConfigError, InvalidParameter, QueryNotFound, RemoteProtocolError
+from hanabi.errors import BrokerError, InvalidParameter, QueryNotFound, RemoteProtocolError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult
+from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.client import ConsumeMessageDirectlyHeader
@@ -26,6 +28,7 @@ TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # brokers always have it, also those that
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 EVER_MS: Final = 2**62
 DIRECT_SECONDS: Final = 30.0  # how long a listener may take
+TOPICS_SEARCHED_MAX: Final = 2_000  # for one id
 UNIQUE_MAX: Final = 64  # one id names one message, but a message that was sent again has the same
 
 
@@ -71,6 +74,10 @@ class DirectConsumption(Answer, frozen=True, kw_only=True):
     spent_ms: int
 
 
+def _named(topic: str | None) -> str:
+    return "any topic" if topic is None else f"topic {topic}"
+
+
 class Messages:
     """Everything about single messages."""
 
@@ -78,29 +85,55 @@ class Messages:
         self._access, self._groups = access, groups
 
     async def get(self, message_id: str, topic: str | None = None) -> StoredMessage:
-        """The message with this id: a broker's own, or with *topic* the one that its producer gave it."""
-        if topic is not None:
-            found = await self.query(topic, message_id, count=UNIQUE_MAX, by_unique_key=True)
-            if found:
-                return found[-1]
+        """The message with this id: a broker's own, or the one that its producer gave it. Without *topic* the latter is
+        looked for in all topics of users."""
+        if topic is not None and (found := await self._by_unique_key(message_id, [topic])):
+            return found
         try:
             place = decode_offset_id(message_id)
             address = self._access.core.config.mapped(str(place.address))
-        except (RemoteProtocolError, ValueError) as error:
-            if topic is None:
-                raise ConfigError(f"{error}; an id that a producer gave needs its topic too (--topic)") from error
-            raise QueryNotFound(f"no message of topic {topic} has the id {message_id}") from error
+        except (RemoteProtocolError, ValueError):
+            if topic is None and (found := await self._by_unique_key(message_id, await self._topics())):
+                return found
+            raise QueryNotFound(f"no message of {_named(topic)} has the id {message_id}") from None
         brokers = {broker.address: broker for broker in await self._access.brokers()}
-        if address not in brokers:
-            where = (
-                f"no message of topic {topic} has it, and " if topic else "if a producer gave it, say its topic too: "
-            )
-            raise QueryNotFound(f"message id {message_id}: {where}no broker is at {address}, where it would lie")
-        record = await self._access.api.view_message(address, place.log_offset, topic=topic)
-        messages, problem = to_messages(record, brokers[address].broker)
+        if address in brokers:
+            return await self._view(brokers[address], place.log_offset, message_id, topic)
+        if topic is None and (found := await self._by_unique_key(message_id, await self._topics())):
+            return found
+        raise QueryNotFound(
+            f"message id {message_id}: no message of {_named(topic)} has it, and no broker is at {address}, where it"
+            " would lie if a broker gave it"
+        )
+
+    async def _view(self, broker: BrokerAt, log_offset: int, message_id: str, topic: str | None) -> StoredMessage:
+        record = await self._access.api.view_message(broker.address, log_offset, topic=topic)
+        messages, problem = to_messages(record, broker.broker)
         if problem is not None or not messages:
-            raise QueryNotFound(f"broker {brokers[address].broker} has no message {message_id}: {problem or 'nothing'}")
+            raise QueryNotFound(f"broker {broker.broker} has no message {message_id}: {problem or 'nothing'}")
         return messages[0]
+
+    async def _topics(self) -> list[str]:
+        """The topics of users."""
+        reply = await self._access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        names = sorted(name for name in decode_body(reply.body, TopicList).topic_list if kind_of(name) == "normal")
+        if len(names) > TOPICS_SEARCHED_MAX:
+            raise InvalidParameter(f"there are {len(names)} topics, too many to look through: say the topic (--topic)")
+        return names
+
+    async def _by_unique_key(self, message_id: str, topics: list[str]) -> StoredMessage | None:
+        """The newest message of *topics* with this id, which its producer gave it."""
+        found = await each(topics, lambda topic: self._of_topic(message_id, topic, alone=len(topics) == 1))
+        newest = [messages[-1] for messages in found if messages]
+        return max(newest, key=lambda message: message.store_timestamp_ms, default=None)
+
+    async def _of_topic(self, message_id: str, topic: str, *, alone: bool) -> list[StoredMessage]:
+        try:
+            return await self.query(topic, message_id, count=UNIQUE_MAX, by_unique_key=True)
+        except BrokerError:
+            if alone:
+                raise
+            return []  # deleted since it was listed, or on no broker that is there
 
     async def at(self, topic: str, broker: str, queue_id: int, offset: int) -> StoredMessage:
         """The message at this place."""

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Find, read, send and follow messages.", no_args_is_help=True)
 app.command("send")(send_command.send)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id that a producer gave (with --topic), or a broker's own.")]
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="The id that send prints, or a broker's own. --topic makes it quicker.")
+]
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="The topic that it is in.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 From = Annotated[
@@ -57,7 +59,7 @@ def get(
     elif message_id is None and topic is not None and broker is not None and queue is not None and offset is not None:
         found = site.run(lambda admin: admin.messages.at(topic, broker, queue, offset))
     else:
-        raise ConfigError("give an ID (with --topic if a producer gave it), or --topic, --broker, --queue and --offset")
+        raise ConfigError("give an ID, or --topic, --broker, --queue and --offset")
     site.write(message_line(found), message_text)
 
 
