@@ -303,7 +303,7 @@ def _broker_flow(broker: BrokerAt, info: Mapping[str, str]) -> BrokerFlow:
 
 def _day(figure: BrokerStatsData) -> int:
     """Of the last day: a broker that has not run for an hour has counted minutes only, as mqadmin's statsAll knows."""
-    return figure.stats_day.sum or figure.stats_hour.sum or figure.stats_minute.sum
+    return max(figure.stats_day.sum, figure.stats_hour.sum, figure.stats_minute.sum)
 
 
 def _first_number(text: str | None) -> float | None:

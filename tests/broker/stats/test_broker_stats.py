@@ -99,11 +99,12 @@ def test_hour_and_day_are_sampled_every_ten_minutes_and_every_hour() -> None:
     pass_time(stats, clock, 580)
     view = stats.view("TOPIC_PUT_NUMS", "T")
     assert view is not None
-    assert (view.hour.sum, view.day.sum) == (5, 5)  # the next samples are due in ten seconds, and in fifty minutes
+    assert (view.hour.sum, view.day.sum) == (605, 605)
+    assert view.hour.tps == pytest.approx(5 / 600)  # the next samples are due in ten seconds, and in fifty minutes
     pass_time(stats, clock, 20)
     view = stats.view("TOPIC_PUT_NUMS", "T")
     assert view is not None
-    assert (view.hour.sum, view.day.sum) == (605, 5)
+    assert (view.hour.sum, view.day.sum) == (605, 605)
     assert view.hour.tps == pytest.approx(605 / 1200)
     pass_time(stats, clock, 3000)
     view = stats.view("TOPIC_PUT_NUMS", "T")
@@ -214,3 +215,24 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     assert view is not None
     assert view.minute.sum == 7
     assert stats.store.runtime_info(clock())["putTps"].startswith("0.7 ")
+
+
+def test_what_came_today_counts_for_the_day_however_old_the_last_sample_is() -> None:
+    stats, clock = make()
+    pass_time(stats, clock, 700)  # the samples of hour and day are behind us
+    stats.put("T", 5, 500, 0)
+    for _ in range(30):
+        view = stats.view("TOPIC_PUT_NUMS", "T")
+        size = stats.view("TOPIC_PUT_SIZE", "T")
+        assert view is not None
+        assert size is not None
+        assert (view.hour.sum, view.day.sum, view.day.times) == (5, 5, 1)
+        assert size.day.sum == 500
+        pass_time(stats, clock, 10)
+    view = stats.view("TOPIC_PUT_NUMS", "T")
+    assert view is not None
+    assert view.minute.sum == 0
+    pass_time(stats, clock, 26 * 3600)
+    view = stats.view("TOPIC_PUT_NUMS", "T")
+    assert view is not None
+    assert (view.hour.sum, view.day.sum) == (0, 0)

@@ -2,7 +2,8 @@
 
 Counting is three integer adds in place. The past is a few samples taken by `Sampler`, so that asking costs nothing
 until somebody asks. Knows neither topics nor groups. Agrees with Java's StatsItem: the same number of samples a
-window, the same first sample (zero, one step back), the same figures from the first and the last of them.
+window, the same first sample (zero, one step back), the same figures from the first and the last of them. But the sum
+of an hour or a day goes up to now: in Java it lacks what came after the last sample, up to an hour.
 """
 
 from array import array
@@ -56,22 +57,22 @@ class Tally:
 
     def message_figures(self, window: Window) -> Figures:
         """What the messages were in that window."""
-        return self._figures(window, 2)
+        return self._figures(window, 2, self.messages)
 
     def byte_figures(self, window: Window) -> Figures:
         """What the bytes were in that window."""
-        return self._figures(window, 3)
+        return self._figures(window, 3, self.bytes)
 
-    def _figures(self, window: Window, field: int) -> Figures:
+    def _figures(self, window: Window, field: int, now: int) -> Figures:
         samples = self._samples.get(window)
-        if samples is None:
-            return Figures()
+        if samples is None:  # younger than the first sample: of an hour or a day that is all there is
+            return Figures() if window is Window.MINUTE else Figures(sum=now, times=self.times)
         last = len(samples) - _FIELDS
         span_ms = samples[last] - samples[0]
         times = samples[last + 1] - samples[1]
         total = samples[last + field] - samples[field]
         return Figures(
-            sum=total,
+            sum=total if window is Window.MINUTE else now - samples[field],
             tps=total * 1000 / span_ms if span_ms > 0 else 0.0,
             average=total / times if times > 0 else 0.0,
             times=times,
