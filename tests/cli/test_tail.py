@@ -66,6 +66,16 @@ def test_only_what_comes_from_now_on_is_shown_line_by_line(cluster: Serving) -> 
         assert tail.stop() == (0, "", "")
 
 
+def test_a_long_body_is_shown_whole_if_asked_for(cluster: Serving) -> None:
+    body = "x" * 5_000
+    send(cluster, "TailLong", body)
+    arguments = ["tail", "TailLong", "--from", "first", "--count", "1", "-n", cluster.namesrv]
+    assert hanabi(*arguments).stdout.endswith("x... and 3000 more characters\n")
+    assert f" {body}\n" in hanabi(*arguments, "--full").stdout
+    found = hanabi("message", "print", "TailLong", "--full", "-n", cluster.namesrv)
+    assert f" {body}\n" in found.stdout
+
+
 def test_sigterm_is_as_good_as_ctrl_c(cluster: Serving) -> None:
     send(cluster, "TailTerm", "old")
     with tailing(cluster, "TailTerm") as tail:

@@ -199,7 +199,7 @@ class Topics:
         masters = await self._access.masters(Where(cluster=cluster))
         have = [broker for broker, config in await self._look(topic, masters) if config is not None]
         if not have:
-            await self._access.route(topic)  # raises TopicNotExist if nobody knows it
+            await self._known(topic)
         for broker in have:
             await self._access.ask(
                 broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic=topic), seconds=CHANGE_SECONDS
@@ -209,6 +209,20 @@ class Topics:
         )
         await self._free_order(topic)
         return [broker.broker for broker in have]
+
+    async def messages_to_delete(self, topic: str) -> int:
+        """How many messages would go with a topic."""
+        await self._known(topic)
+        return (await self.status(topic)).messages
+
+    async def _known(self, topic: str) -> None:
+        """Raise if no name server knows *topic*. That it could be made helps nobody who wants it gone."""
+        try:
+            await self._access.route(topic)
+        except TopicNotExist as error:
+            raise TopicNotExist(
+                f"there is no topic {topic}, so nothing is deleted; `hanabi topic list` shows those there are"
+            ) from error
 
     async def route(self, topic: str) -> list[RouteEntry]:
         """Who serves a topic, as the name server tells clients."""

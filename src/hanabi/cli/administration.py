@@ -11,6 +11,7 @@ Ctrl-C.
 import inspect
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
@@ -50,6 +51,13 @@ class Site:
 
     def run(self, work: "Callable[[Admin], Awaitable[T]]") -> T:
         """*work*'s result."""
+        try:
+            return self._run(work)
+        except KeyboardInterrupt:
+            typer.echo("hanabi: interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+    def _run(self, work: "Callable[[Admin], Awaitable[T]]") -> T:
         from hanabi.admin import Admin
         from hanabi.remoting.loop import run
 
@@ -60,11 +68,7 @@ class Site:
                 return await work(admin)
 
         with cluster.told_in_one_sentence():
-            try:
-                return run(main())
-            except KeyboardInterrupt:
-                typer.echo("hanabi: interrupted", err=True)
-                raise typer.Exit(INTERRUPTED) from None
+            return run(main())
 
     def show(
         self, work: "Callable[[Admin], Awaitable[T]]", text: Callable[[T], str], watch: float | None = None
@@ -117,11 +121,8 @@ class Site:
                     sys.stdout.flush()
                     await asyncio.sleep(seconds)
 
-            try:
-                self.run(again)
-            except typer.Exit as ended:
-                if ended.exit_code != INTERRUPTED:
-                    raise
+            with suppress(KeyboardInterrupt):  # which is how it ends: exit code 0, and nothing to say
+                self._run(again)
 
     def confirm(self, question: str, yes: bool) -> None:
         """Go on only if the user wants it."""

@@ -9,7 +9,7 @@ from hanabi.cli.output import printable
 from hanabi.cli.times import time_text
 from hanabi.message import StoredMessage
 
-BODY_CHARACTERS_MAX: Final = 2_000  # shown to people; JSON has all of it
+BODY_CHARACTERS_MAX: Final = 2_000  # in a line for people; --full and --json have all of it
 
 
 class MessageLine(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -73,8 +73,8 @@ def message_line(message: StoredMessage, *, sys_flag: int | None = None, problem
     )
 
 
-def message_text(message: MessageLine) -> str:
-    """*message* in full, for people to read."""
+def message_text(message: MessageLine, body_characters_max: int | None = None) -> str:
+    """*message* in full, for people to read. A limit is for those who show very many."""
     lines = [
         f"{message.topic}/{message.queue_id} offset {message.queue_offset}, log offset {message.log_offset},"
         f" {message.size} bytes",
@@ -83,7 +83,7 @@ def message_text(message: MessageLine) -> str:
         f" stored {time_text(message.store_timestamp)} at {message.store_host}",
         *(f"  {name} = {value}" for name, value in message.properties.items()),
         *([f"  body cannot be unpacked: {message.body_problem}"] if message.body_problem else []),
-        f"  body ({message.encoding}): {_shortened(message.body)}",
+        f"  body ({message.encoding}): {_shortened(message.body, body_characters_max)}",
     ]
     return "\n".join(map(printable, lines)) + "\n\n"
 
@@ -100,6 +100,6 @@ def short_text(message: MessageLine) -> str:
     return printable(" ".join([time_text(message.store_timestamp), place, *named, body])) + "\n"
 
 
-def _shortened(body: str) -> str:
-    more = len(body) - BODY_CHARACTERS_MAX
-    return f"{body[:BODY_CHARACTERS_MAX]}... and {more} more characters" if more > 0 else body
+def _shortened(body: str, characters_max: int | None = BODY_CHARACTERS_MAX) -> str:
+    more = 0 if characters_max is None else len(body) - characters_max
+    return f"{body[:characters_max]}... and {more} more characters" if more > 0 else body

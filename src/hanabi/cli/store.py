@@ -137,7 +137,7 @@ def dump(
 
 
 def _dump_messages(home: "StoreHome", wanted: "Wanted", write: Callable[[str], None], *, as_json: bool) -> int:
-    from hanabi.cli.message_line import message_text
+    from hanabi.cli.message_line import BODY_CHARACTERS_MAX, message_text
     from hanabi.cli.store_text import record_line
     from hanabi.store.inspection.messages import find_messages
 
@@ -150,7 +150,7 @@ def _dump_messages(home: "StoreHome", wanted: "Wanted", write: Callable[[str], N
 
     for record in find_messages(home, wanted, on_broken):
         line = record_line(record)
-        write(json_line(line) if as_json else message_text(line))
+        write(json_line(line) if as_json else message_text(line, BODY_CHARACTERS_MAX))
     return broken
 
 

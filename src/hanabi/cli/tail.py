@@ -35,6 +35,7 @@ From = Annotated[
 Count = Annotated[
     int | None, typer.Option("--count", metavar="N", min=1, show_default="without end", help="Stop after so many.")
 ]
+Full = Annotated[bool, typer.Option("--full", help="All of each message: its properties, and its body uncut.")]
 Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 
 
@@ -44,6 +45,7 @@ def tail(
     sql: Sql = None,
     from_: From = LAST,
     count: Count = None,
+    full: Full = False,
     json: Json = False,
     namesrv: cluster.Namesrv = None,
     namespace: cluster.Namespace = "",
@@ -57,7 +59,7 @@ def tail(
     Ends after --count messages, or with SIGINT (Ctrl-C) or SIGTERM: exit code 0. 1: the cluster cannot be reached or
     says no. 2: what was asked for is wrong.
     """
-    from hanabi.cli.message_line import message_line, short_text
+    from hanabi.cli.message_line import message_line, message_text, short_text
     from hanabi.cli.tailing import Tail
     from hanabi.client.consumer.subscription import ALL, Sql
     from hanabi.remoting.loop import run
@@ -73,7 +75,7 @@ def tail(
 
         def show(message: "StoredMessage") -> None:
             line = message_line(message)
-            write(json_line(line) if json else short_text(line))
+            write(json_line(line) if json else message_text(line) if full else short_text(line))
             sys.stdout.flush()  # whoever reads a pipe wants it now
 
         async def work() -> None:

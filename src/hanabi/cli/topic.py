@@ -27,7 +27,7 @@ app = typer.Typer(help="Make, change, delete and look at topics.", no_args_is_he
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 All = Annotated[bool, typer.Option("--all", "-a", help="Also retry, dead-letter and system topics.")]
-Queues = Annotated[int | None, typer.Option("--queues", min=0, help="Queues to write to and to read from.")]
+Queues = Annotated[int | None, typer.Option("--queues", min=1, help="Queues to write to and to read from.")]
 ReadQueues = Annotated[int | None, typer.Option("--read-queues", min=0, help="Queues that consumers read.")]
 WriteQueues = Annotated[int | None, typer.Option("--write-queues", min=0, help="Queues that producers write to.")]
 Perm = Annotated[str | None, typer.Option("--perm", metavar="RW|R|W|N", help="What is allowed; also 6, 4, 2 or 0.")]
@@ -98,6 +98,8 @@ def create(
 ) -> None:
     """Make a topic on all masters of the cluster, each with so many queues (8 if not said)."""
     both = DEFAULT_QUEUES if queues is None else queues
+    if read_queues == write_queues == 0:
+        raise ConfigError("a topic without queues can be neither written to nor read: give --queues 1 or more")
     found = site.run(
         lambda admin: admin.topics.create(
             topic,
@@ -184,7 +186,7 @@ def _settings_text(found: "list[TopicOnBroker]") -> str:
 def delete(site: Site, topic: Name, cluster: Cluster = None, yes: Yes = False) -> None:
     """Delete a topic: its messages, and how far its groups have come."""
     if not yes:
-        messages = site.run(lambda admin: admin.topics.status(topic)).messages
+        messages = site.run(lambda admin: admin.topics.messages_to_delete(topic))
         site.confirm(f"Delete topic {topic} with {counted(messages, 'message')}?", yes)
     brokers = site.run(lambda admin: admin.topics.delete(topic, cluster))
     site.done(
