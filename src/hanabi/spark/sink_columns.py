@@ -88,8 +88,8 @@ def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamps: Stamps
             destination: str | None = to or topic
             if destination is None:
                 raise InvalidMessage("the topic is missing, and the option topic is not set")
-            told = dict(properties or ())
-            own = sorted((name, value) for name, value in told.items() if _is_own(name))
+            told = dict(properties) if properties else {}
+            own = sorted((name, value) for name, value in told.items() if _is_own(name)) if told else []
             tags = tags if "tags" in columns else told.get(names.TAGS)
             keys = keys if "keys" in columns else told.get(names.KEYS)
             content = (destination, body, tags, keys, own, delay_level, deliver_ms, key)

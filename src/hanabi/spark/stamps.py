@@ -6,14 +6,14 @@
 The content, and not the number of the row: behind a shuffle a task that is tried again gets its rows in another order.
 """
 
-import hashlib
-from collections import Counter
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 
 STAMP: Final = "SPARK_ROW"
 _DIGEST_BYTES: Final = 12
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Stamps:
@@ -22,13 +22,13 @@ class Stamps:
     def __init__(self, batch: str, partition: int) -> None:
         """*batch* is the query and its batch."""
         self._batch, self._partition = batch, partition
-        self._seen: Counter[bytes] = Counter()
+        self._seen: dict[bytes, int] = {}
 
     def of(self, content: tuple[Any, ...], row_key: str | int | None) -> str:
         """The stamp of the next row."""
         if row_key is not None:
             return f"{self._batch}/key={row_key}"
-        digest = hashlib.blake2b(msgspec.msgpack.encode(content), digest_size=_DIGEST_BYTES).digest()
-        self._seen[digest] += 1
-        count = self._seen[digest]
-        return f"{self._batch}/{self._partition}/{digest.hex()}{f'-{count}' if count > 1 else ''}"
+        digest = sha256(_encode(content)).digest()[:_DIGEST_BYTES]
+        self._seen[digest] = count = self._seen.get(digest, 0) + 1
+        stamp = f"{self._batch}/{self._partition}/{digest.hex()}"
+        return stamp if count == 1 else f"{stamp}-{count}"
