@@ -26,12 +26,15 @@ def test_a_group_is_made_changed_and_shown(tmp_path: Path) -> None:
             assert world.groups.known("g") == group
             table = await admin.read(SubscriptionGroupTable, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             assert table == world.groups.table()
-            shown = await admin.read(
-                SubscriptionGroupConfig,
-                RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
-                GetSubscriptionGroupConfigHeader(group="g"),
+            shown = await admin.ask(
+                RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigHeader(group="g")
             )
-            assert shown == group
+            assert shown.body == (  # as Apache's 5.3.3 says it
+                b'{"attributes":{},"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":false,'
+                b'"consumeFromMinEnable":true,"consumeMessageOrderly":false,"consumeTimeoutMinute":15,"groupName":"g",'
+                b'"groupRetryPolicy":{"type":"CUSTOMIZED"},"groupSysFlag":0,"notifyConsumerIdsChangedEnable":true,'
+                b'"retryMaxTimes":3,"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}'
+            )
 
     asyncio.run(main())
 

@@ -4,6 +4,8 @@ Agrees with Java's SubscriptionGroupConfig, SubscriptionGroupWrapper, Subscripti
 QuerySubscriptionResponseBody and GroupForbidden.
 """
 
+import msgspec
+
 from hanabi.wire.bodies.base import Body, written, written_new
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.bodies.topics import DataVersion
@@ -59,6 +61,18 @@ class SubscriptionGroupConfig(Body, frozen=True, kw_only=True):
     retry_queue_nums: Int32 = written(1)
     subscription_data_set: list[SimpleSubscriptionData] | None = None  # 5.x
     which_broker_when_consume_slowly: Int64 = written(1)
+
+
+def with_fields_of_5(config: SubscriptionGroupConfig) -> dict[str, object]:
+    """*config* as 5.x tells it: also what has its default, in the order of the names."""
+    of_5 = {
+        "attributes": {},
+        "consumeMessageOrderly": False,
+        "consumeTimeoutMinute": config.consume_timeout_minute,
+        "groupRetryPolicy": {"type": "CUSTOMIZED"},
+        "groupSysFlag": 0,
+    }
+    return dict(sorted({**of_5, **msgspec.to_builtins(config)}.items()))
 
 
 class SubscriptionGroupTable(Body, frozen=True, kw_only=True):

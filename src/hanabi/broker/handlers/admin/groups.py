@@ -22,7 +22,7 @@ from hanabi.broker.topics import is_legal_name
 from hanabi.errors import InvalidParameter
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
-from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
+from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList, with_fields_of_5
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body, encode_body
@@ -113,7 +113,7 @@ class GroupHandlers:
         group = self._groups.known(header.group)
         if group is None:
             return Reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {header.group}")
-        return Reply(body=encode_body(group))
+        return Reply(body=encode_body(with_fields_of_5(group)))  # only 5.x asks
 
 
 def check_group_name(name: str) -> None:

@@ -204,7 +204,8 @@ class TopicViewHandlers:
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotExist(f"No topic in this broker. topic: {header.topic}")
-        return Reply(body=encode_body(topic))
+        # Only 5.x asks, and it always tells these.
+        return Reply(body=encode_body(msgspec.structs.replace(topic, attributes=topic.attributes or {})))
 
     def of_the_system(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         names = SYSTEM_TOPICS.union(name for name in self._topics.names() if self._topics.is_system(name))
