@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hanabi.cli.main import app
-from hanabi.cli.message_line import message_text
+from hanabi.cli.message_line import BODY_CHARACTERS_MAX, message_text
 from hanabi.cli.output import printable
 from hanabi.cli.store_text import record_line
 from hanabi.cli.times import time_text
@@ -109,6 +110,26 @@ def test_verify_of_a_good_store_ends_with_0(tmp_path: Path, name: str) -> None:
     assert (report["log"]["records"], report["queues"]["entries"], report["index"]["entries"]) == (36, 36, 52)
     assert (report["damageCount"], report["damage"]) == (0, [])
     assert snapshot(golden) == before
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_verify_of_a_backup_without_what_is_built_again_ends_with_0(tmp_path: Path, name: str) -> None:
+    """docs/operations.md: `consumequeue/` and `index/` need not be in a backup."""
+    golden = unpack_golden(name, tmp_path)
+    for folder in ("consumequeue", "consumequeue_ext", "index"):
+        shutil.rmtree(golden / folder, ignore_errors=True)
+    result = run("verify", "--home", golden)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert " messages without an entry yet: the broker makes it, or makes it at its next start" in result.stdout
+    assert result.stdout.endswith("no damage found\n")
+
+
+def test_verify_of_a_store_that_lost_one_queue_ends_with_1(golden: Path) -> None:
+    queue = next(each for each in sorted((golden / "consumequeue").rglob("0")) if each.is_dir())
+    shutil.rmtree(queue)
+    result = run("verify", "--home", golden)
+    assert result.returncode == 1
+    assert "has no entry" in result.stdout
 
 
 def test_verify_of_a_damaged_store_says_where_and_ends_with_1(golden: Path) -> None:
@@ -320,7 +341,8 @@ def test_nothing_that_a_terminal_obeys_is_shown() -> None:
 def test_a_long_body_is_cut_for_people_only() -> None:
     line = record_line(decode_record(record_of(b"x" * 5_000)))
     assert len(line.body) == 5_000
-    assert "... and 3000 more characters" in message_text(line)
+    assert "... and 3000 more characters" in message_text(line, BODY_CHARACTERS_MAX)
+    assert line.body in message_text(line)
 
 
 def test_a_time_that_no_calendar_has_stays_a_number() -> None:

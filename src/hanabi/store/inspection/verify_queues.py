@@ -75,6 +75,7 @@ class QueueChecks:
         self._extensions = QueueExtensions(home.queue_extensions, self._ext_reader)
         self._windows = EntryWindows(self.reader)
         self._tallies = {(queue.topic, queue.queue_id): _Tally(queue) for queue in find_queues(home.queues)}
+        self._left_out = not self._tallies  # of a backup: they are built again from the log
 
     @property
     def bytes_total(self) -> int:
@@ -166,7 +167,7 @@ class QueueChecks:
         if missing is None:
             return
         is_later = missing.queue_offset >= end and missing.stored_ms > self._checkpoint.safe_ms
-        if is_later and not self._stopped_cleanly:
+        if self._left_out or (is_later and not self._stopped_cleanly):
             self.counts.pending += tally.missing
             return
         path, at = tally.queue.file_at(missing.queue_offset)
