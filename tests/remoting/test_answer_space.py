@@ -101,6 +101,28 @@ def test_all_connections_together_have_a_bound_and_those_behind_it_are_served_in
     run(main())
 
 
+def test_a_connection_that_waits_in_line_is_not_idle(run: Run) -> None:
+    async def main() -> None:
+        maker = Maker()
+        async with serving(maker.handlers(), LIMITS) as (server, address), AsyncExitStack() as stack:
+            peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(4)]
+            for peer in peers:
+                peer.ask(ECHO, 0)
+                await peer.answer()
+            for peer in peers:
+                for opaque in range(3):  # one more than its space allows, so it is not read
+                    peer.ask(LARGE, opaque)
+            await eventually(lambda: maker.begun == 6)
+            later = asyncio.get_running_loop().time() + 10 * LIMITS.idle_seconds
+            for connection in server.connections:
+                connection.check(later)
+            maker.let_all()
+            for peer in peers:
+                assert {(await peer.answer()).opaque for _ in range(3)} == {0, 1, 2}
+
+    run(main())
+
+
 def test_a_connection_that_goes_away_in_line_or_under_way_leaves_its_space_to_others(run: Run) -> None:
     async def main() -> None:
         maker = Maker()

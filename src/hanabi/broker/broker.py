@@ -152,6 +152,7 @@ class Broker:
         for server in self.servers:
             server.use_express(express)
         self._start_background()
+        await asyncio.sleep(0)  # each piece of background work begins, and has started its threads, before we are ready
         return bound
 
     async def _open_store(self, config: BrokerConfig) -> None:

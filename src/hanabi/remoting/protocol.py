@@ -757,7 +757,9 @@ class Connection(asyncio.Protocol):
                 self.drop(f"has not read for {config.stalled_peer_seconds:g} s, {self.unsent_bytes} bytes wait for it")
         elif self.held_bytes and now - self._frame_since >= config.frame_seconds_max:
             self.drop(f"a frame is not complete after {config.frame_seconds_max:g} s")
-        elif now - self._last_active >= config.idle_seconds and not self._pending:  # requests have their own time
+        elif self._paused or self._pending:
+            pass  # it is we who do not read, or wait for an answer, which has its own time
+        elif now - self._last_active >= config.idle_seconds:
             self.close(f"idle for {config.idle_seconds:g} s")
 
 

@@ -70,7 +70,7 @@ def test_after_a_broker_restart_a_member_begins_nothing_new_before_its_lock_is_r
     async def main() -> None:
         async with restartable(tmp_path) as (namesrv, running):
             broker = running.broker
-            broker.tables.topics.update(
+            await broker.tables.topics.update(
                 TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2, perm=6),
             )
             await broker.registration.settled()
