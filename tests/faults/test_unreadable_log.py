@@ -1,8 +1,12 @@
 """A log file that is cut under a running broker: pulls from there are answered with a sentence, and it stays alive."""
 
 import os
+import signal
 from pathlib import Path
 
+import pytest
+
+from hanabi.errors import MQError
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.headers.pull import PullMessageHeader
 from tests.faults.broker_process import broker_process
@@ -51,3 +55,26 @@ def test_pulls_from_a_part_of_the_log_that_cannot_be_read_are_answered_with_a_se
         assert "commitlog/00000000000000000000: bytes" in told
         assert "cannot be read" in told
         assert talk(broker.port, pull_all) == (found, told)
+
+
+async def pull_first(client: Exchange) -> None:
+    await client.pull(0)
+
+
+def test_a_recent_message_whose_page_is_gone_ends_the_process_with_a_stack_and_the_next_start_names_the_file(
+    tmp_path: Path,
+) -> None:
+    """Its pages are taken for present, for the speed of pulls."""
+    store = tmp_path / "store"
+    with broker_process(store) as broker:
+        talk(broker.port, send)
+        os.truncate(store / "commitlog" / f"{0:020d}", 0)
+        with pytest.raises((OSError, MQError, EOFError, TimeoutError)):
+            talk(broker.port, pull_first)
+        assert broker.process.wait_ended() == -signal.SIGBUS
+        assert "Fatal Python error: Bus error" in broker.process.output()
+        assert "most recent call first" in broker.process.output()
+    os.truncate(store / "commitlog" / f"{0:020d}", 40_960)
+    with broker_process(store) as broker:
+        assert broker.process.wait_ended() != 0
+        assert "commitlog/00000000000000000000 has 40960 bytes" in broker.process.output()

@@ -3,9 +3,11 @@
 The servers are imported when they are started, so that the other commands stay quick.
 """
 
+import faulthandler
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -200,10 +202,18 @@ def _started(context: typer.Context, name: str) -> Iterator[Start]:
                 _show(start, json)
             else:
                 _open_log_file(logs, start, name)
+                _tell_fatal_signals()
                 _run(start)
         except MQError as error:
             logs.note_failure(str(error))
             raise
+
+
+def _tell_fatal_signals() -> None:
+    """Let a signal that ends the process leave a stack on stderr: SIGBUS, where a mapped file cannot be read."""
+    if not faulthandler.is_enabled():
+        with suppress(OSError, ValueError):  # stderr is none of the system's: somebody looks at us from inside
+            faulthandler.enable(sys.stderr)
 
 
 def _show(start: Start, json: bool) -> None:
