@@ -14,15 +14,18 @@ from typing import Final
 import msgspec
 import pytest
 
+from hanabi.errors import StoreDamaged
 from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY
 from hanabi.store.message_store import MessageStore
+from hanabi.store.queue_files import SYNC_EACH_MAX
 from hanabi.wire.codes import ResponseCode
 from tests.faults.broker_process import broker_process
 from tests.faults.exchange import QUEUE, TOPIC, Exchange, talk, wait_for
 from tests.faults.power_cut import Recording
 from tests.faults.shim import Faults
+from tests.store.stores import message, open_store
 
 SYNC: Final = {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": 2_000}
 BEFORE: Final = [b"before %d" % number for number in range(20)]
@@ -232,3 +235,26 @@ def test_after_a_failed_flush_of_a_real_disk_all_that_is_acknowledged_is_on_the_
         subprocess.run(["umount", cut], check=False)
     assert [body for body in found if body not in FAILED] == BEFORE + AFTER
     assert set(acknowledged) <= set(found)
+
+
+def test_a_failed_sync_of_many_queue_files_at_once_is_noticed_and_stops_the_checkpoint(
+    thin_disk: ThinDisk, tmp_path: Path
+) -> None:
+    root = thin_disk.path / "store"
+    store = open_store(root, commit_log_dir=str(tmp_path / "commitlog"), index_enabled=False)
+    try:
+        store.put(message(topic="first"))
+        store.flush()
+        before = checkpoint(root)
+        for number in range(SYNC_EACH_MAX + 50):
+            assert store.put(message(topic=f"T{number}")).appended
+        thin_disk.fill()
+        with pytest.raises(StoreDamaged, match=r"syncing \d+ files of .*consumequeue.*the checkpoint stays"):
+            store.flush()
+        with pytest.raises(StoreDamaged, match="the checkpoint stays"):
+            store.flush()
+        assert checkpoint(root).queues_ms == before.queues_ms
+    finally:
+        thin_disk.repair()
+        with pytest.raises(StoreDamaged):
+            store.close()

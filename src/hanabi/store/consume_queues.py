@@ -274,7 +274,14 @@ class ConsumeQueues:
             if self._family.writable:
                 self.flush(sync=True)
         finally:
-            self.descriptors.close()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close all files."""
+        self.descriptors.close()
+        for family in (self._family, self._ext_family):
+            if family is not None:
+                family.close()
 
 
 def _list_directories(directory: str) -> list[str]:

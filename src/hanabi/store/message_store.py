@@ -157,7 +157,7 @@ class MessageStore:
                 ext_directory=config.consume_queue_ext_path if config.consume_queue_ext_enabled else None,
                 ext_file_bytes=config.consume_queue_ext_segment_bytes,
             )
-            undo.callback(queues.descriptors.close)
+            undo.callback(queues.let_go)
             index = None
             if config.index_enabled:
                 index = KeyIndex(
@@ -309,8 +309,9 @@ class MessageStore:
     @property
     def descriptors_max(self) -> int:
         """How many descriptors its files may take: the queues', and two for each mapped file and the next one."""
+        file_systems = 2
         mapped = len(self._log.segments) + 1 + (len(self._index.files) + 1 if self._index is not None else 0)
-        return self._queues.descriptors.limit + 2 * mapped
+        return self._queues.descriptors.limit + file_systems + 2 * mapped
 
     def read_log(self, log_offset: int) -> memoryview | None:
         """The log's bytes from there to the end of the file, for a slave; empty at the end, None outside."""
@@ -388,7 +389,7 @@ class MessageStore:
         with contextlib.ExitStack() as steps:  # backwards; each is taken even if one before it fails
             steps.callback(self._lock.release)
             steps.callback(self._log.close)
-            steps.callback(self._queues.descriptors.close)
+            steps.callback(self._queues.let_go)
             steps.callback(self._queue_ends.close)
             if self._index is not None:
                 steps.callback(self._index.close)

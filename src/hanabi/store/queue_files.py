@@ -23,12 +23,13 @@ from pathlib import Path
 from hanabi.durable_table import sync_directory
 from hanabi.errors import StoreDamaged, StoreError, StoreFull
 from hanabi.store.descriptors import Descriptor, Descriptors
+from hanabi.store.file_system import FileSystem
 from hanabi.store.queue_ends import UNKNOWN, QueueEnd, QueueEnds
 from hanabi.store.segment import sync_file
 from hanabi.wire.crc import crc32
 
 TAIL_BYTES = 4_080  # a tail this long is written at once: one page, a whole number of 20-byte entries
-SYNC_EACH_MAX = 256  # above so many changed files, one sync of the whole system costs less than an fdatasync each
+SYNC_EACH_MAX = 256  # above so many changed files, one sync of the file system costs less than an fdatasync each
 REPORTS_MAX = 1_000
 UNFINISHED = ".new"  # how the name of a file ends that is still being made, beside the tree
 ZEROS = bytes(1 << 16)
@@ -51,6 +52,7 @@ class QueueFamily:
         self.ends: QueueEnds | None = None  # hears of what makes a queue shorter, before it is done
         self.changes = 0  # how often anything was written or deleted
         self._reported: set[str] = set()
+        self._file_system = FileSystem(root) if writable else None
 
     def flush(self, least_bytes: int = 0, count_max: int | None = None) -> None:
         """Write all tails of at least *least_bytes* to their files, or any *count_max* of them.
@@ -75,10 +77,8 @@ class QueueFamily:
     def sync(self) -> None:
         """Return when everything written before the call is on the disk. After an error no later call can tell."""
         changed = list(self.unsynced)
-        if len(changed) > SYNC_EACH_MAX:
-            self.unsynced.difference_update(changed)
-            self.unsynced_directories.clear()
-            os.sync()
+        if len(changed) > SYNC_EACH_MAX and self._file_system is not None:
+            self._sync_all(self._file_system, changed)
             return
         for queue, base in changed:
             self.unsynced.discard((queue, base))  # first, so that a write meanwhile puts it back
@@ -94,6 +94,22 @@ class QueueFamily:
             except OSError as error:
                 raise StoreError.from_os_error(error, f"syncing {directory}") from error
             self.unsynced_directories.discard(directory)
+
+    def _sync_all(self, file_system: FileSystem, changed: "list[tuple[QueueFiles, int]]") -> None:
+        directories = list(self.unsynced_directories)
+        self.unsynced.difference_update(changed)  # first, so that a write meanwhile puts it back
+        self.unsynced_directories.difference_update(directories)
+        try:
+            file_system.sync()
+        except OSError as error:
+            self.unsynced.update(changed)
+            self.unsynced_directories.update(directories)
+            raise StoreError.from_os_error(error, f"syncing {len(changed)} files of {self.root}") from error
+
+    def close(self) -> None:
+        """Let go of the file system; the files are let go of by `descriptors`."""
+        if self._file_system is not None:
+            self._file_system.close()
 
     def remove_unfinished(self) -> None:
         """Remove what a kill in the middle of making a file left beside the tree."""
