@@ -148,7 +148,8 @@ def test_a_late_commit_of_the_former_owner_of_a_queue_does_not_take_the_group_ba
             await commit(owner, 7)
             reply = await commit(former, 5)
             assert reply.code == 0
-            assert reply.remark == "offset 5 comes late: another consumer of the group reads this queue"
+            assert reply.remark is not None
+            assert reply.remark.startswith("offset 5 comes late: another consumer of the group reads this queue, or ")
             assert offset_in(await query(owner)) == 7
             await commit(former, 8)  # forward is never wrong
             assert offset_in(await query(owner)) == 8

@@ -91,6 +91,11 @@ class Exchange:
         return int(answer.fields()["offset"])
 
     async def pull(self, offset: int, *, topic: str = TOPIC) -> list[Record]:
+        answer = await self.ask_pull(offset, topic=topic)
+        return decode_records(answer.body) if answer.code == ResponseCode.SUCCESS else []
+
+    async def ask_pull(self, offset: int, *, topic: str = TOPIC) -> Command:
+        """Pull at most 32 messages; the answer, whatever it is."""
         pull = PullMessageHeader(
             consumer_group=GROUP,
             topic=topic,
@@ -104,8 +109,7 @@ class Exchange:
             subscription="*",
             expression_type="TAG",
         )
-        answer = await self.peer.ask(RequestCode.PULL_MESSAGE, pull)
-        return decode_records(answer.body) if answer.code == ResponseCode.SUCCESS else []
+        return await self.peer.ask(RequestCode.PULL_MESSAGE, pull)
 
     async def bodies(self, *, topic: str = TOPIC, since: int = 0) -> list[bytes]:
         """The bodies of all messages of the queue from *since* on."""

@@ -117,3 +117,47 @@ def test_what_counts_as_delivered_lies_in_the_log_that_survives(
     recording.image(image)
     with broker_process(image, {**LAZY_LOG, **more}) as broker:
         assert talk(broker.port, lambda client: client.bodies()) == OLD
+
+
+async def next_offset(client: Exchange, offset: int) -> int:
+    """Where a consumer at *offset* is sent that lies behind the end of the queue."""
+    answer = await client.ask_pull(offset)
+    assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+    return int(answer.fields()["nextBeginOffset"])
+
+
+@pytest.mark.parametrize("lane", ["", "1"])
+def test_a_consumer_that_lived_through_the_power_cut_passes_over_no_new_message(
+    recording: Recording, tmp_path: Path, lane: str
+) -> None:
+    """It stands behind the end of its queue, and messages come before it pulls again."""
+    store, image = tmp_path / "store", tmp_path / "image"
+    kept = OLD[:5]
+
+    async def keep_some(client: Exchange) -> None:
+        await client.send_all(kept)
+        await client.commit(len(kept))  # a save of offsets brings the log to the disk
+
+    async def go_on(client: Exchange) -> list[bytes]:
+        await client.commit(len(OLD))  # what it has consumed; its group stays where it is
+        assert await client.committed() == len(kept)
+        await client.send_all(NEW)
+        return await client.bodies(since=await next_offset(client, len(OLD)))
+
+    with broker_process(store, LAZY_LOG, env=recording.environment) as broker:
+        talk(broker.port, keep_some)
+        wait_for(lambda: saved_offset(store) == len(kept), "the offset is saved")
+        talk(broker.port, lambda client: client.send_all(OLD[5:]))
+    recording.image(image)
+    with broker_process(image, LAZY_LOG, env={"HANABI_PURE_PYTHON": lane}) as broker:
+        assert talk(broker.port, lambda client: client.end()) == len(kept)
+        assert talk(broker.port, go_on) == NEW
+
+
+def test_after_a_clean_stop_a_consumer_behind_the_end_is_sent_to_the_end(tmp_path: Path) -> None:
+    with broker_process(tmp_path / "store") as broker:
+        talk(broker.port, send)
+        broker.process.stop()
+    with broker_process(tmp_path / "store") as broker:
+        talk(broker.port, send)
+        assert talk(broker.port, lambda client: next_offset(client, 1_000)) == 2 * len(OLD)

@@ -114,7 +114,7 @@ class Services:
         )
         self.timer = Timer(store, self.intake.put_as_is, folder / "timer", settings, now_ms)
         self.transactions = Transactions(store, self.intake, offsets, tables.producers, topics, settings, now_ms)
-        self.commits = Commits(offsets, tables.consumers)
+        self.commits = Commits(offsets, tables.consumers, is_lost=store.reader.is_lost)
         filters = PullFilters(settings, tables.consumers, tables.filters)
         self.pull_access = PullAccess(settings, topics, tables.groups, filters)
         self.client_calls = ClientCalls(tables.consumers)

@@ -190,6 +190,8 @@ class MessageStore:
                 disk_ratio=disk_ratio,
                 memory_bytes=memory_bytes or physical_memory_bytes(),
             )
+            if crashed:
+                store.reader.note_recovered_ends()
             store.retention.check_disk()
             undo.pop_all()
             return store

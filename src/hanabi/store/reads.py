@@ -113,6 +113,25 @@ class QueueReader:
         self._topic_fields: dict[str, bytes] = {}
         self._reported: set[tuple[str, int, int]] = set()
         self.corrects_offsets = True  # off on a slave that may lack what its master has
+        self._recovered_ends: dict[ConsumeQueue, int] | None = None  # of the queues that a crash has left
+
+    def note_recovered_ends(self) -> None:
+        """Note where the queues end after a crash, which may have cost their last messages.
+
+        A consumer that lived through it stands behind such an end. It goes on from there: what was stored since then
+        has the numbers of messages that it has consumed.
+        """
+        self._recovered_ends = {queue: queue.max_offset for queue in self._queues}
+
+    def is_lost(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether all before *offset* can have been consumed only before the crash that cost the end of the queue."""
+        ends = self._recovered_ends
+        return ends is not None and self.corrects_offsets and offset > self.max_offset(topic, queue_id)
+
+    def _end_at_start(self, queue: ConsumeQueue, end: int) -> int:
+        """Where *queue* ended when the store was opened, if that was after a crash; its *end* if it was not."""
+        ends = self._recovered_ends
+        return end if ends is None else ends.get(queue, 0)
 
     def use(self, config: StoreConfig) -> None:
         """Keep to these limits from now on."""
@@ -149,7 +168,8 @@ class QueueReader:
                 return self._nothing(GetStatus.OFFSET_TOO_SMALL, offset, low, low, high)
             if offset == high:
                 return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
-            return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
+            resumed = max(low, min(high, self._end_at_start(queue, high)))
+            return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, resumed, low, high)
         entries = queue.read(offset, max_count)
         if not entries:
             logger.warning("queue %s/%d has no readable entry %d", topic, queue_id, offset)

@@ -88,7 +88,10 @@ class GroupOffsets:
         increase_only = bool(asked.increase_only)
         if self._commits.asked(group, topic, queue_id, offset, connection, increase_only=increase_only):
             return Reply()
-        return Reply(remark=f"offset {offset} comes late: another consumer of the group reads this queue")
+        return Reply(
+            remark=f"offset {offset} comes late: another consumer of the group reads this queue, or a crash has"
+            " cost the messages before it"
+        )
 
 
 class QueueOffsets:
