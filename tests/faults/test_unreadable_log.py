@@ -75,6 +75,6 @@ def test_a_recent_message_whose_page_is_gone_ends_the_process_with_a_stack_and_t
         assert "Fatal Python error: Bus error" in broker.process.output()
         assert "most recent call first" in broker.process.output()
     os.truncate(store / "commitlog" / f"{0:020d}", 40_960)
-    with broker_process(store) as broker:
-        assert broker.process.wait_ended() != 0
-        assert "commitlog/00000000000000000000 has 40960 bytes" in broker.process.output()
+    with broker_process(store) as broker:  # after a crash the newest file gets its size again
+        broker.wait_ready()
+        assert "commitlog/00000000000000000000" in broker.process.output()
