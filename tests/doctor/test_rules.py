@@ -17,6 +17,7 @@ from hanabi.doctor.snapshot import (
     QueuesSeen,
     TopicSeen,
 )
+from hanabi.wire.bodies.absent import AbsentBroker
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 
 NAMESRV, OTHER = "10.0.0.1:9876", "10.0.0.2:9876"
@@ -34,6 +35,10 @@ def broker(at: BrokerAt = A, **more: Any) -> BrokerSeen:
     settings = {"brokerName": at.broker, "namesrvAddr": NAMESRV, "diskMaxUsedSpaceRatio": "75"}
     told = {"told_by": (NAMESRV,), "runtime": runtime, "settings": settings, "clock_ahead_ms": 0}
     return BrokerSeen(**{"at": at, **told, **more})
+
+
+def absent(name: str, why: str) -> AbsentBroker:
+    return AbsentBroker(broker=name, broker_id=0, address="10.0.0.9:10911", why=why, seen_ms=1_000)
 
 
 def queues(name: str, read: int = 4, write: int = 4, **more: Any) -> QueuesSeen:
@@ -97,6 +102,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         {"name_servers": (server(), server(OTHER, brokers=(msgspec.structs.replace(A, address="10.9.9.9:1"), B)))},
         "10.9.9.9:1 by 10.0.0.2:9876",
     ),
+    ("brokers-share-a-name", "error", {"name_servers": (server(absent=(absent("a", "replaced"),)),)}, "named a"),
+    ("broker-gone", "error", {"name_servers": (server(absent=(absent("c", "gone"),)),)}, "c (id 0) at 10.0.0.9:10911"),
     (
         "tracing-impossible",
         "note",
