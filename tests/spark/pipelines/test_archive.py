@@ -192,7 +192,7 @@ def test_what_cannot_be_archived_is_told_in_one_sentence(spark: SparkSession, tm
         told["queues"][0]["end"] = 9
         told["version"] += 1
         (state.parent / f"{told['version']:012}.json").write_text(json.dumps(told))
-        with pytest.raises(MQError, match=r"ends at 3, but is archived up to 9: was the topic made anew\?"):
+        with pytest.raises(MQError, match=r"ends at 3, but is archived up to 9: was the topic made again\?"):
             run_pipeline(spark, "archive", **options)
         again = run_pipeline(spark, "archive", **options, fail_on_data_loss=False)
         assert again.facts["messages_archived"] == 3
