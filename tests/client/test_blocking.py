@@ -1,6 +1,7 @@
 """The blocking face: the same as asyncio's, from any thread, and clean at the end however a program ends."""
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import os
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -568,6 +569,26 @@ def test_a_lite_pull_consumer_polls_seeks_and_is_iterated(cluster_thread: WorldT
         consumer.unsubscribe("T")
         assert (consumer.group, consumer.settings.consume_from) == ("c", "first")
     assert list(consumer) == []
+
+
+def test_a_with_block_of_a_lite_pull_consumer_that_ends_well_commits(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T", queues=1)
+    with hanabi.Producer("p", namesrv=cluster_thread.namesrv) as producer:
+        for body in (b"one", b"two"):
+            producer.send(hanabi.Message("T", body))
+
+    def read_one(then: Callable[[], object]) -> bytes:
+        consumer = hanabi.LitePullConsumer("c", namesrv=cluster_thread.namesrv, consume_from="first")
+        consumer.subscribe("T")
+        seen = b""
+        with contextlib.suppress(ZeroDivisionError), consumer:
+            seen = next(consumer).body
+            then()
+        return seen
+
+    assert read_one(lambda: 1 // 0) == b"one"
+    assert read_one(lambda: None) == b"one"
+    assert read_one(lambda: None) == b"two"
 
 
 def test_a_callback_on_the_loop_may_assign_queues(cluster_thread: WorldThread) -> None:

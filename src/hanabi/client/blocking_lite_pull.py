@@ -5,6 +5,7 @@ No logic is here: each call is carried to the loop thread of this process and wa
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from types import TracebackType
 from typing import Unpack, cast
 
 from hanabi.client.blocking_participant import BlockingParticipant
@@ -30,7 +31,8 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
 
     *options* are fields of `ClientConfig` (how to reach the cluster) and of `LitePullConfig` (how to consume); both may
     be given whole, as *config* and *settings*. One thread at a time asks for messages. With `auto_commit=False`
-    nothing is consumed before `commit()`.
+    nothing is consumed before `commit()`; otherwise a `with` that ends without an exception commits everything that was
+    handed out, and one that an exception ends commits what was handed out before the last `poll`.
     """
 
     def __init__(
@@ -89,8 +91,16 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Save what is consumed, give the queues to others, and leave. What the last `poll` gave is not counted: call
-        `commit()` before, if you are done with it. Trace data that waits to be sent gets *timeout* seconds."""
+        `commit()` before, if you are done with it, or use `with`. Trace data that waits to be sent gets *timeout*
+        seconds."""
         super().shutdown(timeout)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Shut down. A block that ends without an exception has finished with what it was given: with automatic
+        commits that is consumed."""
+        self._life.shutdown(lambda: self._aio.__aexit__(kind, error, traceback))
 
     def poll(self, timeout: float | None = None, *, count: int | None = None) -> list[StoredMessage]:
         """The next messages, at most *count* (default: `poll_batch`); none if there are none within *timeout* seconds

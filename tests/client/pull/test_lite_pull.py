@@ -1,6 +1,7 @@
 """The lite pull consumer against a broker of ours on a real socket."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -192,6 +193,7 @@ def test_what_poll_gave_is_consumed_when_poll_is_called_again_and_not_before(tmp
         async with consumer:
             assert len(await consumer.poll(15, count=2)) == 2
             assert len(await consumer.poll(15, count=3)) == 3
+            await consumer.shutdown()
         second = lite(cluster)
         second.assign([queue])
         async with second:
@@ -256,22 +258,75 @@ def test_iterating_gives_one_message_after_the_other_and_ends_at_shutdown(tmp_pa
     in_world(tmp_path, main)
 
 
-def test_the_last_message_of_a_loop_that_was_left_comes_again(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
-        queue = queue_of(0)
-        await send(cluster, 5, queue=queue)
-        consumer = lite(cluster)
-        consumer.assign([queue])
+async def offset_after(
+    cluster: World, work: Callable[[LitePullConsumer], Awaitable[object]], **options: Any
+) -> int | None:
+    """Send five messages to a queue, let *work* have a consumer of it in `async with`; the offset at the broker."""
+    await send(cluster, 5, queue=queue_of(0))
+    consumer = lite(cluster, **options)
+    consumer.assign([queue_of(0)])
+    with contextlib.suppress(ZeroDivisionError):
         async with consumer:
-            async for message in consumer:
-                if message.queue_offset == 3:
-                    break
-        second = lite(cluster)
-        second.assign([queue])
-        async with second:
-            assert [message.queue_offset for message in await poll_all(second, 2)] == [3, 4]
+            await work(consumer)
+    return cluster.broker.tables.offsets.find("readers", TOPIC, 0)
 
-    in_world(tmp_path, main)
+
+def offsets_after(home: Path, work: Callable[[LitePullConsumer], Awaitable[object]], **options: Any) -> int | None:
+    found: list[int | None] = []
+
+    async def main(cluster: World) -> None:
+        found.append(await offset_after(cluster, work, **options))
+
+    in_world(home, main)
+    return found[0]
+
+
+async def poll_five(consumer: LitePullConsumer) -> None:
+    assert len(await poll_all(consumer, 5)) == 5
+
+
+async def poll_two_and_fail(consumer: LitePullConsumer) -> None:
+    for _ in range(2):
+        assert len(await consumer.poll(15, count=1)) == 1
+    raise ZeroDivisionError
+
+
+async def leave_at_three(consumer: LitePullConsumer) -> None:
+    async for message in consumer:
+        if message.queue_offset == 3:
+            break
+
+
+async def give_back_the_last(consumer: LitePullConsumer) -> None:
+    async for message in consumer:
+        if message.queue_offset == 3:
+            consumer.give_back([message])
+            break
+
+
+def test_a_block_that_ends_well_commits_what_poll_gave(tmp_path: Path) -> None:
+    assert offsets_after(tmp_path, poll_five) == 5
+
+
+def test_a_block_that_an_exception_ends_commits_nothing_of_the_last_poll(tmp_path: Path) -> None:
+    assert offsets_after(tmp_path, poll_two_and_fail) == 1
+
+
+def test_a_loop_that_was_left_has_consumed_its_last_message_unless_it_gives_it_back(tmp_path: Path) -> None:
+    assert offsets_after(tmp_path / "left", leave_at_three) == 4
+    assert offsets_after(tmp_path / "given back", give_back_the_last) == 3
+
+
+def test_a_block_without_automatic_commits_commits_nothing_by_itself(tmp_path: Path) -> None:
+    assert offsets_after(tmp_path, poll_five, auto_commit=False) == 0
+
+
+def test_shutdown_by_itself_does_not_count_what_the_last_poll_gave(tmp_path: Path) -> None:
+    async def poll_and_shut_down(consumer: LitePullConsumer) -> None:
+        assert len(await consumer.poll(15, count=1)) == 1
+        await consumer.shutdown()
+
+    assert offsets_after(tmp_path, poll_and_shut_down) == 0
 
 
 def test_members_share_the_queues_and_hear_of_it(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
+from types import TracebackType
 from typing import TypeAlias, Unpack
 
 import msgspec
@@ -51,7 +52,9 @@ class LitePullConsumer(Participant):
 
     *options* are fields of `ClientConfig` (how to reach the cluster) and of `LitePullConfig` (how to consume); both may
     be given whole, as *config* and *settings*. Everything but making it belongs to one event loop, and one task at a
-    time asks for messages. With `auto_commit=False` nothing is consumed before `commit()`.
+    time asks for messages. With `auto_commit=False` nothing is consumed before `commit()`; otherwise an `async with`
+    that ends without an exception commits everything that was handed out, and one that an exception ends commits what
+    was handed out before the last `poll`.
     """
 
     def __init__(
@@ -188,8 +191,18 @@ class LitePullConsumer(Participant):
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Save what is consumed, give the queues to others, and leave. What the last `poll` gave is not counted: call
-        `commit()` before, if you are done with it. Trace data that waits to be sent gets *timeout* seconds."""
+        `commit()` before, if you are done with it, or use `async with`. Trace data that waits to be sent gets *timeout*
+        seconds."""
         await super().shutdown(timeout)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Shut down. A block that ends without an exception has finished with what it was given: with automatic
+        commits that is consumed."""
+        if kind is None and self.settings.auto_commit and self._session is not None:
+            self._session.settle()
+        await super().__aexit__(kind, error, traceback)
 
     async def _leave(self, seconds: float | None) -> None:
         session = self._started()
