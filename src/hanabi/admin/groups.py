@@ -12,7 +12,7 @@ import msgspec
 from hanabi.admin.access import EVERYWHERE, SUCCESS, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
 from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from hanabi.errors import ConfigError, InvalidParameter, SubscriptionGroupNotExist
+from hanabi.errors import ConfigError, InvalidParameter, SubscriptionGroupNotExist, TransportError
 from hanabi.wire.bodies.clients import Connection, ConsumerConnection, ConsumerRunningInfo, ProducerConnection
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from hanabi.wire.bodies.stats import ConsumeStats
@@ -197,6 +197,18 @@ class Groups:
         self._access = access
 
     # Settings
+
+    async def names(self) -> list[str]:
+        """The names of all groups, of the brokers that answer."""
+
+        async def of(broker: BrokerAt) -> Iterable[str]:
+            try:
+                return await self._configs(broker)
+            except TransportError:
+                return ()
+
+        found = await each(await self._access.masters(), of)
+        return sorted({name for names in found for name in names})
 
     async def all(self, where: Where = EVERYWHERE, *, system: bool = False) -> list[GroupSummary]:
         """All groups that brokers know, with their members and how far behind they are."""

@@ -108,11 +108,15 @@ class Topics:
     def __init__(self, access: Access) -> None:
         self._access = access
 
+    async def names(self) -> list[str]:
+        """The names of all topics that name servers know."""
+        reply = await self._access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(decode_body(reply.body, TopicList).topic_list)
+
     async def all(self, where: Where = EVERYWHERE) -> TopicListing:
         """All topics, with their settings on each broker."""
         access = self._access
-        reply = await access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        names = set(decode_body(reply.body, TopicList).topic_list)
+        names = set(await self.names())
         masters = await access.masters(where)
         unreachable: list[str] = []
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVa
 
 import typer
 
-from hanabi.cli import cluster
+from hanabi.cli import cluster, completion
 from hanabi.cli.log_output import LogLevel, configure_logging
 from hanabi.cli.output import json_line, output
 from hanabi.errors import ConfigError
@@ -39,8 +39,16 @@ Watch = Annotated[
         "--watch", "-w", metavar="SECONDS", min=0.1, show_default="once", help="Show it again every so often."
     ),
 ]
-Cluster = Annotated[str | None, typer.Option("--cluster", "-c", metavar="NAME", help="Only brokers of this cluster.")]
-Broker = Annotated[str | None, typer.Option("--broker", "-b", metavar="NAME|ADDR", help="Only this broker.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", "-c", metavar="NAME", help="Only brokers of this cluster.", autocompletion=completion.clusters
+    ),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option("--broker", "-b", metavar="NAME|ADDR", help="Only this broker.", autocompletion=completion.brokers),
+]
 
 
 class Site:

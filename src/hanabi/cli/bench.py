@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from hanabi.cli import bench_text
+from hanabi.cli import bench_text, completion
 from hanabi.cli.administration import INTERRUPTED, Json, Site, Yes, command
 from hanabi.cli.cluster import FAILED, told_in_one_sentence
 from hanabi.cli.log_output import LogLevel, configure_logging
@@ -31,7 +31,7 @@ FIRST, LAST = "first", "last"
 app = typer.Typer(help="Measure a cluster, ours or Apache's, or a disk.", no_args_is_help=True)
 T = TypeVar("T")
 
-Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
+Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic.", autocompletion=completion.topics)]
 Size = Annotated[int, typer.Option("--size", metavar="BYTES", min=1, max=BODY_BYTES_MAX, help="Of each body.")]
 Seconds = Annotated[
     float | None,
@@ -114,6 +114,7 @@ def consume(
             metavar="GROUP",
             show_default="one of its own, removed afterwards",
             help="Consume as a member of this group: its offsets move, and its other members get less.",
+            autocompletion=completion.groups,
         ),
     ] = None,
     seconds: Seconds = None,

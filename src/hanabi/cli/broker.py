@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli.administration import Broker, Cluster, Site, Watch, Yes, command, where
 from hanabi.cli.done import Cleaned
 from hanabi.cli.render import pairs
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Look at brokers, change their settings, clean up.", no_args_is_help=True)
 
 Changes = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Settings to change; without: show them.")
+    list[str] | None,
+    typer.Argument(
+        metavar="KEY=VALUE...",
+        help="Settings to change; without: show them.",
+        autocompletion=completion.broker_settings,
+    ),
 ]
 CLEANABLE = ("queues", "topics", "log")
 
@@ -89,6 +95,7 @@ def clean(
         typer.Argument(
             metavar="queues|topics|log",
             help="Queues without messages, queues of topics that are gone, or log files that are older than is kept.",
+            autocompletion=completion.one_of(*CLEANABLE),
         ),
     ],
     cluster: Cluster = None,

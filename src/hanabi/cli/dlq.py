@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli.administration import Site, Watch, Yes, command, counted
 from hanabi.cli.cluster import FAILED
 from hanabi.cli.done import LettersSaved
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at dead letters, save them, send them again.", no_args_is_help=True)
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group that failed on them.")]
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group that failed on them.", autocompletion=completion.groups)
+]
 Waiting = Annotated[bool, typer.Option("--waiting", help="Only those that were not sent again.")]
 Count = Annotated[int | None, typer.Option("--count", metavar="N", min=1, help="At most so many.")]
 

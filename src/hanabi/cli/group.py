@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli.administration import Broker, Cluster, Site, Watch, Yes, command, counted, where
 from hanabi.cli.done import GroupDeleted
 from hanabi.cli.render import moment, pairs, table
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make, delete and look at consuming groups.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=completion.groups)]
 All = Annotated[bool, typer.Option("--all", "-a", help="Also those that brokers and tools have for themselves.")]
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.", autocompletion=completion.topics)]
 
 
 @app.callback()
@@ -164,7 +165,10 @@ def members(
     site: Site,
     group: Name,
     client: Annotated[
-        str | None, typer.Option("--client", metavar="ID", help="Ask this member what it is doing.")
+        str | None,
+        typer.Option(
+            "--client", metavar="ID", help="Ask this member what it is doing.", autocompletion=completion.members
+        ),
     ] = None,
     stacks: Annotated[bool, typer.Option("--stacks", help="With --client: what its threads do.")] = False,
     producers: Annotated[bool, typer.Option("--producers", help="Who sends by this group's name.")] = False,

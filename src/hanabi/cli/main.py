@@ -11,6 +11,7 @@ from hanabi.cli import (
     bench,
     broker,
     cluster_list,
+    completion,
     dlq,
     doctor,
     group,
@@ -38,6 +39,7 @@ app = typer.Typer(
     name="hanabi",
     help="Hanabi: a RocketMQ-compatible message queue.",
     no_args_is_help=True,
+    add_completion=False,  # ours take the name of a shell
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": HELP},
 )
@@ -70,6 +72,26 @@ def _hanabi(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    install_completion: Annotated[
+        str | None,
+        typer.Option(
+            "--install-completion",
+            metavar="[SHELL]",
+            callback=completion.install,
+            autocompletion=completion.one_of(*completion.SHELLS),
+            help="Install completion for bash, zsh or fish; without a name, for this shell.",
+        ),
+    ] = None,
+    show_completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="[SHELL]",
+            callback=completion.show,
+            autocompletion=completion.one_of(*completion.SHELLS),
+            help="Show the script of completion for a shell.",
+        ),
+    ] = None,
 ) -> None:
     pass
 
@@ -108,7 +130,8 @@ def main() -> None:
     _open_standard_streams()
     try:
         try:
-            _command("hanabi")(prog_name="hanabi")
+            completion.prepare(os.environ)
+            _command("hanabi")(completion.with_shell(sys.argv[1:]), prog_name="hanabi")
         finally:
             sys.stdout.flush()
     except MQError as error:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli import send as send_command
 from hanabi.cli.administration import Site, command
 from hanabi.cli.cluster import FAILED
@@ -24,14 +25,19 @@ app.command("send")(send_command.send)
 Id = Annotated[
     str, typer.Argument(metavar="ID", help="The id that send prints, or a broker's own. --topic makes it quicker.")
 ]
-TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="The topic that it is in.")]
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", "-t", help="The topic that it is in.", autocompletion=completion.topics)
+]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completion.topics)]
 From = Annotated[
     str | None, typer.Option("--from", metavar="TIME", help="Stored then or later: 2026-11-15T06:45:00, UTC.")
 ]
 To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stored before.")]
 Count = Annotated[int | None, typer.Option("--count", metavar="N", min=1, help="At most so many.")]
-BrokerName = Annotated[str | None, typer.Option("--broker", "-b", metavar="NAME", help="Only this broker.")]
+BrokerName = Annotated[
+    str | None,
+    typer.Option("--broker", "-b", metavar="NAME", help="Only this broker.", autocompletion=completion.brokers),
+]
 Queue = Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue.")]
 OK_RESULTS = ("CR_SUCCESS", "CR_COMMIT")
 
@@ -123,7 +129,9 @@ def print_messages(
 def trace(
     site: Site,
     message_id: Annotated[str, typer.Argument(metavar="ID|KEY", help="The id that its producer gave it, or a key.")],
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Where the traces are.")] = "RMQ_SYS_TRACE_TOPIC",
+    topic: Annotated[
+        str, typer.Option("--topic", "-t", help="Where the traces are.", autocompletion=completion.topics)
+    ] = "RMQ_SYS_TRACE_TOPIC",
 ) -> None:
     """Show who sent and who consumed a message, when, and how that ended; as far as its clients trace."""
     site.show(lambda admin: admin.messages.trace(message_id, topic), _trace_text)
@@ -152,10 +160,19 @@ def _trace_text(found: "list[TraceEvent]") -> str:
 def consume_directly(
     site: Site,
     message_id: Id,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group that shall consume it.")],
+    group: Annotated[
+        str, typer.Argument(metavar="GROUP", help="The group that shall consume it.", autocompletion=completion.groups)
+    ],
     topic: TopicOption = None,
     client: Annotated[
-        str | None, typer.Option("--client", metavar="ID", show_default="any", help="The member that gets it.")
+        str | None,
+        typer.Option(
+            "--client",
+            metavar="ID",
+            show_default="any",
+            help="The member that gets it.",
+            autocompletion=completion.members,
+        ),
     ] = None,
 ) -> None:
     """Give a message to a consumer now, and say how its listener took it. No offset changes.

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli.administration import Site, Yes, command
-from hanabi.cli.broker import Changes, parse_changes
+from hanabi.cli.broker import parse_changes
 from hanabi.cli.done import KeyForgotten
 from hanabi.cli.render import pairs, table
 from hanabi.errors import ConfigError
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from hanabi.admin.name_servers import NameServerTable, WritePerm
 
 app = typer.Typer(help="Settings and values of name servers, and write permission of brokers.", no_args_is_help=True)
+
+Changes = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KEY=VALUE...",
+        help="Settings to change; without: show them.",
+        autocompletion=completion.name_server_settings,
+    ),
+]
 
 
 @app.callback()
@@ -35,8 +45,17 @@ def config(site: Site, changes: Changes = None, yes: Yes = False) -> None:
 @command(app, "kv")
 def kv(
     site: Site,
-    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="Such as ORDER_TOPIC_CONFIG.")],
-    key: Annotated[str | None, typer.Argument(metavar="KEY", help="Without: all keys.")] = None,
+    namespace: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAMESPACE",
+            help="Such as ORDER_TOPIC_CONFIG.",
+            autocompletion=completion.one_of("ORDER_TOPIC_CONFIG"),
+        ),
+    ],
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="Without: all keys.", autocompletion=completion.keys)
+    ] = None,
     value: Annotated[str | None, typer.Argument(metavar="VALUE", help="Keep this value under the key.")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Forget the key.")] = False,
     yes: Yes = False,
@@ -65,7 +84,9 @@ def _tables_text(found: "list[NameServerTable]") -> str:
 @command(app, "write-perm")
 def write_perm(
     site: Site,
-    broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.")],
+    broker: Annotated[
+        str, typer.Argument(metavar="BROKER", help="The broker's name.", autocompletion=completion.brokers)
+    ],
     allow: Annotated[bool, typer.Option("--allow/--forbid", help="What producers may do.")],
     yes: Yes = False,
 ) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli.administration import Site, Watch, Yes, command, counted
 from hanabi.cli.render import table
 from hanabi.cli.times import is_number, is_plausible, parse_time, time_text
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="See and change how far groups have come.", no_args_is_help=True)
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=completion.groups)]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completion.topics)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 FIRST, LAST = "first", "last"
 
@@ -91,9 +92,15 @@ def skip(site: Site, group: Group, topic: Topic, dry_run: DryRun = False, yes: Y
 @command(app, "clone")
 def clone(
     site: Site,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The group that has the offsets.")],
-    destination: Annotated[str, typer.Argument(metavar="TO", help="The group that gets them.")],
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only in this topic.")] = None,
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="The group that has the offsets.", autocompletion=completion.groups)
+    ],
+    destination: Annotated[
+        str, typer.Argument(metavar="TO", help="The group that gets them.", autocompletion=completion.groups)
+    ],
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Only in this topic.", autocompletion=completion.topics)
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli.administration import INTERRUPTED, Json
 from hanabi.cli.cluster import FAILED, told_in_one_sentence
 from hanabi.cli.output import json_line, output
@@ -24,7 +25,12 @@ app = typer.Typer(help="Run ready pipelines on Spark.", no_args_is_help=True)
 OWN_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
 DEFAULT_MASTER = "local[*]"
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the pipeline; `hanabi pipeline list` shows them.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Of the pipeline; `hanabi pipeline list` shows them.", autocompletion=completion.pipelines
+    ),
+]
 
 
 @app.callback()

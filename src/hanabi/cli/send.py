@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from hanabi.cli import cluster
+from hanabi.cli import cluster, completion
 from hanabi.cli.log_output import LogLevel, configure_logging
 from hanabi.cli.output import json_line, output
 from hanabi.errors import ConfigError, InvalidMessage, MQError
@@ -23,7 +23,10 @@ PRODUCER_GROUP = "hanabi_send"
 AT_A_TIME = 1_000  # sent, and their results written, before the next are
 CHUNK_BYTES = 1 << 16
 
-Topic = Annotated[str, typer.Argument(help="The topic; brokers that make topics by themselves make it.")]
+Topic = Annotated[
+    str,
+    typer.Argument(help="The topic; brokers that make topics by themselves make it.", autocompletion=completion.topics),
+]
 Body = Annotated[
     str | None, typer.Argument(metavar="[BODY|-]", help="The body; - or nothing: all of stdin, byte by byte.")
 ]

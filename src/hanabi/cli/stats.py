@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli.administration import Broker, Cluster, Site, Watch, where
 from hanabi.cli.render import table
 
 if TYPE_CHECKING:
     from hanabi.admin.brokers import Flows, TopicFlow
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.", autocompletion=completion.topics)]
 All = Annotated[bool, typer.Option("--all", "-a", help="Also topics that brokers have for themselves.")]
 Active = Annotated[bool, typer.Option("--active", help="Only where something moved today.")]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanabi.cli import cluster
+from hanabi.cli import cluster, completion
 from hanabi.cli.log_output import LogLevel, configure_logging
 from hanabi.cli.output import json_line, output
 from hanabi.cli.times import parse_time
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 FIRST, LAST = "first", "last"
 
-Topic = Annotated[str, typer.Argument(help="The topic; also %DLQ%GROUP and %RETRY%GROUP.")]
+Topic = Annotated[
+    str, typer.Argument(help="The topic; also %DLQ%GROUP and %RETRY%GROUP.", autocompletion=completion.topics)
+]
 Tags = Annotated[str | None, typer.Option("--tags", metavar="A||B", help="Only messages with one of these tags.")]
 Sql = Annotated[
     str | None,

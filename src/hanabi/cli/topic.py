@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli import completion
 from hanabi.cli.administration import (
     Broker,
     Cluster,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make, change, delete and look at topics.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completion.topics)]
 All = Annotated[bool, typer.Option("--all", "-a", help="Also retry, dead-letter and system topics.")]
 Queues = Annotated[int | None, typer.Option("--queues", min=1, help="Queues to write to and to read from.")]
 ReadQueues = Annotated[int | None, typer.Option("--read-queues", min=0, help="Queues that consumers read.")]
