@@ -64,9 +64,12 @@ def create(
     site: Site,
     group: Name,
     retry_max: Annotated[
-        int | None, typer.Option("--retry-max", min=-1, help="Tries before a message is a dead letter (16).")
+        int | None,
+        typer.Option("--retry-max", metavar="N", min=-1, help="Tries before a message is a dead letter (16)."),
     ] = None,
-    retry_queues: Annotated[int | None, typer.Option("--retry-queues", min=0, help="Queues for retries (1).")] = None,
+    retry_queues: Annotated[
+        int | None, typer.Option("--retry-queues", metavar="N", min=0, help="Queues for retries (1).")
+    ] = None,
     consume: Annotated[bool | None, typer.Option("--consume/--no-consume", help="Whether it gets messages.")] = None,
     broadcast: Annotated[
         bool | None, typer.Option("--broadcast/--no-broadcast", help="Whether members may each want all messages.")

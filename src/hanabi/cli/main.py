@@ -110,18 +110,24 @@ def _open_standard_streams() -> None:
         sys.stderr = os.fdopen(STDERR, "w", closefd=False)
 
 
-def _command(prog_name: str) -> Any:
-    """The whole tree of commands, whose help says of switches what they do, and not that they are of type bool."""
+def command_tree(prog_name: str) -> Any:
+    """The whole tree of commands. Their help fills its lines, however wide, and names no type of a switch."""
     root = typer.main.get_command(app)
     commands: list[Any] = [root]
     while commands:
         each = commands.pop()
         commands += getattr(each, "commands", {}).values()
+        each.help = _paragraphs(each.help or "")
         context = typer.Context(each, info_name=prog_name, help_option_names=HELP)
         for option in (*each.params, each.get_help_option(context)):
             if getattr(option, "is_flag", False) and option.metavar is None:
                 option.metavar = ""
     return root
+
+
+def _paragraphs(text: str) -> str:
+    """*text* with one line a paragraph: typer keeps the ends of a docstring's lines in all but the first. Pure."""
+    return "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
 
 
 def main() -> None:
@@ -131,7 +137,7 @@ def main() -> None:
     try:
         try:
             completion.prepare(os.environ)
-            _command("hanabi")(completion.with_shell(sys.argv[1:]), prog_name="hanabi")
+            command_tree("hanabi")(completion.with_shell(sys.argv[1:]), prog_name="hanabi")
         finally:
             sys.stdout.flush()
     except MQError as error:

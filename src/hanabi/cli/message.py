@@ -38,7 +38,7 @@ BrokerName = Annotated[
     str | None,
     typer.Option("--broker", "-b", metavar="NAME", help="Only this broker.", autocompletion=completion.brokers),
 ]
-Queue = Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue.")]
+Queue = Annotated[int | None, typer.Option("--queue", metavar="N", min=0, help="Only this queue.")]
 OK_RESULTS = ("CR_SUCCESS", "CR_COMMIT")
 
 
@@ -54,7 +54,7 @@ def get(
     topic: TopicOption = None,
     broker: BrokerName = None,
     queue: Queue = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Its offset in the queue.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", metavar="N", min=0, help="Its offset in the queue.")] = None,
 ) -> None:
     """Show one message: by its id, or by --topic, --broker, --queue and --offset."""
     from hanabi.cli.message_line import message_line, message_text

@@ -54,9 +54,12 @@ def reset(
         ),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, help="This offset, in each queue or in that of --queue.")
+        int | None,
+        typer.Option("--to-offset", metavar="N", min=0, help="This offset, in each queue or in that of --queue."),
     ] = None,
-    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue, of each broker.")] = None,
+    queue: Annotated[
+        int | None, typer.Option("--queue", metavar="N", min=0, help="Only this queue, of each broker.")
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:

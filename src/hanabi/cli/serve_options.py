@@ -88,7 +88,9 @@ Advertise = Annotated[
 TlsFile = Annotated[
     Path | None, typer.Option("--tls-config", metavar="FILE", help="RocketMQ's tls.properties. Without it, no TLS.")
 ]
-LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much is logged.")]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option("--log-level", metavar="LEVEL", help="How much is logged: debug, info, warning or error.")
+]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
 LogDir = Annotated[
     Path | None,
@@ -107,16 +109,23 @@ LogToFile = Annotated[
 LogFileMib = Annotated[
     int,
     typer.Option(
-        "--log-file-mib", min=1, max=10_240, help="Begin a new file after so many MiB.", rich_help_panel=_IN_FILES
+        "--log-file-mib",
+        metavar="N",
+        min=1,
+        max=10_240,
+        help="Begin a new file after so many MiB.",
+        rich_help_panel=_IN_FILES,
     ),
 ]
 LogFiles = Annotated[
-    int, typer.Option("--log-files", min=1, max=1_000, help="Keep so many files.", rich_help_panel=_IN_FILES)
+    int,
+    typer.Option("--log-files", metavar="N", min=1, max=1_000, help="Keep so many files.", rich_help_panel=_IN_FILES),
 ]
 MetricsPort = Annotated[
     int | None,
     typer.Option(
         "--metrics-port",
+        metavar="PORT",
         min=0,
         max=65535,
         show_default="none",
@@ -138,6 +147,7 @@ MetricsSeriesMax = Annotated[
     int,
     typer.Option(
         "--metrics-series-max",
+        metavar="N",
         min=0,
         help="How many topics, groups and queues each metric may show.",
         rich_help_panel=_METRICS,
@@ -148,4 +158,6 @@ LOG_FILES = FILES_MAX
 
 
 def port_option(option: str, default: str | bool = True) -> Any:
-    return typer.Option(option, min=0, max=65535, show_default=default, help="Port to listen on, 0 for any free one.")
+    return typer.Option(
+        option, metavar="PORT", min=0, max=65535, show_default=default, help="Port to listen on, 0 for any free one."
+    )

@@ -32,15 +32,17 @@ CommitLog = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 Topic = Annotated[str | None, typer.Option("--topic", help="Only this topic.")]
-Queue = Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue.")]
-Offset = Annotated[int | None, typer.Option("--offset", min=0, help="From this queue offset on.")]
+Queue = Annotated[int | None, typer.Option("--queue", metavar="N", min=0, help="Only this queue.")]
+Offset = Annotated[int | None, typer.Option("--offset", metavar="N", min=0, help="From this queue offset on.")]
 Key = Annotated[str | None, typer.Option("--key", help="Only with this key or unique key.")]
 From = Annotated[
     str | None,
     typer.Option("--from", metavar="TIME", help="Stored then or later: 2026-11-15T06:45:00, UTC, or milliseconds."),
 ]
 To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stored before.")]
-LogOffset = Annotated[int | None, typer.Option("--log-offset", min=0, help="From this offset of the commit log on.")]
+LogOffset = Annotated[
+    int | None, typer.Option("--log-offset", metavar="N", min=0, help="From this offset of the commit log on.")
+]
 Count = Annotated[int | None, typer.Option("--count", metavar="N", min=0, help="At most so many.")]
 Queues = Annotated[bool, typer.Option("--queues", help="Entries of the consume queues instead of messages.")]
 Index = Annotated[bool, typer.Option("--index", help="Entries of the key index instead of messages.")]

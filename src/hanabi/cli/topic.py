@@ -28,9 +28,15 @@ app = typer.Typer(help="Make, change, delete and look at topics.", no_args_is_he
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completion.topics)]
 All = Annotated[bool, typer.Option("--all", "-a", help="Also retry, dead-letter and system topics.")]
-Queues = Annotated[int | None, typer.Option("--queues", min=1, help="Queues to write to and to read from.")]
-ReadQueues = Annotated[int | None, typer.Option("--read-queues", min=0, help="Queues that consumers read.")]
-WriteQueues = Annotated[int | None, typer.Option("--write-queues", min=0, help="Queues that producers write to.")]
+Queues = Annotated[
+    int | None, typer.Option("--queues", metavar="N", min=1, help="Queues to write to and to read from.")
+]
+ReadQueues = Annotated[
+    int | None, typer.Option("--read-queues", metavar="N", min=0, help="Queues that consumers read.")
+]
+WriteQueues = Annotated[
+    int | None, typer.Option("--write-queues", metavar="N", min=0, help="Queues that producers write to.")
+]
 Perm = Annotated[str | None, typer.Option("--perm", metavar="RW|R|W|N", help="What is allowed; also 6, 4, 2 or 0.")]
 Order = Annotated[
     bool | None, typer.Option("--order/--no-order", help="Name servers fix the queues, also while a broker is down.")
