@@ -70,7 +70,15 @@ def _finding_text(finding: "Finding", width: int) -> str:
     ]
     return (
         "".join(
-            "\n".join(textwrap.wrap(printable(text), width, initial_indent=head, subsequent_indent=" " * 8)) + "\n"
+            textwrap.fill(
+                printable(text),
+                width,
+                initial_indent=head,
+                subsequent_indent=" " * 8,
+                break_long_words=False,
+                break_on_hyphens=False,  # broker-a is a name
+            )
+            + "\n"
             for head, text in lines
         )
         + "\n"

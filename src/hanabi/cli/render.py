@@ -1,7 +1,7 @@
 """Tables for people: as wide as their terminal, or as the content where nobody's terminal is written to."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from typing import Final
 
@@ -10,27 +10,56 @@ from hanabi.cli.times import time_text
 
 UNBOUNDED_WIDTH: Final = 10_000  # for pipes: `grep` wants a row in one line
 NUMBERS: Final = (int, float)
+GAP: Final = 2  # between columns
 
 Cell = str | int | float | bool | None
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str = "none") -> str:
-    """*rows* under *columns*. Numbers stand on the right; what is too wide is folded, never cut."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str = "none", width: int | None = None
+) -> str:
+    """*rows* under *columns*, at most *width* wide (default: as the terminal). Numbers stand on the right. Cells are
+    wrapped between words; a table that does not fit even so is shown one row after the other. Nothing is cut."""
     found = [list(row) for row in rows]
     if not found:
         return f"{empty}\n"
+    room = _width() if width is None else width
+    texts = [[cell_text(cell) for cell in row] for row in found]
+    if _needed(columns, texts, len) > room:
+        texts = [[text.replace(",", ", ") for text in row] for row in texts]  # lists of names wrap there
+        if _needed(columns, texts, _longest_word) > room:
+            return "\n".join(pairs(zip(columns, row, strict=True)) for row in texts)
+    return _drawn(columns, found, texts, room)
+
+
+def _needed(columns: Sequence[str], texts: list[list[str]], size: Callable[[str], int]) -> int:
+    """The width of a table whose cells take their *size*. Pure."""
+    sizes = [max(map(size, (name, *cells))) for name, *cells in zip(columns, *texts, strict=True)]
+    return sum(sizes) + GAP * (len(sizes) - 1)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
+
+
+def _drawn(columns: Sequence[str], found: list[list[Cell]], texts: list[list[str]], width: int) -> str:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    drawn = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for number, name in enumerate(columns):
         is_number = all(isinstance(row[number], NUMBERS) for row in found if row[number] is not None)
-        drawn.add_column(Text(name.upper()), justify="right" if is_number else "left", overflow="fold")
-    for row in found:
-        drawn.add_row(*(Text(cell_text(cell)) for cell in row))
+        drawn.add_column(
+            Text(name.upper()),
+            justify="right" if is_number else "left",
+            overflow="fold",
+            min_width=max(map(_longest_word, (name, *(row[number] for row in texts)))),
+        )
+    for row in texts:
+        drawn.add_row(*map(Text, row))
     written = StringIO()
-    Console(file=written, width=_width(), color_system=None, legacy_windows=False).print(drawn)
+    Console(file=written, width=width, color_system=None, legacy_windows=False).print(drawn)
     return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
 
 
