@@ -9,14 +9,13 @@ import pytest
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.put_status import refusal
-from hanabi.broker.stored_properties import V5_0_0
 from hanabi.broker.topics import NOT_FOR_SENDING
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.message_store import PutResult, PutStatus
 from hanabi.wire import sysflag
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import Flag, HeaderForm, RequestCode, ResponseCode
-from hanabi.wire.command import VERSION, Command, encode_head
+from hanabi.wire.command import V5_0_0, VERSION, Command, encode_head
 from hanabi.wire.headers.base import header_fields
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.message_id import decode_offset_id

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from hanabi.broker.plain_headers import PlainSend, read_plain_send
 from hanabi.broker.plain_properties import PlainProperties, batched_sends, single_sends
 from hanabi.broker.send_replies import SendReplies
-from hanabi.broker.stored_properties import V5_0_0, RecordForm, batch_properties
+from hanabi.broker.stored_properties import RecordForm, batch_properties
 from hanabi.errors import RemoteProtocolError
 from hanabi.store.run_of_puts import Place, PlainPuts
 from hanabi.wire.batch import decode_batch
+from hanabi.wire.command import V5_0_0
 from hanabi.wire.headers.send import SendMessageV2Header
 from hanabi.wire.properties import join_properties
 

@@ -22,8 +22,6 @@ from hanabi.broker.delay.java_order import BUCKETS_4, BUCKETS_5, names_in_java_o
 from hanabi.wire import property_names as names
 from hanabi.wire.properties import parse_properties
 
-V5_0_0: Final = 413  # an ordinal of Java's MQVersion
-
 _TIMES: Final = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 _DELAYS: Final = tuple(f"\x02{name}\x01" for name in (names.DELAY_LEVEL, *_TIMES))
 _IN_ALL_DELAYS: Final = "DEL"

@@ -22,7 +22,7 @@ from hanabi.wire.bodies.absent import ABSENT_NAMESPACE, absent_table
 from hanabi.wire.bodies.route import BrokerMemberGroup, BrokerMemberGroupReply, KVTable, TopicList, TopicRoute
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable, decode_register_body
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.command import Command
+from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.namesrv import (
@@ -50,7 +50,6 @@ from hanabi.wire.headers.namesrv import (
 # Peers say who they are by an ordinal of Java's MQVersion.
 VERSION_3_0_11 = 37  # from here on a broker's body also has its filter servers
 VERSION_4_9_4 = 401  # from here on a client reads routes in standard JSON
-VERSION_5_0_0 = 413  # from here on it may rely on fields that 5.x added (rocketmq-rust does)
 
 # The longest bodies, where there are any. A registration alone may fill a frame: it has all topics of a broker.
 DATA_VERSION_BYTES_MAX = 4 * 1024  # three numbers
@@ -106,7 +105,7 @@ def namesrv_handlers(
 
 
 def _route_form(header: GetRouteHeader, request: Command) -> RouteForm:
-    if request.version >= VERSION_5_0_0:
+    if request.version >= V5_0_0:
         return RouteForm.EXTENDED
     if request.version >= VERSION_4_9_4 or header.accept_standard_json_only is True:
         return RouteForm.STANDARD
@@ -137,7 +136,7 @@ class RouteHandlers:
         return Reply(body=body)
 
     def get_cluster_info(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
-        return Reply(body=encode_body(self._table.cluster_info(extended=request.version >= VERSION_5_0_0)))
+        return Reply(body=encode_body(self._table.cluster_info(extended=request.version >= V5_0_0)))
 
     def get_member_group(self, header: GetBrokerMemberGroupHeader, _: Command, connection: Connection) -> Reply:
         group = BrokerMemberGroup(

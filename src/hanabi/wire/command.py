@@ -25,6 +25,7 @@ from hanabi.wire.codes import Flag, HeaderForm, Language
 from hanabi.wire.headers.base import Header, Int32, header_fields
 
 VERSION = 409  # the ordinal of V4_9_8 in Java's MQVersion: peers choose features by it
+V5_0_0 = 413  # the ordinal of V5_0_0: from here on a client may rely on fields that 5.x added (rocketmq-rust does)
 
 HEADER_BYTES_MAX = 1024 * 1024  # of a received one; the longest that are sent carry a value of the KV configuration
 

@@ -7,6 +7,7 @@ from hanabi.broker.handlers.admin.offsets import NEVER, group_progress_handlers,
 from hanabi.remoting.dispatch import Handler
 from hanabi.wire.bodies.offsets import ConsumerOffsetTable, ConsumeTimeSpans, CorrectionOffsets, DelayOffsetTable
 from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import V5_0_0
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.group import QueryConsumeTimeSpanHeader
 from hanabi.wire.headers.offset import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
@@ -15,7 +16,7 @@ from tests.store.stores import START_MS
 
 
 def handlers(world: World) -> dict[int, Handler]:
-    tables = offset_table_handlers(world.offsets, lambda: world.delay_offsets)
+    tables = offset_table_handlers(world.offsets, lambda: world.delay_offsets, world.clock)
     progress = group_progress_handlers(
         world.offsets, world.store, world.topics, world.consumers, world.settings, world.clock
     )
@@ -31,6 +32,24 @@ def test_a_slave_can_copy_all_offsets(tmp_path: Path) -> None:
             assert table.offset_table == {"T@g": {0: 7}, "T@h": {1: 9}}
             delays = await admin.read(DelayOffsetTable, RequestCode.GET_ALL_DELAY_OFFSET)
             assert delays.offset_table == {1: 0, 3: 5}
+
+    asyncio.run(main())
+
+
+def test_a_slave_of_5_is_told_a_version_with_each_copy(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asking(tmp_path, handlers) as (world, admin):
+            world.offsets.commit("g", "T", 0, 7)
+            world.offsets.commit("g", "U", 1, 9)
+            now = b"%d" % world.clock()
+            version = b'"dataVersion":{"counter":0,"stateVersion":0,"timestamp":%b}' % now
+            offsets = await admin.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, version=V5_0_0)
+            table = b'"offsetTable":{"T@g":{0:7},"U@g":{1:9}}'
+            assert offsets.body == b'{%b,"groupTopicMap":{"g":["T","U"]},%b}' % (version, table)
+            delays = await admin.ask(RequestCode.GET_ALL_DELAY_OFFSET, version=V5_0_0)
+            assert delays.body == b'{%b,"offsetTable":{1:0,3:5}}' % version
+            before_5 = await admin.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, version=V5_0_0 - 1)
+            assert before_5.body == b"{%b}" % table
 
     asyncio.run(main())
 

@@ -30,7 +30,6 @@ from hanabi.broker.send_targets import SEE_FAQ, SendTarget, SendTargets
 from hanabi.broker.settings import Settings
 from hanabi.broker.store_host import StoreHost
 from hanabi.broker.stored_properties import (
-    V5_0_0,
     RecordForm,
     batch_properties,
     delay_level,
@@ -56,7 +55,7 @@ from hanabi.store.commit_log import AppendResult, PendingMessage
 from hanabi.store.message_store import PUT_OK, PutResult, PutStatus
 from hanabi.wire.batch import each_of_batch
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.command import Command
+from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.headers.send import AnySendMessageHeader, SendMessageHeader, SendMessageV2Header
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.message_id import UniqueIds

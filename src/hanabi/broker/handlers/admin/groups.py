@@ -23,8 +23,9 @@ from hanabi.errors import InvalidParameter
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList, with_fields_of_5
+from hanabi.wire.bodies.of_5 import groups_of_5
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.command import Command
+from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader, GetSubscriptionGroupConfigHeader
@@ -107,7 +108,8 @@ class GroupHandlers:
             self._locks.remove_group(header.group_name)
 
     def all(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
-        return Reply(body=encode_body(self._groups.table()))
+        table = self._groups.table()
+        return Reply(body=encode_body(groups_of_5(table) if request.version >= V5_0_0 else table))
 
     def one(self, header: GetSubscriptionGroupConfigHeader, _: Command, connection: Connection) -> Reply:
         group = self._groups.known(header.group)

@@ -10,13 +10,15 @@ delete the offsets of those groups, and 314 without a topic takes all topics.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
 from hanabi.broker.handlers.admin.long_body import CHUNK, ENTRY_BYTES, LongBody
 from hanabi.broker.handlers.admin.pace import Pace
+from hanabi.broker.handlers.admin.times_in_words import time_span_of_5
 from hanabi.broker.handlers.admin.to_the_end import to_the_end
 from hanabi.broker.settings import Settings
 from hanabi.broker.topics import Topics
@@ -25,9 +27,11 @@ from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.store.message_store import MessageStore
+from hanabi.wire.bodies.of_5 import QueueTimeSpan5, version_of_5
 from hanabi.wire.bodies.offsets import ConsumeTimeSpans, CorrectionOffsets, DelayOffsetTable, QueueTimeSpan
+from hanabi.wire.bodies.topics import DataVersion
 from hanabi.wire.codes import RequestCode
-from hanabi.wire.command import Command
+from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.group import QueryConsumeTimeSpanHeader
@@ -40,23 +44,45 @@ NEVER = 2**63 - 1  # "no offset": the group that asks has come further than all 
 DelayOffsets = Callable[[], Mapping[int, int]]  # delay level -> how far its queue has been delivered
 
 
-def offset_table_handlers(offsets: ConsumerOffsets, delay_offsets: DelayOffsets) -> dict[int, Handler]:
+def offset_table_handlers(
+    offsets: ConsumerOffsets, delay_offsets: DelayOffsets, now_ms: Callable[[], int]
+) -> dict[int, Handler]:
     """What slaves and exporters copy."""
 
-    async def all_groups(_header: NoHeader, _request: Command, _connection: Connection) -> Reply:
+    def version() -> bytes:
+        """Of a copy for 5.x: offsets change all the time, so each copy has its own."""
+        return encode_body(version_of_5(DataVersion(timestamp=now_ms())))
+
+    async def all_groups(_header: NoHeader, request: Command, _connection: Connection) -> Reply:
         pace, members = Pace(), []
         for member in offsets.encoded_members():
             members.append(member)
             await pace.pause()
-        return Reply(body=b'{"offsetTable":{%b}}' % b",".join(members))
+        table = b'"offsetTable":{%b}' % b",".join(members)
+        if request.version < V5_0_0:
+            return Reply(body=b"{%b}" % table)
+        topics = b",".join([member async for member in _topics_of_groups(offsets, pace)])
+        return Reply(body=b'{"dataVersion":%b,"groupTopicMap":{%b},%b}' % (version(), topics, table))
 
-    def all_levels(_header: NoHeader, _request: Command, _connection: Connection) -> Reply:
-        return Reply(body=encode_body(DelayOffsetTable(offset_table=dict(delay_offsets()))))
+    def all_levels(_header: NoHeader, request: Command, _connection: Connection) -> Reply:
+        table = encode_body(DelayOffsetTable(offset_table=dict(delay_offsets())))
+        return Reply(body=table if request.version < V5_0_0 else b'{"dataVersion":%b,%b' % (version(), table[1:]))
 
     return {
         RequestCode.GET_ALL_CONSUMER_OFFSET: Handler(NoHeader, all_groups, NO_BODY_BYTES_MAX),
         RequestCode.GET_ALL_DELAY_OFFSET: Handler(NoHeader, all_levels, NO_BODY_BYTES_MAX),
     }
+
+
+async def _topics_of_groups(offsets: ConsumerOffsets, pace: Pace) -> AsyncIterator[bytes]:
+    """Yield each group with the topics in which it has an offset."""
+    topics: defaultdict[str, list[str]] = defaultdict(list)
+    for topic, group in offsets.each_topic_and_group():
+        topics[group].append(topic)
+        await pace.pause()
+    for group, its_topics in topics.items():
+        yield b"%b:%b" % (encode_body(group), encode_body(its_topics))
+        await pace.pause()
 
 
 def group_progress_handlers(
@@ -98,7 +124,7 @@ class GroupProgressHandlers:
         self._offsets, self._store, self._topics, self._consumers = offsets, store, topics, consumers
         self._settings, self._now_ms = settings, now_ms
 
-    async def time_spans(self, header: QueryConsumeTimeSpanHeader, _: Command, connection: Connection) -> Reply:
+    async def time_spans(self, header: QueryConsumeTimeSpanHeader, request: Command, connection: Connection) -> Reply:
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotExist(f"topic[{header.topic}] not exist")
@@ -108,7 +134,10 @@ class GroupProgressHandlers:
             for queue_id in range(first, min(first + CHUNK, topic.write_queue_nums)):
                 some.append(self._time_span(header.group, header.topic, queue_id))
                 await pace.pause()
-            spans.add(some, list[QueueTimeSpan])
+            if request.version >= V5_0_0:
+                spans.add(list(map(time_span_of_5, some)), list[QueueTimeSpan5])
+            else:
+                spans.add(some, list[QueueTimeSpan])
         return Reply(body=spans.within(encode_body(ConsumeTimeSpans()), b'"consumeTimeSpanSet":['))
 
     def time_spans_bytes(self, header: QueryConsumeTimeSpanHeader) -> int:

@@ -2,7 +2,7 @@
 
     208  one group      317  all groups      315  one counter over a minute, an hour and a day
 
-Agrees with AdminBrokerProcessor (4.9.8).
+Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 for clients of 5.x, see `wire/bodies/of_5.py`).
 """
 
 from typing import Final
@@ -19,14 +19,15 @@ from hanabi.broker.topics import Topics
 from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.wire.bodies.of_5 import OffsetWrapper5, consume_stats_of_5
 from hanabi.wire.bodies.stats import BrokerStatsData, BrokerStatsItem, ConsumeStats, ConsumeStatsList, OffsetWrapper
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.command import Command
+from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
 from hanabi.wire.headers.group import GetConsumeStatsHeader
 
-_QUEUES: Final = dict[MessageQueue, OffsetWrapper]
+_QUEUES: Final = dict[MessageQueue, OffsetWrapper]  # or what 5.x makes of these
 
 
 def stats_handlers(
@@ -64,6 +65,10 @@ def _item(figures: Figures) -> BrokerStatsItem:
     return BrokerStatsItem(sum=figures.sum, tps=figures.tps, avgpt=figures.average)
 
 
+def _offsets_told(request: Command) -> type[OffsetWrapper]:
+    return OffsetWrapper5 if request.version >= V5_0_0 else OffsetWrapper
+
+
 def _consume_stats(tps: float, table: LongBody) -> bytes:
     return table.within(encode_body(ConsumeStats(consume_tps=tps)), b'"offsetTable":{')
 
@@ -83,14 +88,14 @@ class ConsumeStatsHandlers:
         self._progress, self._topics, self._groups, self._offsets = progress, topics, groups, offsets
         self._stats, self._address = stats, address
 
-    async def of_group(self, header: GetConsumeStatsHeader, _: Command, connection: Connection) -> Reply:
+    async def of_group(self, header: GetConsumeStatsHeader, request: Command, connection: Connection) -> Reply:
         group, pace = header.consumer_group, Pace()
-        table, tps = LongBody(), 0.0
+        table, tps, told = LongBody(), 0.0, _offsets_told(request)
         for topic in self._topics_asked_for(header):
             config = self._topics.find(topic)
             if config is None or not self._progress.consumes(group, topic):
                 continue
-            async for queues in self._progress.of(group, topic, config.read_queue_nums, pace):
+            async for queues in self._progress.of(group, topic, config.read_queue_nums, pace, told):
                 table.add(queues, _QUEUES)
             tps += self._stats.group_get_tps(group, topic)
         return Reply(body=_consume_stats(tps, table))
@@ -103,9 +108,11 @@ class ConsumeStatsHandlers:
             return [header.topic]
         return sorted(self._offsets.topics_of(header.consumer_group))
 
-    async def of_all_groups(self, header: GetBrokerConsumeStatsHeader, _: Command, connection: Connection) -> Reply:
+    async def of_all_groups(
+        self, header: GetBrokerConsumeStatsHeader, request: Command, connection: Connection
+    ) -> Reply:
         """There is no way to ask for a part: an answer longer than clients read is an error that names 208."""
-        pace, groups, behind = Pace(), LongBody(), 0
+        pace, groups, behind, told = Pace(), LongBody(), 0, _offsets_told(request)
         for group in self._groups.names():
             of_topics = LongBody()
             for topic in sorted(self._offsets.topics_of(group)):
@@ -115,10 +122,11 @@ class ConsumeStatsHandlers:
                 if not self._progress.consumes(group, topic):
                     continue
                 table = LongBody()
-                async for queues in self._progress.of(group, topic, config.write_queue_nums, pace):
+                async for queues in self._progress.of(group, topic, config.write_queue_nums, pace, told):
                     behind += sum(queue.broker_offset - queue.consumer_offset for queue in queues.values())
                     table.add(queues, _QUEUES)
                 of_topics.add_encoded(_consume_stats(self._stats.group_get_tps(group, topic), table))
             groups.add_encoded(b"{%b:[%b]}" % (encode_body(group), of_topics.joined()))
-        empty = encode_body(ConsumeStatsList(broker_addr=self._address, total_diff=behind))
+        total = ConsumeStatsList(broker_addr=self._address, total_diff=behind)
+        empty = encode_body(consume_stats_of_5(total) if request.version >= V5_0_0 else total)
         return Reply(body=groups.within(empty, b'"consumeStatsList":['))

@@ -123,7 +123,7 @@ def admin_handlers(
         topic_change_handlers(topics, settings, removal, offsets, stats, registered),
         topic_view_handlers(topics, settings, store, stats, consumers, offsets),
         group_handlers(groups, settings, offsets, stats, consumers, locks),
-        offset_table_handlers(offsets, delay_offsets),
+        offset_table_handlers(offsets, delay_offsets, now_ms),
         group_progress_handlers(offsets, store, topics, consumers, settings, now_ms),
         config_handlers(settings, now_ms),
         runtime_handlers(store, stats, settings, consumers, delay_offsets, wait_ms, now_ms),

@@ -32,11 +32,12 @@ from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.bodies.groups import GroupList
+from hanabi.wire.bodies.of_5 import topics_of_5
 from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.bodies.stats import TopicOffset, TopicStatsTable
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigList
 from hanabi.wire.codes import RequestCode
-from hanabi.wire.command import Command
+from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.topic import (
@@ -198,7 +199,8 @@ class TopicViewHandlers:
         self._consumers, self._offsets = consumers, offsets
 
     def all(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
-        return Reply(body=encode_body(self._topics.table()))
+        table = self._topics.table()
+        return Reply(body=encode_body(topics_of_5(table) if request.version >= V5_0_0 else table))
 
     def one(self, header: GetTopicConfigHeader, _: Command, connection: Connection) -> Reply:
         topic = self._topics.find(header.topic)
