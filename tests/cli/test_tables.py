@@ -66,7 +66,6 @@ def test_a_table_that_does_not_fit_is_shown_one_row_after_the_other() -> None:
         ("offset", "show", f"{LONG}_group", LONG),
         ("broker", "stats", "--topic", LONG),
         ("message", "print", LONG),
-        ("doctor", "--interval", "0"),
     ],
     ids=" ".join,
 )
