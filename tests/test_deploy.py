@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from hanabi.cli.main import app
+from tests.cli.commands import log_as_before
 from tests.interop.processes import ServerProcess
 from tests.serving import serving
 
@@ -84,6 +85,12 @@ def commands() -> Iterator[tuple[str, list[str], Path | None]]:
 COMMANDS = list(commands())
 
 
+def invoked(*words: str) -> Result:
+    """Run a command, here."""
+    with log_as_before():
+        return CliRunner().invoke(app, words, prog_name="hanabi")
+
+
 @pytest.mark.parametrize(("arguments", "file"), [each[1:] for each in COMMANDS], ids=[each[0] for each in COMMANDS])
 def test_a_server_would_start_with_these_options_and_settings(
     arguments: list[str], file: Path | None, tmp_path: Path
@@ -93,7 +100,7 @@ def test_a_server_would_start_with_these_options_and_settings(
         for variable, value in VARIABLES.items():
             word = word.replace(variable, value)
         words.append(str(file) if word.startswith("/etc/hanabi/") else word)
-    result = CliRunner().invoke(app, [*words, "--config", "--json"], prog_name="hanabi")
+    result = invoked(*words, "--config", "--json")
     assert result.exit_code == 0, result.output
     sections = json.loads(result.stdout)
     without_effect = [
@@ -124,7 +131,7 @@ def test_the_units_as_installed_give_a_broker_that_is_registered(tmp_path: Path)
         with unit_running("hanabi-broker", tmp_path, {"127.0.0.1:9876": place}) as (broker, metrics):
             broker.wait_for_line("ready broker ")
             assert checks(metrics) == {"broker": "ok", "disk": "ok", "registered": "ok"}
-            listed = CliRunner().invoke(app, ["cluster", "list", "--namesrv", place], prog_name="hanabi")
+            listed = invoked("cluster", "list", "--namesrv", place)
             assert "broker-a" in listed.output, listed.output
     with unit_running("hanabi", tmp_path) as (_, metrics):
         assert checks(metrics)["registered"] == "ok"

@@ -1,11 +1,26 @@
 """Runs `hanabi` as its users do: a process, its output, its exit code."""
 
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 HANABI = [sys.executable, "-m", "hanabi"]
 DEADLINE_SECONDS = 90.0
+
+
+@contextmanager
+def log_as_before() -> Iterator[None]:
+    """Run a command in this process within this: it sets the process's log, which later tests look at."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -14,13 +14,14 @@ from hanabi.cli.main import app
 from hanabi.cli.settings_in_force import HIDDEN
 from hanabi.namesrv.config import KEYS
 from hanabi.store.config import STORE_KEYS, StoreConfig
-from tests.cli.commands import hanabi, refused
+from tests.cli.commands import hanabi, log_as_before, refused
 
 Section = dict[str, dict[str, Any]]
 
 
 def shown(*arguments: str | Path, **variables: str) -> dict[str, Section]:
-    result = CliRunner().invoke(app, ["serve", *map(str, arguments), "--config", "--json"], env=variables)
+    with log_as_before():
+        result = CliRunner().invoke(app, ["serve", *map(str, arguments), "--config", "--json"], env=variables)
     assert result.exit_code == 0, result.output
     return {
         part: {setting["key"]: setting for setting in settings} for part, settings in json.loads(result.stdout).items()
@@ -123,7 +124,8 @@ def test_secrets_are_hidden_in_both_forms(tmp_path: Path, broker_file: Path) -> 
     tls.write_text("tls.server.mode=disabled\ntls.server.keyPassword=swordfish\n")
     arguments = ("broker", "-c", str(broker_file), "--home", str(tmp_path / "x"), "--tls-config", str(tls), "--config")
     for more in ((), ("--json",)):
-        result = CliRunner().invoke(app, ["serve", *arguments, *more])
+        with log_as_before():
+            result = CliRunner().invoke(app, ["serve", *arguments, *more])
         assert result.exit_code == 0
         for secret in ("swordfish", "hunter2"):
             assert secret not in result.output
