@@ -445,6 +445,25 @@ def test_an_empty_queue_file_before_a_hole_can_be_written_again(memory_directory
         again.close()
 
 
+def test_messages_behind_a_hole_in_a_queue_are_found_by_key(memory_directory: Path) -> None:
+    clock = Clock()
+    store = open_store(memory_directory / "a", clock=clock)
+    fill(store, 120, clock=clock)
+    clock.now_ms += 60_000
+    fill(store, 30, start=120, clock=clock)
+    store.flush()
+    fill(store, 30, start=150, clock=clock)
+    root = copy_as_after_a_kill(store, memory_directory / "b")
+    store.close()
+    (root / "consumequeue.ends").unlink()  # Apache's broker was here, say
+    for path in sorted((root / "consumequeue" / "T" / "1").iterdir())[1:]:
+        path.unlink()
+    again = open_store(root, clock=clock)
+    assert numbers(again) == list(range(180))
+    assert [number for number in range(180) if not found_by_key(again, number)] == []
+    again.close()
+
+
 def test_a_log_that_is_gone_is_an_error_and_the_queues_stay(memory_directory: Path) -> None:
     root = damaged(memory_directory, crash=False)
     shutil.rmtree(root / "commitlog")

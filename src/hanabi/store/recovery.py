@@ -263,6 +263,8 @@ def _bring_in_step(
     if holes:
         rebuild_from = max(min(holes.values()), parts.commit_log.log.min_offset)
         logger.warning("%d consume queues are built again from log offset %d on", len(holes), rebuild_from)
+        if parts.key_index is not None:  # what was left out of a queue was left out of the index, too
+            parts.key_index.truncate(rebuild_from)
         walk, _, more = _dispatch(parts, config, rebuild_from, clock, crashed=crashed, fill_holes=True)
         records += more
     for damage in walk.damages:
