@@ -342,6 +342,7 @@ def test_a_broker_that_no_route_has_any_more_hears_that_a_member_left(tmp_path: 
             await core.add_consumer("c", ConsumerSpy())
             other = cluster.brokers[1]
             assert consumers_at(other) == [core.client_id]
+            await other.registration.settled()  # the group's retry topic is new, and would register it again below
             await core.api.ask(cluster.namesrv, RequestCode.UNREGISTER_BROKER, gone(other), timeout=5.0)
             route = await core.routes.find("T", fresh=True)
             assert list(route.brokers) == ["broker-a"]
