@@ -27,7 +27,7 @@ from tests.remoting.peers import (
     warnings,
 )
 
-LARGE, TOO_LONG = 20, 21
+LARGE, TOO_LONG, SMALL = 20, 21, 22
 MEGABYTE = 1 << 20
 LIMITS = RemotingConfig(write_buffer_bytes_max=2 * MEGABYTE, answers_total_bytes_max=6 * MEGABYTE)
 
@@ -99,6 +99,40 @@ def test_all_connections_together_have_a_bound_and_those_behind_it_are_served_in
             assert len(set(maker.peers[6:13])) == 7  # each of the others has one before any has two
 
     run(main())
+
+
+def test_a_small_answer_does_not_wait_for_the_large_ones_of_others(run: Run) -> None:
+    async def small(_: NoHeader, __: Command, ___: Connection) -> Reply:
+        return Reply()
+
+    async def main() -> None:
+        maker = Maker()
+        handlers = {**maker.handlers(), SMALL: Handler(NoHeader, small, answer_bytes=lambda _: 1000)}
+        async with serving(handlers, LIMITS) as (_, address), AsyncExitStack() as stack:
+            peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(5)]
+            for peer in peers:
+                peer.ask(LARGE, 1)
+                peer.ask(LARGE, 2)
+            await eventually(lambda: maker.begun == 6)
+            async with connecting() as connector:
+                assert (await connector.request(address, SMALL, timeout=60)).code == ResponseCode.SUCCESS
+            assert maker.under_way == 6
+            maker.let_all()
+            for peer in peers:
+                assert {(await peer.answer()).opaque for _ in range(2)} == {1, 2}
+
+    run(main())
+
+
+def test_small_answers_have_a_bound_too() -> None:
+    class Owner:
+        def go_on_if_possible(self) -> None:
+            pass
+
+    space = AnswerSpace(64 * MEGABYTE)
+    taken = [space.take(64 << 10, Owner()) for _ in range(100)]
+    assert taken == [True] * 64 + [False] * 36
+    assert space.taken == 4 * MEGABYTE
 
 
 def test_a_connection_that_waits_in_line_is_not_idle(run: Run) -> None:

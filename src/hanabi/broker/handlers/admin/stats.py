@@ -11,7 +11,7 @@ from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.groups import Groups
 from hanabi.broker.handlers.admin.consume_progress import ConsumeProgress
 from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
-from hanabi.broker.handlers.admin.long_body import LONGEST_BYTES, LongBody
+from hanabi.broker.handlers.admin.long_body import ENTRY_BYTES, LONGEST_BYTES, LongBody
 from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.stats.tally import Figures
@@ -27,6 +27,7 @@ from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
 from hanabi.wire.headers.group import GetConsumeStatsHeader
 
+COUNTED_TOPICS_MAX: Final = 100  # of a group, to say beforehand how large an answer will be
 _QUEUES: Final = dict[MessageQueue, OffsetWrapper]  # or what 5.x makes of these
 
 
@@ -52,7 +53,7 @@ def stats_handlers(
 
     return {
         RequestCode.GET_CONSUME_STATS: Handler(
-            GetConsumeStatsHeader, consume.of_group, NO_BODY_BYTES_MAX, answer_bytes=lambda _: LONGEST_BYTES
+            GetConsumeStatsHeader, consume.of_group, NO_BODY_BYTES_MAX, answer_bytes=consume.of_group_bytes
         ),
         RequestCode.GET_BROKER_CONSUME_STATS: Handler(
             GetBrokerConsumeStatsHeader, consume.of_all_groups, NO_BODY_BYTES_MAX, answer_bytes=lambda _: LONGEST_BYTES
@@ -71,6 +72,13 @@ def _offsets_told(request: Command) -> type[OffsetWrapper]:
 
 def _consume_stats(tps: float, table: LongBody) -> bytes:
     return table.within(encode_body(ConsumeStats(consume_tps=tps)), b'"offsetTable":{')
+
+
+def _topics_named(header: GetConsumeStatsHeader) -> list[str]:
+    several = dict.fromkeys(topic for topic in (header.topic_list or "").split(";") if topic)
+    if several:
+        return list(several)
+    return [header.topic] if header.topic and header.topic.strip() else []
 
 
 class ConsumeStatsHandlers:
@@ -100,13 +108,16 @@ class ConsumeStatsHandlers:
             tps += self._stats.group_get_tps(group, topic)
         return Reply(body=_consume_stats(tps, table))
 
+    def of_group_bytes(self, header: GetConsumeStatsHeader) -> int:
+        """Return how much memory the answer of `of_group` takes; the most it can take where counting takes long."""
+        asked = _topics_named(header) or self._offsets.topics_of(header.consumer_group)
+        if len(asked) > COUNTED_TOPICS_MAX:
+            return LONGEST_BYTES
+        found = filter(None, map(self._topics.find, asked))
+        return min(ENTRY_BYTES * sum(topic.read_queue_nums for topic in found), LONGEST_BYTES)
+
     def _topics_asked_for(self, header: GetConsumeStatsHeader) -> list[str]:
-        several = dict.fromkeys(topic for topic in (header.topic_list or "").split(";") if topic)
-        if several:
-            return list(several)
-        if header.topic and header.topic.strip():
-            return [header.topic]
-        return sorted(self._offsets.topics_of(header.consumer_group))
+        return _topics_named(header) or sorted(self._offsets.topics_of(header.consumer_group))
 
     async def of_all_groups(
         self, header: GetBrokerConsumeStatsHeader, request: Command, connection: Connection
