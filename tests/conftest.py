@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.coroutines import run_coroutine_test
+
 # A machine that does other things is slow, which is no fault of what is tested.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -32,6 +34,12 @@ def pytest_configure() -> None:
     """Ctrl-C works, here and in every process that tests start: a shell that runs us in the background ignores it, and
     what is ignored is inherited."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine test on an event loop of its own."""
+    return run_coroutine_test(pyfuncitem)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
