@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
             elif answers:
                 write = self._write_soon if len(answers) <= SOON_BYTES_MAX else self._write
                 write([answers], len(answers))
-            if self.closed or self._paused or monotonic() > self._turn_ends:
+            if not data or self.closed or self._paused or monotonic() > self._turn_ends:
                 break
         self._endpoint.requests += answered
         return data, answered
