@@ -81,7 +81,7 @@ class RowReader(DataSourceReader):
         home = StoreHome.open(Path(self._path))
         with FileReader() as reader, FileReader() as queue_reader:
             log = LogLookup(home, reader)
-            for topic, queue_id, first, end in partition.spans:
+            for topic, queue_id, first, end, _ in partition.spans:
                 queue = QueueOnDisk(f"{home.queues}/{topic}/{queue_id}", topic, queue_id)
                 for queue_offset in range(first, end):
                     entry = queue.entry(queue_reader, queue_offset)

@@ -11,7 +11,8 @@ import hanabi
 from hanabi.errors import ConfigError, MQError
 from hanabi.spark.broker_source import BrokerSource
 from tests.serving import QUICK, Serving, serving
-from tests.spark.broker_world import bodies, make_topic, rows, send, send_poison, tasks
+from tests.spark.broker_world import bodies, make_topic, remake_topic, rows, send, send_poison, tasks
+from tests.spark.decoded import rows_of
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +193,27 @@ def test_a_body_that_does_not_unpack_is_an_error_left_out_or_given_as_it_is_stor
         rows(broker, "damage", subscribe=topic)
     source = BrokerSource({"namesrv": broker.namesrv, "subscribe": topic, "ondamage": "raw"})
     assert source.schema()["damage"].nullable
+
+
+@pytest.mark.parametrize("options", [{}, {"maxRecordsPerPartition": 3}, {"tags": "new"}, {"endingOffsets": "half"}])
+def test_a_topic_that_is_made_again_while_a_batch_reads_it_is_told_though_nothing_is_missing(
+    broker: Serving, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = make_topic(broker, f"Remade{len(options)}{''.join(options)}", 1)
+    send(broker, topic, numbers(0, 10), tags="new")
+    if "endingOffsets" in options:
+        options = {"endingOffsets": json.dumps({topic: {"broker-a": {"0": 5}}})}
+    given = {"namesrv": broker.namesrv, "subscribe": topic} | options
+    source = BrokerSource({name.lower(): str(value) for name, value in given.items()})
+    reader = source.reader(source.schema())
+    planned = reader.partitions()
+    remake_topic(broker, topic, 1)
+    send(broker, topic, numbers(100, 115), tags="new")
+    for task in planned:
+        with pytest.raises(MQError, match=r"another message stands at \d than .* topic was made again"):
+            list(reader.read(task))
+    lenient = BrokerSource({name.lower(): str(value) for name, value in (given | {"failOnDataLoss": False}).items()})
+    going_on = lenient.reader(source.schema())
+    found = [row["body"].decode() for task in planned for batch in going_on.read(task) for row in rows_of(batch)]
+    assert found == numbers(100, 105 if "endingOffsets" in options else 110)
+    assert "its topic was made again" in caplog.text

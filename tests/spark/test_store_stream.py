@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from hanabi.errors import ConfigError, MQError
+from hanabi.spark.store_reader import StoreReader
 from hanabi.spark.store_source import StoreSource
 from hanabi.spark.store_stream_reader import StoreStreamReader
 from hanabi.spark.stream_pace import SmallTriggers
@@ -19,6 +21,7 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.properties import encode_properties
 from tests.spark.decoded import rows_of
+from tests.spark.reading import reader as store_reader
 from tests.store.sample_stores import HOST
 
 ALL = ReadAllAvailable()
@@ -164,6 +167,27 @@ def test_a_topic_that_was_made_again_is_a_loss_and_not_left_out_silently(writer:
     more = writer.put("Orders", 4)
     strict = reader(writer.root)
     assert batch(strict, end, strict.latestOffset(end, ALL)) == more
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_topic_that_is_made_again_between_the_plan_and_the_tasks_is_told(writer: Writer, partitions: int) -> None:
+    """Of a batch and of a trigger. Nothing is missing: the topic has as many messages as before."""
+    writer.put("T", 40)
+    options: dict[str, Any] = {"subscribe": "T", "minPartitions": partitions}
+    batch = store_reader(writer.root, **options)
+    stream = reader(writer.root, **options, startingOffsets="earliest")
+    start = stream.initialOffset()
+    planned: list[tuple[StoreReader | StoreStreamReader, list[InputPartition]]] = [
+        (batch, batch.partitions()),
+        (stream, stream.partitions(start, stream.latestOffset(start, ALL))),
+    ]
+    writer.delete("T")
+    writer.put("T", 60)
+    for each, tasks in planned:
+        assert len(tasks) == partitions
+        for task in tasks:
+            with pytest.raises(MQError, match=r"topic T, queue \d: another message .* the topic was made again"):
+                list(each.read(task))
 
 
 def test_a_thousand_queues_are_followed_and_made_again(writer: Writer) -> None:

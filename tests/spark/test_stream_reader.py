@@ -175,6 +175,18 @@ def test_a_batch_that_was_planned_before_its_topic_was_made_again_is_not_replaye
     assert batch(going_on, end, going_on.latestOffset(end, ALL)) == texts(100, 150), "each once"
 
 
+def test_a_topic_that_is_made_again_between_the_plan_and_the_tasks_of_a_trigger_is_told(broker: Serving) -> None:
+    topic = make_topic(broker, "Between", 1)
+    stream = reader(broker, topic, startingOffsets="earliest")
+    start = stream.initialOffset()
+    send(broker, topic, texts(0, 20))
+    (task,) = stream.partitions(start, stream.latestOffset(start, ALL))
+    remake_topic(broker, topic, 1)
+    send(broker, topic, texts(100, 120))
+    with pytest.raises(MQError, match="made again"):
+        list(stream.read(task))
+
+
 def test_a_checkpoint_of_an_earlier_version_is_read(broker: Serving) -> None:
     topic = make_topic(broker, "Earlier", 1)
     send(broker, topic, texts(0, 10))

@@ -8,7 +8,7 @@ from hanabi.spark.broker_options import BatchOptions
 from hanabi.spark.broker_topics import Wanted
 from hanabi.spark.offsets import describe
 from hanabi.spark.offsets_bound import Bound
-from hanabi.spark.ranges import QueueRange, plan_ranges
+from hanabi.spark.ranges import QueueRange, plan_ranges, with_marks
 
 
 async def plan_batch(cluster: Cluster, options: BatchOptions) -> list[QueueRange]:
@@ -25,7 +25,7 @@ async def plan_batch(cluster: Cluster, options: BatchOptions) -> list[QueueRange
         )
     planned = plan_ranges(start, stop, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
     await cluster.check_readable({part.queue: part.start for part in reversed(planned)})
-    return planned
+    return with_marks(planned, stop, await cluster.marks({part.queue: stop[part.queue] for part in planned}))
 
 
 async def existing_queues(cluster: Cluster, wanted: Wanted) -> list[MessageQueue]:

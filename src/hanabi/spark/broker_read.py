@@ -10,6 +10,7 @@ from hanabi.client.loop_thread import LoopThread
 from hanabi.spark.broker_options import ReadOptions
 from hanabi.spark.broker_pull import RangePull
 from hanabi.spark.broker_rows import RangeRows
+from hanabi.spark.broker_same_queue import check_same_queue
 from hanabi.spark.ranges import QueueRange
 from hanabi.spark.worker_garbage import leave_modules_alone
 
@@ -30,6 +31,7 @@ def read_range(
                 while bodies := loop.run(pull.chunk()):
                     yield from rows.batches(bodies)
                 rows.report()
+                check_same_queue(part, options, core, loop)
             finally:
                 loop.run(pull.close())
         finally:

@@ -1,20 +1,25 @@
 """Which task reads which messages, and how much of a backlog one trigger takes. Pure: offsets in, ranges out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql.datasource import InputPartition
 
 from hanabi.message import MessageQueue
+from hanabi.spark.marks import Marks, Positions
 
 
 @dataclass(frozen=True)
 class QueueRange(InputPartition):
-    """The messages of one queue that one task reads: start <= offset < end."""
+    """The messages of one queue that one task reads: start <= offset < end.
+
+    *planned* is how far all tasks of the queue go, with the message that stood there when they were planned.
+    """
 
     queue: MessageQueue
     start: int
     end: int
+    planned: Positions = field(default_factory=Positions, compare=False)
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -43,6 +48,16 @@ def plan_ranges(
             longest = max(whole, key=lambda each: len(each) / parts[each.queue])
             parts[longest.queue] += 1
     return [part for each in whole for part in _cut(each, parts[each.queue])]
+
+
+def with_marks(parts: list[QueueRange], end: Mapping[MessageQueue, int], marks: Marks) -> list[QueueRange]:
+    """*parts*, each with the mark of its queue at *end*, where there is one."""
+    return [
+        replace(part, planned=Positions({part.queue: end[part.queue]}, {part.queue: marks[part.queue]}))
+        if part.queue in marks
+        else part
+        for part in parts
+    ]
 
 
 def _cut(whole: QueueRange, parts: int) -> list[QueueRange]:

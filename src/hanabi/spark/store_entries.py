@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hanabi.spark.broker_loss import DataLost
 from hanabi.spark.decode.fields import Mask, Positions
 from hanabi.store.consume_queue import ENTRY_BYTES
 from hanabi.store.indexer import SCHEDULE_TOPIC
@@ -17,12 +18,14 @@ _EXT_ADDRESS_MAX: Final = -(2**31) - 1  # as consume_queue_ext: a code up to thi
 
 
 class Span(NamedTuple):
-    """The messages [first, end) of one queue."""
+    """The messages [first, end) of one queue. *last_at* is where the last of them lay in the log when it was planned,
+    -1 where its entry could not be read."""
 
     topic: str
     queue_id: int
     first: int
     end: int
+    last_at: int = -1
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,16 @@ def raw_entries(queue: QueueOnDisk, reader: FileReader, first: int, end: int) ->
 
 
 def task_entries(home: StoreHome, spans: tuple[Span, ...], tags_codes: list[int] | None) -> Entries:
-    """The entries of *spans*, without those whose tags cannot be among the wanted ones."""
+    """The entries of *spans*, without those whose tags cannot be among the wanted ones.
+
+    Raises DataLost if the topic of one of them was made again after it was planned.
+    """
     parts: list[tuple[Positions, Positions, Positions, Positions]] = []
     with FileReader() as reader:
         for number, span in enumerate(spans):
             queue = QueueOnDisk(f"{home.queues}/{span.topic}/{span.queue_id}", span.topic, span.queue_id)
             raw = raw_entries(queue, reader, span.first, span.end)
+            _check_same_queue(span, raw[-1])
             log_offsets, sizes = raw["log_offset"].astype(np.int64), raw["size"].astype(np.int64)
             is_missing = (log_offsets < 0) | (sizes <= 0)
             if is_missing.any():
@@ -74,6 +81,15 @@ def task_entries(home: StoreHome, spans: tuple[Span, ...], tags_codes: list[int]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.empty(0, np.int64)] * 4
     order = np.argsort(columns[0], kind="stable")
     return Entries(*(column[order] for column in columns))
+
+
+def _check_same_queue(span: Span, last: NDArray[np.void]) -> None:
+    """Compare the last entry of *span* with that of the plan. One that is gone, or was cut, is damage and no other."""
+    if span.last_at >= 0 and last["size"] > 0 and last["log_offset"] != span.last_at:
+        raise DataLost(
+            f"topic {span.topic}, queue {span.queue_id}: another message stands at {span.end - 1} than was planned: the"
+            " topic was made again while it was read; start the query again"
+        )
 
 
 def _may_have(codes: Positions, wanted: list[int] | None, topic: str) -> Mask:

@@ -65,8 +65,13 @@ def cut_tasks(queues: list[WantedQueue], options: StoreOptions) -> list[QueueTas
             borders = [each.first, *_first_behind(each, reader, cuts), each.end]
             for number, (first, end) in enumerate(pairwise(borders)):
                 if first < end:
-                    spans[number].append(Span(each.queue.topic, each.queue.queue_id, first, end))
+                    spans[number].append(_span(each.queue, reader, first, end))
     return [QueueTask(tuple(mine)) for mine in spans if mine]
+
+
+def _span(queue: QueueOnDisk, reader: FileReader, first: int, end: int) -> Span:
+    last = queue.entry(reader, end - 1)
+    return Span(queue.topic, queue.queue_id, first, end, -1 if last is None else last[0])
 
 
 def wanted_queues(home: StoreHome, selection: Selection, reader: FileReader) -> list[WantedQueue]:

@@ -31,7 +31,7 @@ from hanabi.spark.marks import Positions
 from hanabi.spark.offsets import JsonOffsets, Offsets, to_json
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.positions import JsonPositions, positions_from_json, positions_to_json
-from hanabi.spark.ranges import QueueRange, plan_ranges
+from hanabi.spark.ranges import QueueRange, plan_ranges, with_marks
 from hanabi.spark.stream_continuity import Continuity, reached
 from hanabi.spark.stream_pace import SmallTriggers, backlog, begun, capped, next_offsets
 from hanabi.spark.stream_view import ClusterView
@@ -104,10 +104,12 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
         with plain_errors():
-            low, high = self._still_there(positions_from_json(start), positions_from_json(end))
+            stop = positions_from_json(end)
+            low, high = self._still_there(positions_from_json(start), stop)
             read = self._options.read
             planned = plan_ranges(low, high, partitions_min=read.partitions_min, rows_max=read.partition_rows_max)
-            return [*planned]
+            reached = [queue for queue, offset in high.items() if offset == stop.offsets[queue]]
+            return [*with_marks(planned, high, stop.only(reached).marks)]
 
     def commit(self, end: Any) -> None:
         with plain_errors():
