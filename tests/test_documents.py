@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents.blocks import anchors_of, blocks_of, commands_of, links_of, missing_lines
+from tests.documents.blocks import (
+    anchors_of,
+    blocks_of,
+    commands_of,
+    links_of,
+    missing_lines,
+    source_files_of,
+)
 from tests.documents.running import LANGUAGES, ROOT, needs_spark, reading, skip_without_spark
 from tests.serving import serving
 
@@ -17,6 +24,35 @@ PATHS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *so
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text() for path in PATHS}
 BLOCKS = {name: blocks_of(name, text) for name, text in DOCUMENTS.items()}
 IDLE = {"text"}
+LINE_CHARACTERS_MAX = 120
+README_LINES_MAX = 220
+FOLDERS = ("benches", "chaos", "deploy", "docs", "examples", "src", "tests")
+SOURCE_FILE_NAMES = {
+    path.name for path in (*ROOT.iterdir(), *(each for f in FOLDERS for each in (ROOT / f).rglob("*.*")))
+}
+WRITTEN = {*DOCUMENTS, "tests/golden/README.md"}  # every Markdown file of the repository
+STILL_LONG = {
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "deploy/README.md",
+    "docs/administration.md",
+    "docs/broker.md",
+    "docs/concepts.md",
+    "docs/configuration.md",
+    "docs/faults.md",
+    "docs/getting-started.md",
+    "docs/guarantees.md",
+    "docs/mqadmin.md",
+    "docs/operations.md",
+    "docs/pipelines.md",
+    "docs/spark-walkthrough.md",
+    "docs/spark.md",
+    "docs/storage.md",
+    "docs/tls.md",
+    "tests/golden/README.md",
+}
 NOTEBOOKS = {"docs/spark-walkthrough.md"}  # promised to work in a notebook
 
 
@@ -57,6 +93,32 @@ def test_every_link_leads_somewhere(name: str) -> None:
             assert anchor in anchors_of(file.read_text()), f"{name} links to {target}: there is no such heading"
 
 
+@pytest.mark.parametrize("name", sorted(WRITTEN - STILL_LONG))
+def test_no_line_of_a_document_is_too_long(name: str) -> None:
+    lines = (ROOT / name).read_text().splitlines()
+    long = [f"{name}:{number}" for number, line in enumerate(lines, 1) if len(line) > LINE_CHARACTERS_MAX]
+    assert not long, f"wrap to {LINE_CHARACTERS_MAX} characters, tables too: {', '.join(long)}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(DOCUMENTS["README.md"].splitlines()) <= README_LINES_MAX
+
+
+@pytest.mark.parametrize("name", sorted(WRITTEN))
+def test_every_source_file_that_a_document_names_exists(name: str) -> None:
+    text = (ROOT / name).read_text()
+    own = {block.marks["file"] for block in BLOCKS.get(name, []) if "file" in block.marks}
+    missing = [path for path in source_files_of(text) if path not in own and not is_source_file(ROOT / name, path)]
+    assert not missing, f"{name} names files that do not exist: {', '.join(missing)}"
+
+
+def is_source_file(document: Path, path: str) -> bool:
+    """Whether *path*, as a document writes it, is a file: from the root, the package or the document, or by name."""
+    if "/" in path:
+        return any((folder / path).is_file() for folder in (ROOT, ROOT / "src" / "hanabi", document.parent))
+    return path in SOURCE_FILE_NAMES
+
+
 def test_blocks_are_found_with_their_marks_hidden_ones_too() -> None:
     text = (
         "a\n<!-- exit: 1 -->\n```bash\nfalse\n```\n<!-- hidden python\nx = 1\n-->\n\n  ```console\n  $ a\n  b\n  ```\n"
@@ -76,6 +138,11 @@ def test_a_transcript_is_commands_and_what_they_print() -> None:
     printed = "ready   broker 127.0.0.1:4711\nSEND_OK 7F00\n"
     assert missing_lines(("ready broker 127.0.0.1:10911", "SEND_OK ..."), printed) == []
     assert missing_lines(("SEND_OK",), printed) == ["SEND_OK"]
+
+
+def test_source_files_are_found_in_code_spans() -> None:
+    text = "`a/b.py` and `c.pyx`, see [d](e.md) and `tests/f.py::test_g`; not `/data/x.py`, `*.py` or `h.properties`\n"
+    assert list(source_files_of(text)) == ["a/b.py", "c.pyx", "tests/f.py"]
 
 
 def test_links_and_headings_are_told_as_github_does() -> None:

@@ -19,6 +19,8 @@ _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)\s*$")
 _MARK = re.compile(r"^\s*<!-- (?P<name>not run|until|stays|file|exit): (?P<value>.+?) -->\s*$")
 _HIDDEN = re.compile(r"^\s*<!-- hidden (?P<language>bash|python)\s*$")
 _HEADING = re.compile(r"^#+ (?P<text>.+?)\s*$")
+_SPAN = re.compile(r"`(?P<text>[^`\n]+)`")
+_SOURCE_FILE = re.compile(r"(?<![\w/.*-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|pyi|pyx|pxd|c|java|md)\b(?!\w)")
 _LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
 
 
@@ -123,6 +125,12 @@ def links_of(text: str) -> Iterator[str]:
     prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     prose = re.sub(r"`[^`\n]*`", "", prose)
     return (link["target"] for link in _LINK.finditer(prose))
+
+
+def source_files_of(text: str) -> Iterator[str]:
+    """Paths and names of source files in a document's code spans; absolute paths are the reader's, not ours."""
+    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return (path[0] for span in _SPAN.finditer(prose) for path in _SOURCE_FILE.finditer(span["text"]))
 
 
 def anchors_of(text: str) -> set[str]:
