@@ -23,7 +23,6 @@ from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
-from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import HeaderForm, RequestCode
@@ -33,6 +32,7 @@ from hanabi.wire.headers.send import SendMessageHeader, SendMessageV2Header
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import decode_properties
 from hanabi.wire.record import Record, decode_records
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 from tests.broker.talk import Clock, Peer, connected, serving
 
 STORE_HOST = encode_host("10.1.2.3", 10911)

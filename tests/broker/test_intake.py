@@ -10,8 +10,8 @@ import pytest
 from hanabi.errors import MessageRefused
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import FlushMode
-from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.store.message_store import PutStatus
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 from tests.broker.sending import STORE_HOST, TOPIC, Taking
 
 MESSAGE = PendingMessage(TOPIC, 0, b"hello", b"TAGS\x01a", 1, STORE_HOST, STORE_HOST)

@@ -7,10 +7,11 @@ import pytest
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import AUTO_CREATE_TOPIC, RETRY_PREFIX, Topics, perm_text, validate_topic
+from hanabi.broker.topics import Topics, perm_text, validate_topic
 from hanabi.errors import NoPermission, StoreDamaged, StoreError
 from hanabi.store.config import StoreConfig
 from hanabi.wire.bodies.topics import TopicConfig
+from hanabi.wire.system_names import DEFAULT_TOPIC, RETRY_PREFIX
 from tests.broker.talk import START_MS, Clock
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -74,13 +75,13 @@ def test_a_topic_is_made_from_its_default_topic_with_no_more_queues_than_that_ha
     heard: list[int] = []
     table.on_change.append(lambda: heard.append(table.data_version.counter))
     clock.ms += 1
-    made = table.create_on_send("Orders", AUTO_CREATE_TOPIC, 4, 2, "peer")
+    made = table.create_on_send("Orders", DEFAULT_TOPIC, 4, 2, "peer")
     assert made == TopicConfig(topic_name="Orders", read_queue_nums=4, write_queue_nums=4, perm=6, topic_sys_flag=2)
     assert table.create_on_send("Orders", "anything", 16) is made
-    many = table.create_on_send("Many", AUTO_CREATE_TOPIC, 100)
+    many = table.create_on_send("Many", DEFAULT_TOPIC, 100)
     assert many is not None
     assert many.write_queue_nums == 8
-    none = table.create_on_send("None", AUTO_CREATE_TOPIC, -3)
+    none = table.create_on_send("None", DEFAULT_TOPIC, -3)
     assert none is not None
     assert none.write_queue_nums == 0
     assert heard == [1, 2, 3]
@@ -91,14 +92,14 @@ def test_a_topic_is_made_from_its_default_topic_with_no_more_queues_than_that_ha
 def test_no_topic_is_made_where_the_default_topic_does_not_allow_it() -> None:
     assert topics().create_on_send("Orders", "NoSuchTopic", 4) is None
     assert topics().create_on_send("Orders", "BenchmarkTest", 4) is None  # without the permission to inherit
-    assert topics(auto_create_topic=False).create_on_send("Orders", AUTO_CREATE_TOPIC, 4) is None
+    assert topics(auto_create_topic=False).create_on_send("Orders", DEFAULT_TOPIC, 4) is None
 
 
 def test_switching_creation_off_at_run_time_closes_the_default_topic_that_is_there() -> None:
     settings = Settings(BrokerConfig(broker_name="broker-a"), StoreConfig())
     table = Topics(None, settings, Clock())
     settings.update("autoCreateTopicEnable=false")
-    assert table.create_on_send("Orders", AUTO_CREATE_TOPIC, 4) is None
+    assert table.create_on_send("Orders", DEFAULT_TOPIC, 4) is None
     assert table.create_on_send("Orders", "DefaultCluster", 4) is not None  # Apache closes only the one
 
 
@@ -111,8 +112,8 @@ def test_retry_topics_need_no_default_topic() -> None:
 
 def test_the_number_of_topics_is_bounded() -> None:
     table = topics(topics_max=10)
-    assert table.create_on_send("A", AUTO_CREATE_TOPIC, 1) is not None
-    assert table.create_on_send("B", AUTO_CREATE_TOPIC, 1) is None
+    assert table.create_on_send("A", DEFAULT_TOPIC, 1) is not None
+    assert table.create_on_send("B", DEFAULT_TOPIC, 1) is None
     with pytest.raises(NoPermission, match="topicsMax = 10"):
         table.update(TopicConfig(topic_name="B"))
     table.update(TopicConfig(topic_name="A", perm=4))  # a change needs no room

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanabi.client.namespace import dead_letter_topic, is_system, retry_topic, unwrap, wrap
+from hanabi.client.namespace import dead_letter_topic, retry_topic, unwrap, wrap
+from hanabi.wire.system_names import is_system
 
 NAMES = st.text(alphabet="abcXYZ019_-|", min_size=1, max_size=12)
 

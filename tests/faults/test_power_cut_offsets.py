@@ -7,10 +7,9 @@ from typing import Final
 
 import pytest
 
-from hanabi.broker.groups import TRANSACTION_GROUP
-from hanabi.broker.topics import HALF_TOPIC
 from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
+from hanabi.wire.system_names import HALF_TOPIC, TRANSACTION_GROUP
 from tests.faults.broker_process import broker_process
 from tests.faults.exchange import GROUP, TOPIC, Exchange, talk, wait_for
 from tests.faults.power_cut import Recording

@@ -17,10 +17,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import hanabi
-from hanabi.client.namespace import DEAD_LETTER_PREFIX
 from hanabi.errors import MQError
 from hanabi.spark import deduplicated
 from hanabi.spark.broker_source import BrokerSource
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX
 from tests.interop.apache import ApacheBroker
 from tests.interop.jars import SERVERS_4, JavaUnavailable, classpath, required
 from tests.spark.apaches import LINES, Apache, apache_brokers

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from hanabi.store.consume_queue_ext import ExtUnit
-from hanabi.store.indexer import SCHEDULE_TOPIC, Dispatched, Hooks
+from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import PutStatus
 from hanabi.wire import sysflag
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 from hanabi.wire.tags import java_hash
 from tests.store.stores import START_MS, bodies, message, open_store, read_queue
 

@@ -11,7 +11,6 @@ from typing import Final
 
 from hanabi.admin.access import EVERYWHERE, SUCCESS, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
-from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from hanabi.errors import ConfigError, TopicNotExist, TransportError
 from hanabi.wire.bodies.groups import GroupList
 from hanabi.wire.bodies.route import KVTable, TopicList
@@ -22,6 +21,7 @@ from hanabi.wire.headers.admin import ViewBrokerStatsDataHeader
 from hanabi.wire.headers.group import GetConsumeStatsHeader
 from hanabi.wire.headers.topic import QueryTopicConsumeByWhoHeader
 from hanabi.wire.java_properties import decode_properties, format_properties
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 TOPIC_PUT: Final = "TOPIC_PUT_NUMS"
 GROUP_GET: Final = "GROUP_GET_NUMS"

@@ -14,9 +14,8 @@ from typing import Final
 
 from hanabi.admin.access import Access, each
 from hanabi.admin.answer import Answer
-from hanabi.admin.messages import TOOLS_GROUP, Messages
-from hanabi.admin.topics import DEFAULT_TOPIC, Topics
-from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from hanabi.admin.messages import Messages
+from hanabi.admin.topics import Topics
 from hanabi.client.routes import Route
 from hanabi.errors import ConfigError, InvalidParameter, TopicNotExist
 from hanabi.message import MessageQueue, StoredMessage
@@ -26,6 +25,7 @@ from hanabi.wire.codes import RequestCode
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.send import SendMessageV2Header
 from hanabi.wire.properties import format_properties
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, RETRY_PREFIX, TOOLS_GROUP
 
 BOOKMARK_EVERY: Final = 16  # letters; what may be sent twice after a sudden end
 PRODUCER_GROUP: Final = "hanabi_dlq_resend"

@@ -11,7 +11,6 @@ import msgspec
 
 from hanabi.admin.access import EVERYWHERE, SUCCESS, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
-from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from hanabi.errors import ConfigError, InvalidParameter, SubscriptionGroupNotExist, TransportError
 from hanabi.wire.bodies.clients import Connection, ConsumerConnection, ConsumerRunningInfo, ProducerConnection
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -26,6 +25,7 @@ from hanabi.wire.headers.client import (
 from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader, GetConsumeStatsHeader
 from hanabi.wire.headers.namesrv import DeleteTopicInNamesrvHeader
 from hanabi.wire.headers.topic import DeleteTopicHeader
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 
 # Brokers make these for themselves and for tools; the first two prefixes are 5.x's.
 SYSTEM_GROUPS: Final = frozenset(
@@ -41,7 +41,7 @@ SYSTEM_GROUPS: Final = frozenset(
         "CID_ONS-HTTP-PROXY",
     }
 )
-SYSTEM_GROUP_PREFIXES: Final = ("CID_RMQ_SYS_", "CID_DefaultHeartBeatSyncerTopic", "CID_SYS_RMQ_")
+SYSTEM_GROUP_PREFIXES: Final = (SYSTEM_GROUP_PREFIX, "CID_DefaultHeartBeatSyncerTopic", "CID_SYS_RMQ_")
 
 
 _NO_INFO: Final = (

@@ -23,9 +23,9 @@ from hanabi.wire.headers.client import ConsumeMessageDirectlyHeader
 from hanabi.wire.headers.query import QueryMessageHeader
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.stored import to_messages
+from hanabi.wire.system_names import TRACE_TOPIC
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # brokers always have it, also those that make no groups by themselves
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 EVER_MS: Final = 2**62
 DIRECT_SECONDS: Final = 30.0  # how long a listener may take
 TOPICS_SEARCHED_MAX: Final = 2_000  # for one id

@@ -11,7 +11,6 @@ import msgspec
 
 from hanabi.admin.access import EVERYWHERE, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
-from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 from hanabi.errors import ConfigError, InvalidParameter, MQError, TopicNotExist, TransportError
 from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.bodies.stats import TopicStatsTable
@@ -20,9 +19,9 @@ from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.namesrv import DeleteKVConfigHeader, DeleteTopicInNamesrvHeader, PutKVConfigHeader
 from hanabi.wire.headers.topic import CreateTopicHeader, DeleteTopicHeader, GetTopicStatsInfoHeader
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, RETRY_PREFIX, is_system
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-DEFAULT_TOPIC: Final = "TBW102"
 CHANGE_SECONDS: Final = 10.0  # a broker answers when its name servers know of the change
 
 

@@ -20,6 +20,7 @@ from hanabi.remoting.config import RemotingConfig
 from hanabi.store.config import STORE_KEYS, StoreConfig
 from hanabi.wire.java_properties import decode_properties
 from hanabi.wire.settings_text import shortened, with_properties
+from hanabi.wire.system_names import TRACE_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cluster_topic_enabled: bool = field(default=True, name="clusterTopicEnable")
     broker_topic_enabled: bool = field(default=True, name="brokerTopicEnable")
     trace_topic_enabled: bool = field(default=False, name="traceTopicEnable")
-    trace_topic_name: Name = field(default="RMQ_SYS_TRACE_TOPIC", name="msgTraceTopicName")
+    trace_topic_name: Name = field(default=TRACE_TOPIC, name="msgTraceTopicName")
     trace_on: bool = field(default=True, name="traceOn")
 
     # sends

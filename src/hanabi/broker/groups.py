@@ -20,11 +20,7 @@ from hanabi.errors import NoPermission
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from hanabi.wire.bodies.topics import DataVersion
 from hanabi.wire.fastjson import decode_file
-
-GROUP_CHARACTERS_MAX: Final = 255
-SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"
-TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+from hanabi.wire.system_names import GROUP_CHARACTERS_MAX, SYSTEM_GROUP_PREFIX, TOOLS_GROUP
 
 GROUPS_AT_START: Final = (
     TOOLS_GROUP,

@@ -32,11 +32,12 @@ from hanabi.broker.pull_filters import PullFilters
 from hanabi.broker.queue_locks import QueueLocks
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import SCHEDULE_TOPIC, TIMER_TOPIC, Topics
+from hanabi.broker.topics import Topics
 from hanabi.broker.transactions.transactions import Transactions
 from hanabi.broker.workers import Workers
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore
+from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _QUERY_THREADS: Final = 2  # they share the interpreter with the loop, so more would only slow it down
 _QUERIES_WAITING_MAX: Final = 256

@@ -7,10 +7,11 @@ Dead letters can be read (perm 6), as 4.9.8 makes them; older brokers made them 
 from typing import Final
 
 from hanabi.broker.delay.java_order import encode_again
-from hanabi.broker.topics import DEAD_LETTER_PREFIX, PERM_READ, PERM_WRITE, RETRY_PREFIX
+from hanabi.broker.topics import PERM_READ, PERM_WRITE
 from hanabi.wire import property_names as names
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.properties import decode_properties
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
 DEAD_LETTER_QUEUES: Final = 1  # of each group

@@ -16,11 +16,12 @@ import msgspec
 from hanabi.broker.retry import READ_AND_WRITE, topic_sys_flag
 from hanabi.broker.settings import Settings
 from hanabi.broker.store_host import StoreHost
-from hanabi.broker.topics import PERM_WRITE, RETRY_PREFIX, Topics, perm_text, validate_topic
+from hanabi.broker.topics import PERM_WRITE, Topics, perm_text, validate_topic
 from hanabi.errors import BrokerError, NoPermission, TopicNotExist
 from hanabi.wire import sysflag
 from hanabi.wire.bodies.topics import TopicConfig, TopicFilterType
 from hanabi.wire.headers.send import AnySendMessageHeader
+from hanabi.wire.system_names import RETRY_PREFIX
 
 SEE_FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 _TARGETS_MAX: Final = 100_000  # of topics that exist, but deleted ones stay

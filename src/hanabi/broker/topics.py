@@ -21,51 +21,26 @@ from hanabi.broker.versioned_table import Content, Done, VersionedTable
 from hanabi.errors import NoPermission
 from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import decode_file
+from hanabi.wire.system_names import (
+    BENCHMARK_TOPIC,
+    CLOSED_TOPICS,
+    DEFAULT_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    TOPIC_CHARACTERS_MAX,
+)
 
 PERM_INHERIT: Final = 1  # topics may be made from this one
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 
-AUTO_CREATE_TOPIC: Final = "TBW102"  # made from this one when a producer names no other
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-BENCHMARK_TOPIC: Final = "BenchmarkTest"
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
-OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
-SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"  # of 5.x
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
+# Not in Apache's list: a message in TIMER_TOPIC says itself where it goes, and that can be any of these.
+NOT_FOR_SENDING: Final = CLOSED_TOPICS | {TIMER_TOPIC}
 
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        AUTO_CREATE_TOPIC,
-        SCHEDULE_TOPIC,
-        BENCHMARK_TOPIC,
-        HALF_TOPIC,
-        OP_HALF_TOPIC,
-        TRACE_TOPIC,
-        CHECK_MAX_TIME_TOPIC,
-        SELF_TEST_TOPIC,
-        OFFSET_MOVED_TOPIC,
-    }
-)
-NOT_FOR_SENDING: Final = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        HALF_TOPIC,
-        OP_HALF_TOPIC,
-        CHECK_MAX_TIME_TOPIC,
-        SELF_TEST_TOPIC,
-        OFFSET_MOVED_TOPIC,
-        TIMER_TOPIC,  # not in Apache's list; what waits there says itself where it goes, and that can be any of these
-    }
-)  # clients may not send to these
-
-TOPIC_CHARACTERS_MAX: Final = 127
 DELAY_LEVELS: Final = 18
 LOGGED_MAX: Final = 100  # members that change at once: a line for each of more would hold up the loop
 
@@ -160,7 +135,7 @@ class Topics:
         if model is None:
             logger.warning("%s: topic %s is not made, there is no default topic %s", peer, topic, default_topic)
             return None
-        closed = default_topic == AUTO_CREATE_TOPIC and not self._settings.broker.auto_create_topic
+        closed = default_topic == DEFAULT_TOPIC and not self._settings.broker.auto_create_topic
         if closed or not model.perm & PERM_INHERIT:
             logger.warning("%s: topic %s is not made, default topic %s does not allow it", peer, topic, default_topic)
             return None
@@ -287,7 +262,7 @@ def system_topics(settings: Settings) -> dict[str, TopicConfig]:
     broker_perm = PERM_INHERIT | (read_write if broker.broker_topic_enabled else 0)
     topics = [_topic(SELF_TEST_TOPIC, 1)]
     if broker.auto_create_topic:
-        topics.append(_topic(AUTO_CREATE_TOPIC, broker.default_topic_queue_nums, read_write | PERM_INHERIT))
+        topics.append(_topic(DEFAULT_TOPIC, broker.default_topic_queue_nums, read_write | PERM_INHERIT))
     topics += [
         _topic(BENCHMARK_TOPIC, 1024),
         _topic(broker.cluster_name, 16, cluster_perm),

@@ -11,6 +11,7 @@ from hanabi.cli.cluster import FAILED
 from hanabi.cli.render import moment, pairs, table
 from hanabi.cli.times import parse_time
 from hanabi.errors import ConfigError
+from hanabi.wire.system_names import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -131,7 +132,7 @@ def trace(
     message_id: Annotated[str, typer.Argument(metavar="ID|KEY", help="The id that its producer gave it, or a key.")],
     topic: Annotated[
         str, typer.Option("--topic", "-t", help="Where the traces are.", autocompletion=completion.topics)
-    ] = "RMQ_SYS_TRACE_TOPIC",
+    ] = TRACE_TOPIC,
 ) -> None:
     """Show who sent and who consumed a message, when, and how that ended; as far as its clients trace."""
     site.show(lambda admin: admin.messages.trace(message_id, topic), _trace_text)

@@ -17,8 +17,8 @@ from hanabi.message import Message
 from hanabi.wire import property_names as names
 from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.properties import format_properties
+from hanabi.wire.system_names import RETRY_PREFIX
 
-RETRY_PREFIX: Final = "%RETRY%"
 _RECORD_BYTES: Final = 91 + 64  # of a record beside topic, body and properties; 64 for what the broker adds to these
 
 

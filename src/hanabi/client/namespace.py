@@ -9,29 +9,9 @@ Pure; agrees with Java's NamespaceUtil. What belongs to the brokers themselves i
 
 from typing import Final
 
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+
 SEPARATOR: Final = "%"
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
-SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
-
-
-def is_system(name: str) -> bool:
-    """Whether a topic or a group of this name belongs to the brokers."""
-    return name in SYSTEM_TOPICS or name.startswith((SYSTEM_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX))
 
 
 def wrap(namespace: str, name: str) -> str:

@@ -9,9 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from hanabi.client.option_types import check_types
-from hanabi.client.validation import BODY_BYTES_MAX, DEFAULT_TOPIC, check_topic
+from hanabi.client.validation import BODY_BYTES_MAX, check_topic
 from hanabi.errors import ConfigError, InvalidMessage
 from hanabi.wire.compression import LEVEL_DEFAULT, CompressionType
+from hanabi.wire.system_names import DEFAULT_TOPIC
 
 _MiB: Final = 1024 * 1024
 _AT_LEAST_ONE: Final = (

@@ -22,9 +22,9 @@ from hanabi.client.name_servers import NameServers
 from hanabi.errors import ConnectError, MQError, TopicNotExist, TransportError
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.route import TopicRoute
+from hanabi.wire.system_names import DEFAULT_TOPIC
 
 MASTER_ID: Final = 0
-DEFAULT_TOPIC: Final = "TBW102"  # what new topics are made after
 DEFAULT_TOPIC_QUEUES: Final = 4
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4

@@ -10,26 +10,13 @@ from typing import Final
 from hanabi.errors import ConfigError, InvalidMessage
 from hanabi.message import Message
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX
+from hanabi.wire.system_names import CLOSED_TOPICS, GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 
-TOPIC_CHARACTERS_MAX: Final = 127
-GROUP_CHARACTERS_MAX: Final = 255
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
-DEFAULT_TOPIC: Final = "TBW102"
 
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_CHARACTERS: Final = "letters, digits and % | _ -"
 _MILLISECONDS_MIN: Final = 10**12
-# What brokers write themselves; a message put there by hand would be delivered, or lost, in strange ways.
-_CLOSED_TOPICS: Final = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
 
 
 def check_topic(topic: str) -> None:
@@ -40,7 +27,7 @@ def check_topic(topic: str) -> None:
         raise InvalidMessage(f"topic {topic!r} has {len(topic)} characters, limit {TOPIC_CHARACTERS_MAX}")
     if not _LEGAL_NAME.fullmatch(topic):
         raise InvalidMessage(f"topic {topic!r}: only {_LEGAL_CHARACTERS} are allowed in a topic's name")
-    if topic in _CLOSED_TOPICS:
+    if topic in CLOSED_TOPICS:
         raise InvalidMessage(f"topic {topic}: brokers keep their own state in it, nobody else can send to it")
 
 

@@ -19,7 +19,6 @@ from hanabi.admin import Admin
 from hanabi.admin.access import SUCCESS, Access, BrokerAt, each
 from hanabi.admin.groups import kind_of as kind_of_group
 from hanabi.admin.topics import kind_of as kind_of_topic
-from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from hanabi.doctor.diagnosis import Diagnosis, diagnose
 from hanabi.doctor.snapshot import (
     BrokerSeen,
@@ -44,6 +43,7 @@ from hanabi.wire.headers.client import GetConsumerConnectionListHeader, GetConsu
 from hanabi.wire.headers.group import GetConsumeStatsHeader
 from hanabi.wire.headers.namesrv import GetKVListHeader, GetRouteHeader
 from hanabi.wire.java_properties import decode_properties
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from hanabi.wire.tags import subscribed_tags
 
 SECONDS_BETWEEN: Final = 3.0

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from hanabi.admin.messages import TRACE_TOPIC
 from hanabi.doctor.findings import Finding, Severity
 from hanabi.doctor.snapshot import BrokerSeen, Snapshot, named
+from hanabi.wire.system_names import TRACE_TOPIC
 
 _TRACE_TOPIC_MAKERS: Final = ("traceTopicEnable", "autoCreateTopicEnable")  # the second one when the first trace comes
 

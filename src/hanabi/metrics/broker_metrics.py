@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from hanabi.broker.broker import Broker
 from hanabi.broker.stats.store_stats import CLASS_LIMITS_MS
-from hanabi.broker.topics import SCHEDULE_TOPIC
 from hanabi.metrics.exposition import Sample, counter, gauge, histogram, labels
 from hanabi.store.disk import used_ratio
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 SERIES_MAX = 20_000
 PUT_BOUNDS = tuple(ms / 1000 for ms in CLASS_LIMITS_MS)

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 from hanabi.errors import ConfigError
 from hanabi.message import MessageQueue
 from hanabi.spark.option_values import OptionValues
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 
 ANY_BROKER: Final = ""
 _WAYS: Final = ("subscribe", "subscribePattern", "assign")

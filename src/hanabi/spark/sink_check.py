@@ -6,11 +6,12 @@ from urllib.parse import unquote, urlsplit
 
 from hanabi.client.core import Core
 from hanabi.client.loop_thread import LoopThread
-from hanabi.client.routes import DEFAULT_TOPIC, Route
+from hanabi.client.routes import Route
 from hanabi.errors import BrokerError, ConfigError, MQError, TopicNotExist
 from hanabi.spark.broker_patience import patiently
 from hanabi.spark.sink_options import SinkOptions
 from hanabi.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from hanabi.wire.system_names import DEFAULT_TOPIC
 
 
 def check_destination(options: SinkOptions, *, patience_s: float = 0.0) -> None:

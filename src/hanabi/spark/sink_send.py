@@ -4,7 +4,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
-from hanabi.client.namespace import RETRY_PREFIX
 from hanabi.client.producer import Producer
 from hanabi.client.selectors import by_hash
 from hanabi.client.validation import check_message
@@ -13,6 +12,7 @@ from hanabi.message import MessageQueue
 from hanabi.spark.broker_patience import patiently
 from hanabi.spark.sink_columns import SinkRow
 from hanabi.spark.sink_options import SinkOptions
+from hanabi.wire.system_names import RETRY_PREFIX
 
 
 class BrokerAway(TransportError):

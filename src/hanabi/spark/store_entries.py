@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from hanabi.spark.broker_loss import DataLost
 from hanabi.spark.decode.fields import Mask, Positions
 from hanabi.store.consume_queue import ENTRY_BYTES
-from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.store.inspection.home import FileReader, StoreHome
 from hanabi.store.inspection.queues import QueueOnDisk
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 ENTRY_DTYPE: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _EXT_ADDRESS_MAX: Final = -(2**31) - 1  # as consume_queue_ext: a code up to this one is an address there

@@ -22,11 +22,11 @@ from hanabi.store.key_index import KeyIndex
 from hanabi.wire import sysflag
 from hanabi.wire.properties import find_property, indexed_properties
 from hanabi.wire.record import Dispatch
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 from hanabi.wire.tags import tags_code
 
 logger = logging.getLogger(__name__)
 
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 _NOT_QUEUED: Final = sysflag.TRANSACTION_PREPARED  # this bit is in both types that get no place in a queue
 _HOLE_MAX: Final = 10_000_000
 _NOT_INDEXED: Final = sysflag.TRANSACTION_ROLLBACK  # both its bits

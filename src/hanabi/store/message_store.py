@@ -24,7 +24,7 @@ from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.consume_queues import ConsumeQueues
 from hanabi.store.disk import physical_memory_bytes, used_ratio
 from hanabi.store.flush import LogFlusher, QueueFlusher, Repeater
-from hanabi.store.indexer import SCHEDULE_TOPIC, Hooks, Indexer
+from hanabi.store.indexer import Hooks, Indexer
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
 from hanabi.store.log_walk import LogWalk
@@ -36,12 +36,13 @@ from hanabi.store.retention import Retention
 from hanabi.store.segment import Buffer
 from hanabi.store.work_ahead import WorkAhead
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX
+from hanabi.wire.system_names import OP_HALF_TOPIC, SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 
 _CHECKPOINT_BYTES: Final = 128 << 20  # so much new log makes a checkpoint due before its time: recovery stays short
 _QUEUES_A_FLUSH_MAX: Final = 500  # a write for each: with 40,000 busy queues nothing else would be done
-_KEPT_TOPICS: Final = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+_KEPT_TOPICS: Final = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
 _NEVER: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000
 _SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the file could not even be opened

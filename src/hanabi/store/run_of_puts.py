@@ -18,7 +18,7 @@ from typing import Final
 from hanabi.store.consume_queue import ENTRY, ConsumeQueue
 from hanabi.store.cut_properties import CutProperties
 from hanabi.store.index_file import IndexFile
-from hanabi.store.indexer import SCHEDULE_TOPIC, Dispatched
+from hanabi.store.indexer import Dispatched
 from hanabi.store.key_hash import key_hash_after
 from hanabi.store.key_links import link_messages
 from hanabi.store.message_store import MessageStore
@@ -28,6 +28,7 @@ from hanabi.store.unique_key_hash import unique_key_hash
 from hanabi.wire import sysflag
 from hanabi.wire.crc import crc32
 from hanabi.wire.record import BLANK_BYTES_MIN, MAGIC, TOPIC_BYTES_MAX, record_properties
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 _PIECES: Final = 7  # of a record: head, body, topic, length of properties, and these, cut at the unique key
 _HEAD: Final = struct.Struct(">iIiiiqqiq24siqi")  # of a record with two IPv4 hosts: see `wire.record`

@@ -9,12 +9,11 @@ import msgspec
 import pytest
 
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.topics import HALF_TOPIC
 from hanabi.store.commit_log import PendingMessage
-from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.store.message_store import PutStatus
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import encode_properties
+from hanabi.wire.system_names import HALF_TOPIC, SCHEDULE_TOPIC
 from hanabi.wire.tags import java_hash
 from tests.broker.delay.world import HOUR, SECOND, World, message, until
 from tests.golden_records import golden_store

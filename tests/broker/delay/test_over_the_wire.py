@@ -6,13 +6,12 @@ from pathlib import Path
 import msgspec
 
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.delay.due import TIMER_TOPIC
-from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.testing.cluster import running_broker
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import SendMessageV2Header
 from hanabi.wire.properties import format_properties
+from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.broker.delay.world import HOUR, until
 from tests.broker.talk import Clock, Peer, connected
 

@@ -12,10 +12,11 @@ import pytest
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay import timer as timer_module
 from hanabi.broker.delay.delivered import timers_delivered_since
-from hanabi.broker.delay.due import TIMER_TOPIC, look_ms
+from hanabi.broker.delay.due import look_ms
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
+from hanabi.wire.system_names import TIMER_TOPIC
 from hanabi.wire.tags import java_hash
 from tests.broker.delay.world import DAY, HOUR, SECOND, World, message, message_with, until
 

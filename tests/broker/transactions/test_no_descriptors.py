@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from hanabi.broker.topics import HALF_TOPIC, OP_HALF_TOPIC
 from hanabi.errors import StoreError
+from hanabi.wire.system_names import HALF_TOPIC, OP_HALF_TOPIC
 from tests.broker.transactions.world import COMMIT, World
 from tests.store.open_files import no_free_descriptors
 

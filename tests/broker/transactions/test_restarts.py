@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.broker.groups import TRANSACTION_GROUP
-from hanabi.broker.topics import HALF_TOPIC, OP_HALF_TOPIC
 from hanabi.wire.codes import ResponseCode
+from hanabi.wire.system_names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from tests.broker.transactions.world import COMMIT, ROLLBACK, World
 from tests.store.sample_stores import unpack_golden
 from tests.store.stores import Clock

@@ -8,11 +8,10 @@ import msgspec
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.groups import TRANSACTION_GROUP
 from hanabi.broker.intake import Intake
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import HALF_TOPIC, OP_HALF_TOPIC, Topics
+from hanabi.broker.topics import Topics
 from hanabi.broker.transactions.transactions import Transactions
 from hanabi.errors import ConnectionLostError
 from hanabi.remoting.dispatch import Reply
@@ -25,6 +24,7 @@ from hanabi.wire.headers.transaction import CheckTransactionStateHeader, EndTran
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import Record, decode_record
+from hanabi.wire.system_names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from tests.store.stores import Clock, copy_as_after_a_kill, open_store, read_queue
 
 BORN_HOST = encode_host("192.168.7.7", 40001)

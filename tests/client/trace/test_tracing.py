@@ -13,15 +13,16 @@ from hanabi.client.producer import Producer
 from hanabi.client.send_result import TransactionState
 from hanabi.client.trace.dispatcher import CHARACTERS_MAX, KEYS_CHARACTERS_MAX, Dispatcher
 from hanabi.client.trace.trace_data import TraceLine
-from hanabi.client.trace.tracing import TOPIC, Tracing
+from hanabi.client.trace.tracing import Tracing
 from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.errors import MQError
 from hanabi.message import Message, StoredMessage
 from hanabi.wire.property_names import MESSAGE_REGION
+from hanabi.wire.system_names import TRACE_TOPIC
 from tests.client.world import World, eventually, within, world
 
 
-async def traces(cluster: World, count: int, topic: str = TOPIC) -> list[list[str]]:
+async def traces(cluster: World, count: int, topic: str = TRACE_TOPIC) -> list[list[str]]:
     """The fields of that many lines in the trace topic, by type and time."""
     lines: list[list[str]] = []
     reader = LitePullConsumer("auditors", config=cluster.config(route_refresh_s=0.1), consume_from="first")

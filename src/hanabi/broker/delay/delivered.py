@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from hanabi.broker.delay.due import TIMER_TOPIC
 from hanabi.broker.delay.waiting import identity
 from hanabi.errors import RemoteProtocolError
-from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.properties import find_property
 from hanabi.wire.record import BLANK_BYTES_MIN, MAGIC_BLANK, Record, decode_record
+from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _MAGIC_AT: Final = 4
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")

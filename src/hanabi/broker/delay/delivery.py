@@ -28,16 +28,16 @@ from hanabi.broker.delay.pace import NEVER_MS, SLICE_COUNT, Alarm, Retries, keep
 from hanabi.broker.delay.waiting import LostWayError, after_level, identity
 from hanabi.broker.pretty_json import pretty
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import HALF_TOPIC
 from hanabi.durable_table import DurableTable
 from hanabi.errors import StoreError
 from hanabi.store.commit_log import PendingMessage
-from hanabi.store.indexer import SCHEDULE_TOPIC, Dispatched
+from hanabi.store.indexer import Dispatched
 from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.store.queries import QueueEntry
 from hanabi.wire.bodies.offsets import DelayOffsetTable
 from hanabi.wire.fastjson import decode_file
 from hanabi.wire.record import Record, decode_records
+from hanabi.wire.system_names import HALF_TOPIC, SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 

@@ -13,16 +13,16 @@ from typing import Final
 
 import msgspec
 
-from hanabi.broker.delay.due import TIMER_TOPIC, asked_ms, java_long, out_ms
+from hanabi.broker.delay.due import asked_ms, java_long, out_ms
 from hanabi.broker.delay.java_order import encode_again
 from hanabi.broker.delay.levels import DelayLevels
 from hanabi.broker.settings import Settings
 from hanabi.errors import BrokerError, MessageRefused
 from hanabi.store.commit_log import TOPIC_BYTES_MAX, PendingMessage
-from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
 from hanabi.wire.properties import decode_properties
+from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _TIMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 _NOT_FOR_READERS: Final = sysflag.TRANSACTION_PREPARED  # this bit is in both types that nobody consumes

@@ -12,7 +12,6 @@ from typing import Final
 from hanabi.wire import property_names as names
 from hanabi.wire.properties import find_property
 
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 PRECISION_MS: Final = 1_000  # Apache: timerPrecisionMs
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)

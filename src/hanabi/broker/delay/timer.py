@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from hanabi.broker.delay.delivered import timers_delivered_since
-from hanabi.broker.delay.due import PRECISION_MS, TIMER_TOPIC, due_ms, look_ms
+from hanabi.broker.delay.due import PRECISION_MS, due_ms, look_ms
 from hanabi.broker.delay.pace import NEVER_MS, SLICE_BYTES, SLICE_COUNT, Alarm, Retries, keep_stepping
 from hanabi.broker.delay.timer_files import (
     BUCKET_MS,
@@ -50,6 +50,7 @@ from hanabi.store.indexer import Dispatched
 from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.wire.properties import find_property
 from hanabi.wire.record import Record, decode_record, decode_records
+from hanabi.wire.system_names import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from hanabi.broker.filters.bloom import BloomFilter, bitmap_number
 from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.filters.filter_data import FilterData
 from hanabi.broker.subscription_text import ALL_TAGS, is_tag_type
-from hanabi.broker.topics import RETRY_PREFIX
 from hanabi.errors import RemoteProtocolError
 from hanabi.store.consume_queue_ext import ExtUnit
 from hanabi.store.indexer import Dispatched
@@ -23,6 +22,7 @@ from hanabi.store.reads import EntryFilter, RecordFilter
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.properties import find_property
 from hanabi.wire.record import record_properties
+from hanabi.wire.system_names import RETRY_PREFIX
 
 _RawFilter = Callable[[bytes], bool]  # of undecoded properties
 

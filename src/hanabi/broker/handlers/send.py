@@ -38,7 +38,7 @@ from hanabi.broker.stored_properties import (
     sent_properties,
     without_delay,
 )
-from hanabi.broker.topics import RETRY_PREFIX, Topics
+from hanabi.broker.topics import Topics
 from hanabi.errors import (
     BrokerError,
     MessageRefused,
@@ -60,6 +60,7 @@ from hanabi.wire.headers.send import AnySendMessageHeader, SendMessageHeader, Se
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.message_id import UniqueIds
 from hanabi.wire.properties import join_properties
+from hanabi.wire.system_names import RETRY_PREFIX
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 BATCH_AT_ONCE: Final = 2_048  # messages; a longer batch is stored in pieces

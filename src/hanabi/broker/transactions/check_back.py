@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from hanabi.broker.groups import TRANSACTION_GROUP
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, PERM_READ, PERM_WRITE
+from hanabi.broker.topics import PERM_READ, PERM_WRITE
 from hanabi.broker.transactions.copies import Copies
 from hanabi.broker.transactions.ended_halves import End, EndedHalves
 from hanabi.broker.transactions.ending import Ending
@@ -39,6 +38,7 @@ from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 from hanabi.wire.record import Record, decode_records
+from hanabi.wire.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ unique key, so the key index finds them. Apache does not look, and commits such 
 
 from typing import Final
 
-from hanabi.broker.topics import HALF_TOPIC
 from hanabi.broker.transactions.half_message import HalfMessage
 from hanabi.store.queries import Queries
 from hanabi.wire import sysflag
 from hanabi.wire.record import Record, decode_record
+from hanabi.wire.system_names import HALF_TOPIC
 
 _LOOKED_AT_MAX: Final = 16
 _EARLIER_MS: Final = 600_000  # a send that timed out may come to the log later than what was sent instead of it

@@ -12,7 +12,6 @@ again.) Codes and remarks are those of EndTransactionProcessor (4.9.8).
 import logging
 from collections.abc import Callable
 
-from hanabi.broker.topics import HALF_TOPIC
 from hanabi.broker.transactions.copies import Copies
 from hanabi.broker.transactions.ended_halves import End, EndedHalves
 from hanabi.broker.transactions.half_message import QUEUE_ID, HalfMessage, to_final, to_op
@@ -24,6 +23,7 @@ from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.transaction import EndTransactionHeader
 from hanabi.wire.message_id import encode_offset_id
 from hanabi.wire.record import decode_record
+from hanabi.wire.system_names import HALF_TOPIC
 
 logger = logging.getLogger(__name__)
 

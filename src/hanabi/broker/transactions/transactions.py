@@ -7,9 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from hanabi.broker.groups import TRANSACTION_GROUP
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from hanabi.broker.transactions.check_back import CheckBack
 from hanabi.broker.transactions.copies import Copies
 from hanabi.broker.transactions.ended_halves import EndedHalves
@@ -21,6 +19,7 @@ from hanabi.store.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_record
+from hanabi.wire.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from functools import partial
 from hanabi.client.consumer.subscription import TAG
 from hanabi.client.core import Core
 from hanabi.client.for_each import for_each
-from hanabi.client.namespace import RETRY_PREFIX
 from hanabi.client.routes import Route
 from hanabi.errors import MQError, TransportError
 from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.system_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 

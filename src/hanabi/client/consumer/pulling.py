@@ -19,7 +19,7 @@ from hanabi.client.consumer.queue_broker import route_with
 from hanabi.client.consumer.subscription import SQL92
 from hanabi.client.consumer.unpacking import takes_long
 from hanabi.client.core import Core
-from hanabi.client.namespace import RETRY_PREFIX, unwrap
+from hanabi.client.namespace import unwrap
 from hanabi.client.off_the_loop import off_the_loop
 from hanabi.client.routes import MASTER_ID, Route
 from hanabi.errors import ConnectError, RemoteProtocolError, TransportError
@@ -30,6 +30,7 @@ from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.inner_batch import unwrapped
 from hanabi.wire.stored import to_messages
+from hanabi.wire.system_names import RETRY_PREFIX
 
 COUNT: Final = 32
 HOLD_S: Final = 15.0

@@ -21,7 +21,7 @@ from hanabi.client.consumer.push_session import PushSession
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks
-from hanabi.client.namespace import RETRY_PREFIX, wrap
+from hanabi.client.namespace import wrap
 from hanabi.client.options import PushOptions
 from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import tracing
@@ -29,6 +29,7 @@ from hanabi.client.validation import check_group
 from hanabi.errors import ConfigError, MQError
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.system_names import RETRY_PREFIX
 
 DEFAULT_GROUP: Final = "DEFAULT_CONSUMER"  # Java's, which nobody may use
 

@@ -35,10 +35,11 @@ from hanabi.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
 from hanabi.client.consumer.start_point import StartPoint
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks
-from hanabi.client.namespace import RETRY_PREFIX, unwrap, wrap
+from hanabi.client.namespace import unwrap, wrap
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.system_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)
 

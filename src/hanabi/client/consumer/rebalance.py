@@ -16,11 +16,11 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from hanabi.client.consumer.allocate import Allocate, sort_client_ids, sort_queues
 from hanabi.client.core import Core
 from hanabi.client.for_each import for_each
-from hanabi.client.namespace import RETRY_PREFIX
 from hanabi.client.routes import Route
 from hanabi.client.silent_brokers import PassedOver
 from hanabi.errors import ConnectError, MQError
 from hanabi.message import MessageQueue
+from hanabi.wire.system_names import RETRY_PREFIX
 
 RETRY_S: Final = 0.2  # after the first time that something was missing; then twice as long each time
 RETRY_S_MAX: Final = 20.0  # when brokers or name servers have no answer

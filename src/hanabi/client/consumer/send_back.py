@@ -12,13 +12,14 @@ from typing import Final
 
 from hanabi.client.consumer.listener import DEAD_LETTER
 from hanabi.client.core import Core
-from hanabi.client.routes import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
+from hanabi.client.routes import DEFAULT_TOPIC_QUEUES
 from hanabi.errors import ConnectError, MQError, TopicNotExist
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
 from hanabi.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageV2Header
 from hanabi.wire.properties import format_properties
+from hanabi.wire.system_names import DEFAULT_TOPIC
 
 TIMEOUT_S: Final = 5.0
 FIRST_DELAY_LEVEL: Final = 3  # 10 s, where brokers have the usual levels

@@ -18,8 +18,8 @@ from hanabi.client.consumer.offset_store import OffsetStore, ReadFrom
 from hanabi.client.consumer.queue_broker import reading_address
 from hanabi.client.consumer.queue_offsets import QueueOffsets
 from hanabi.client.core import Core
-from hanabi.client.namespace import RETRY_PREFIX
 from hanabi.message import MessageQueue
+from hanabi.wire.system_names import RETRY_PREFIX
 
 ConsumeFrom: TypeAlias = Literal["last", "first"] | datetime
 

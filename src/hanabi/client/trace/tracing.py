@@ -29,11 +29,11 @@ from hanabi.client.trace.trace_data import (
 from hanabi.message import Message, StoredMessage
 from hanabi.wire import property_names as names
 from hanabi.wire.message_id import UniqueIds
+from hanabi.wire.system_names import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from hanabi.client.producer import Producer
 
-TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 GROUP_PREFIX: Final = "_INNER_TRACE_PRODUCER"
 SEND_TIMEOUT_S: Final = 5.0
 _NOTE: Final = "trace"
@@ -46,7 +46,7 @@ class Tracing:
     """
 
     def __init__(self, config: ClientConfig, group: str, topic: str | None = None) -> None:
-        self.topic = topic or TOPIC
+        self.topic = topic or TRACE_TOPIC
         self._group = group
         # Apache's tools look for traces outside of every namespace.
         self._config = msgspec.structs.replace(config, namespace="") if config.namespace else config

@@ -20,13 +20,13 @@ from hanabi.spark.store_chunks import Chunk
 from hanabi.spark.store_damage import reason_of
 from hanabi.spark.store_log import LogReader
 from hanabi.spark.store_log_scan import LogTask, log_chunks
-from hanabi.store.indexer import SCHEDULE_TOPIC
 from hanabi.store.inspection.expected import ExpectedEntry, expected_entries
 from hanabi.store.inspection.home import FileReader, StoreHome
 from hanabi.store.inspection.log_scan import read_record
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
 from hanabi.wire.record import RecordState, check_record, decode_dispatch
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 from hanabi.wire.tags import tags_code
 
 _ROWS_MAX = 10_000

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import msgspec
 from pyspark.sql import SparkSession
 
-from hanabi.client.namespace import DEAD_LETTER_PREFIX
 from hanabi.errors import ConfigError
 from hanabi.spark.pipelines import archive, replay
 from hanabi.spark.pipelines.connection import Connection
 from hanabi.spark.pipelines.contract import Cell, Outcome, Pipeline, Progress, Rate
 from hanabi.spark.pipelines.dead_letters_tables import COLUMNS, count_letters, sample_letters, summarize
 from hanabi.spark.pipelines.origin import Origin
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX
 
 
 class DeadLettersOptions(Connection, frozen=True, kw_only=True):

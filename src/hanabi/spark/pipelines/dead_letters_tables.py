@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from hanabi.client.namespace import DEAD_LETTER_PREFIX
 from hanabi.spark.pipelines.body_text import body_text
 from hanabi.spark.pipelines.contract import Cell, Table
 from hanabi.spark.pipelines.moments import moment
 from hanabi.spark.pipelines.replay_choice import origin
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX
 
 COLUMNS: Final = (
     "topic string, messageId string, tags string, keys array<string>, body binary, properties map<string,string>,"

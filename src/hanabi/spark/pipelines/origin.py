@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 from hanabi.errors import ConfigError
 from hanabi.spark.broker_cluster import ask_cluster
 from hanabi.spark.broker_options import NAME as BROKER_FORMAT
@@ -20,6 +19,7 @@ from hanabi.spark.store_options import LIGHT_QUEUE_PREFIX
 from hanabi.spark.store_options import NAME as STORE_FORMAT
 from hanabi.store.inspection.home import StoreHome
 from hanabi.store.inspection.queues import find_queues
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 
 _TIME: Final = "milliseconds since 1970, or a time such as 2026-11-15T06:45:00 (UTC)"
 _NOTHING: Final = "(?!)"  # no topic has this name

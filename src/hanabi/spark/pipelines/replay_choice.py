@@ -7,10 +7,10 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from hanabi.client.namespace import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from hanabi.errors import ConfigError
 from hanabi.spark.pipelines.failures import first_line
 from hanabi.wire import property_names as names
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 TARGET: Final = "target"  # null where a message does not say where it came from
 ORDERING_KEY: Final = "orderingKey"

@@ -6,12 +6,12 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from hanabi.client.trace.tracing import TOPIC
 from hanabi.spark.pipelines import trace_tables as tables
 from hanabi.spark.pipelines.contract import Outcome, Pipeline, Progress
 from hanabi.spark.pipelines.origin import Origin
 from hanabi.spark.pipelines.results import table_of, write_parquet
 from hanabi.spark.pipelines.trace_lines import COLUMNS, trace_lines
+from hanabi.wire.system_names import TRACE_TOPIC
 
 
 class TraceOptions(Origin, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ def _messages(spark: SparkSession, options: TraceOptions) -> DataFrame:
     """The messages with traces. Brokers make the trace topic with its first message: before that there are none."""
     if options.topics or options.pattern is not None:
         return options.read(spark, COLUMNS)
-    return msgspec.structs.replace(options, topics=[TOPIC]).read_existing(spark, COLUMNS)
+    return msgspec.structs.replace(options, topics=[TRACE_TOPIC]).read_existing(spark, COLUMNS)
 
 
 def run(spark: SparkSession, options: TraceOptions, progress: Progress) -> Outcome:

@@ -10,7 +10,7 @@ import logging
 
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.groups import GROUP_CHARACTERS_MAX, Groups
+from hanabi.broker.groups import Groups
 from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, ONE_BYTES_MAX
 from hanabi.broker.handlers.admin.offset_removal import forget_group
 from hanabi.broker.handlers.admin.slave import refuse_on_slave
@@ -29,6 +29,7 @@ from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader, GetSubscriptionGroupConfigHeader
+from hanabi.wire.system_names import GROUP_CHARACTERS_MAX
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.stats.store_stats import java_double
-from hanabi.broker.topics import SCHEDULE_TOPIC
 from hanabi.broker.unused_keys import UNUSED_KEYS
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
@@ -27,6 +26,7 @@ from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import VERSION, Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 VERSION_NAME = "V4_9_8"
 GROUPS_NAMED_MAX = 10

@@ -25,7 +25,7 @@ from hanabi.broker.handlers.admin.to_the_end import to_the_end
 from hanabi.broker.handlers.admin.topic_attributes import changed_attributes
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import SYSTEM_TOPICS, Topics, validate_topic
+from hanabi.broker.topics import Topics, validate_topic
 from hanabi.errors import TopicNotExist, UnknownReplyError
 from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
@@ -47,6 +47,7 @@ from hanabi.wire.headers.topic import (
     GetTopicStatsInfoHeader,
     QueryTopicConsumeByWhoHeader,
 )
+from hanabi.wire.system_names import SYSTEM_TOPICS
 
 logger = logging.getLogger(__name__)
 
