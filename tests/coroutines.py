@@ -1,10 +1,11 @@
 """Coroutine tests: `async def test_...` runs on an event loop of its own, the kind that the servers use.
 
-A test also fails for an error that no code handled: a task that failed unseen, a callback that raised.
-Tasks that are left over are cancelled, as by `asyncio.run`.
+A test also fails for an error that no code handled (a task that failed unseen, a callback that raised) and for a task
+that is still there at its end.
 """
 
 import asyncio
+import gc
 import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -14,7 +15,7 @@ import pytest
 from hanabi.remoting.loop import loop_factory
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
-NEW_LOOP: Final = "new_loop"  # the fixture that chooses another loop, where a test has it
+NEW_LOOP: Final = "new_loop"  # the parameter that chooses another loop, where a test has it
 
 
 def run_coroutine_test(item: pytest.Function) -> bool | None:
@@ -28,8 +29,9 @@ def run_coroutine_test(item: pytest.Function) -> bool | None:
 
 
 def run_strictly(test: Coroutine[Any, Any, None], new_loop: NewLoop) -> None:
-    """Run *test* to its end; fail with the first error that no code handled."""
+    """Run *test* to its end; fail with the first error that no code handled, and for tasks that are left."""
     unhandled: list[dict[str, Any]] = []
+    left: list[str] = []
 
     def note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         unhandled.append(context)
@@ -38,8 +40,12 @@ def run_strictly(test: Coroutine[Any, Any, None], new_loop: NewLoop) -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(note)
         await test
+        await asyncio.sleep(0)  # tasks that the test has cancelled end now
+        left.extend(repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task())
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+    gc.collect(1)  # a task that failed unseen tells so when it is freed
     for context in unhandled:
         raise AssertionError(f"unhandled: {context['message']}") from context.get("exception")
+    assert left == [], "tasks are left over: cancel and await them"

@@ -51,7 +51,7 @@ def test_a_callback_that_raises_fails_the_test() -> None:
     assert isinstance(failure.value.__cause__, ZeroDivisionError)
 
 
-def test_tasks_that_are_left_over_are_cancelled() -> None:
+def test_tasks_that_are_left_over_are_cancelled_and_fail_the_test() -> None:
     ended: list[bool] = []
 
     async def wait() -> None:
@@ -64,5 +64,6 @@ def test_tasks_that_are_left_over_are_cancelled() -> None:
         asyncio.get_running_loop().create_task(wait())
         await asyncio.sleep(0)
 
-    run_strictly(story(), asyncio.new_event_loop)
+    with pytest.raises(AssertionError, match="left over"):
+        run_strictly(story(), asyncio.new_event_loop)
     assert ended == [True]

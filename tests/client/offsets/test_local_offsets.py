@@ -149,29 +149,26 @@ def test_files_are_where_the_environment_says_or_at_home(tmp_path: Path, monkeyp
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a file that keeps its writer waiting")
-def test_a_slow_disk_does_not_stop_the_loop_and_one_writes_at_a_time(tmp_path: Path) -> None:
-    async def main() -> None:
-        offsets = LocalOffsets("10.0.0.1@4711", "billing", directory=tmp_path)
-        await offsets.load()
-        offsets.update(FIRST, 7, increase_only=True)
-        temporary = saved(tmp_path).with_name("offsets.json.tmp")
-        temporary.parent.mkdir(parents=True)
-        os.mkfifo(temporary)  # who opens it to write waits for one who reads
-        first = asyncio.create_task(offsets.persist([FIRST]))
-        second = asyncio.create_task(offsets.persist([FIRST]))
-        await asyncio.sleep(0.05)  # which would never end if the loop waited for the disk
-        first.cancel()
-        await asyncio.sleep(0.05)
-        assert not first.done(), "the thread still writes, and nobody may write beside it"
-        assert not second.done()
-        with temporary.open("rb") as reader:  # the first may go on; a pipe cannot be synced, so it fails
-            await asyncio.wait((first,))
-            assert reader.read()
-        with pytest.raises(asyncio.CancelledError):
-            first.result()
-        await second  # the pipe is gone with the first
-        offsets = LocalOffsets("10.0.0.1@4711", "billing", directory=tmp_path)
-        await offsets.load()
-        assert await offsets.read(FIRST) == 7
-
-    asyncio.run(main())
+async def test_a_slow_disk_does_not_stop_the_loop_and_one_writes_at_a_time(tmp_path: Path) -> None:
+    offsets = LocalOffsets("10.0.0.1@4711", "billing", directory=tmp_path)
+    await offsets.load()
+    offsets.update(FIRST, 7, increase_only=True)
+    temporary = saved(tmp_path).with_name("offsets.json.tmp")
+    temporary.parent.mkdir(parents=True)
+    os.mkfifo(temporary)  # who opens it to write waits for one who reads
+    first = asyncio.create_task(offsets.persist([FIRST]))
+    second = asyncio.create_task(offsets.persist([FIRST]))
+    await asyncio.sleep(0.05)  # which would never end if the loop waited for the disk
+    first.cancel()
+    await asyncio.sleep(0.05)
+    assert not first.done(), "the thread still writes, and nobody may write beside it"
+    assert not second.done()
+    with temporary.open("rb") as reader:  # the first may go on; a pipe cannot be synced, so it fails
+        await asyncio.wait((first,))
+        assert reader.read()
+    with pytest.raises(asyncio.CancelledError):
+        first.result()
+    await second  # the pipe is gone with the first
+    offsets = LocalOffsets("10.0.0.1@4711", "billing", directory=tmp_path)
+    await offsets.load()
+    assert await offsets.read(FIRST) == 7

@@ -14,6 +14,7 @@ the wire.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Coroutine, Iterable
 from enum import Enum
@@ -33,6 +34,8 @@ from hanabi.errors import MQError
 from hanabi.message import MessageQueue
 
 DIRECTORY_VARIABLE: Final = "ROCKETMQ_OFFSETS_DIR"  # Java has a system property for it
+
+logger = logging.getLogger(__name__)
 
 
 class ReadFrom(Enum):
@@ -279,13 +282,15 @@ class LocalOffsets(_Memory):
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await *work*; when cancelled, only after it is done: a thread cannot be stopped, and must not write beside the
-    next one."""
+    """Await *work*; when cancelled, only after it is done: a thread cannot be stopped, and must not write at the same
+    time as the next one."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
+        if not task.cancelled() and (error := task.exception()) is not None:  # the caller hears of the cancellation
+            logger.warning("offsets were not saved before the end: %s", error)
         raise
 
 
