@@ -154,12 +154,32 @@ def test_a_record_in_the_body_of_another_message_cannot_be_given_back(tmp_path: 
         taking = Taking(tmp_path)
         async with talking(taking) as peer:
             end = taking.store.max_log_offset
-            await send(peer, forged_record(end, "Never", {"RETRY_TOPIC": "Never"}))
+            await send(peer, forged_record(end, "Never", {"RETRY_TOPIC": "Never", "UNIQ_KEY": "1"}))
             assert taking.store.queries.record(end + BODY_AT) is not None, "it is not what an attacker would send"
             reply = await send_back(peer, end + BODY_AT)
             assert reply.code == ResponseCode.SYSTEM_ERROR
             assert reply.remark == f"look message by offset failed, {end + BODY_AT}"
             assert taking.schedule() == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+@pytest.mark.parametrize("key", ["UNIQ_KEY", "KEYS"])
+def test_a_message_whose_topic_was_deleted_can_be_given_back(tmp_path: Path, key: str, is_made_again: bool) -> None:
+    async def main() -> None:
+        taking = Taking(tmp_path)
+        async with talking(taking) as peer:
+            await send(peer, b"first", properties=text({key: "1"}))
+            await send(peer, b"second", properties=text({key: "2"}))
+            original = taking.records()[1]
+            taking.store.delete_topic(TOPIC)
+            if is_made_again:
+                await send(peer, b"third")
+                await send(peer, b"fourth")
+            assert (await send_back(peer, original.log_offset)).code == ResponseCode.SUCCESS
+            (record,) = taking.schedule()
+            assert (record.body, properties(record)["RETRY_TOPIC"]) == (b"second", TOPIC)
 
     asyncio.run(main())
 

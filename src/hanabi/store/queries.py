@@ -5,7 +5,7 @@ the client.)
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hanabi.store.commit_log import CommitLog
 from hanabi.store.consume_queue_ext import ExtUnit, is_ext_address
@@ -14,6 +14,8 @@ from hanabi.store.key_index import KeyIndex
 from hanabi.store.log_walk import record_at
 from hanabi.store.queue_time import BoundaryType, offset_by_time
 from hanabi.wire.record import Dispatch
+
+_INDEX_STEP_MS: Final = 1_000  # the index keeps seconds
 
 GoesOn = Callable[[], bool]
 
@@ -77,6 +79,19 @@ class Queries:
             return None
         entries = queue.entries(found.queue_offset, 1)
         return self._log.read(log_offset, found.size) if entries and entries[0][0] == log_offset else None
+
+    def indexed_record(self, log_offset: int, goes_on: GoesOn = for_ever) -> memoryview | None:
+        """Return the message at *log_offset* if the key index points there, else None.
+
+        Like `queued_record`, for a message whose queue was deleted with its topic. A message without keys is not found.
+        """
+        found = self._dispatch_at(log_offset)
+        if found is None or self._index is None or not (key := found.unique_key or found.keys.partition(" ")[0]):
+            return None
+        begin_ms, end_ms = found.store_timestamp_ms - _INDEX_STEP_MS, found.store_timestamp_ms + _INDEX_STEP_MS
+        is_it = log_offset.__eq__
+        matches = self._index.search(found.topic, key, begin_ms, end_ms, 1, is_wanted=is_it, goes_on=goes_on)
+        return self._log.read(log_offset, found.size) if matches.log_offsets else None
 
     def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[QueueEntry] | None:
         """The entries of a queue from *offset* on, as they stand there; None if there is no such queue."""

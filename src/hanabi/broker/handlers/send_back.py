@@ -7,8 +7,10 @@ new record is ours, so it carries our address, as in 5.x.
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
@@ -42,6 +44,8 @@ from hanabi.wire.headers.send import ConsumerSendMsgBackHeader
 from hanabi.wire.message_id import encode_offset_id
 from hanabi.wire.properties import find_property
 from hanabi.wire.record import Record, decode_record
+
+SEARCH_SECONDS_MAX: Final = 0.005
 
 _RETRY_TOPIC = names.RETRY_TOPIC.encode()
 
@@ -146,13 +150,20 @@ class _SendsBack:
         return topic
 
     def _find(self, log_offset: int) -> Record:
-        view = self._store.queries.queued_record(log_offset)
+        queries = self._store.queries
+        view = queries.queued_record(log_offset) or queries.indexed_record(log_offset, _for_a_moment())
         if view is None:
             raise BrokerError(f"look message by offset failed, {log_offset}")
         try:
             return decode_record(view)
         except RemoteProtocolError as error:
             raise BrokerError(f"look message by offset failed, {log_offset}: {error}") from error
+
+
+def _for_a_moment() -> Callable[[], bool]:
+    """Let a search of the key index run as long as the loop can wait. A unique key has a short chain."""
+    ends = time.monotonic() + SEARCH_SECONDS_MAX
+    return lambda: time.monotonic() < ends
 
 
 async def _when_stored(stored: asyncio.Future[Reply]) -> Reply:
