@@ -8,6 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -107,6 +108,7 @@ def test_others_are_served_while_a_change_of_an_administrator_waits_for_the_disk
     tmp_path: Path, table: str, code: RequestCode, header: Header | None, body: bytes
 ) -> None:
     async def main() -> None:
+        one_thread_for_all()
         async with (
             running_broker(tmp_path) as broker,
             connected(broker.address) as admin,
@@ -118,12 +120,18 @@ def test_others_are_served_while_a_change_of_an_administrator_waits_for_the_disk
                 await asyncio.sleep(0.05)  # so that it is there first
                 for _ in range(5):
                     await send(client)
+                await asyncio.to_thread(threading.get_ident)
                 assert not asked.done()
                 disk.release()
                 assert (await asked).code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert (await admin.ask(code, header, body)).code == ResponseCode.SUCCESS
 
     asyncio.run(main())
+
+
+def one_thread_for_all() -> None:
+    """Let the loop's own pool, in which names are looked up too, be held up by one write."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
 
 
 async def send(client: Peer) -> None:
@@ -151,6 +159,7 @@ def test_a_name_server_serves_others_while_a_change_waits_for_the_disk(
     tmp_path: Path, table: str, code: RequestCode, header: Header | None, body: bytes
 ) -> None:
     async def main() -> None:
+        one_thread_for_all()
         async with name_server(tmp_path) as address, connected(address) as admin, connected(address) as client:
             known = PutKVConfigHeader(namespace="N", key="known", value="v")
             assert (await admin.ask(RequestCode.PUT_KV_CONFIG, known)).code == ResponseCode.SUCCESS
@@ -158,6 +167,7 @@ def test_a_name_server_serves_others_while_a_change_waits_for_the_disk(
                 asked = admin.start(code, header, body)
                 await asyncio.sleep(0.05)  # so that it is there first
                 await client.ask(RequestCode.GET_NAMESRV_CONFIG)
+                await asyncio.to_thread(threading.get_ident)
                 assert not asked.done()
                 disk.release()
                 assert (await asked).code == ResponseCode.SERVICE_NOT_AVAILABLE

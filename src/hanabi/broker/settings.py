@@ -17,6 +17,7 @@ from hanabi.broker.config import BROKER_KEYS, BrokerConfig, as_properties, parse
 from hanabi.broker.unused_keys import UNUSED_KEYS
 from hanabi.durable_table import DurableTable
 from hanabi.errors import NoPermission
+from hanabi.remoting.started_threads import in_own_thread
 from hanabi.store.config import STORE_KEYS, StoreConfig
 from hanabi.wire.java_properties import decode_properties, format_properties
 from hanabi.wire.settings_text import shortened
@@ -116,7 +117,7 @@ class Settings:
     async def _change(self, text: bytes) -> None:
         async with self._changing:
             change = self._checked(text)
-            await asyncio.to_thread(self._keep, change)
+            await in_own_thread(self._keep, change)
             self._use(change)
 
     def update(self, text: bytes | str) -> None:

@@ -18,6 +18,7 @@ from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.settings import Settings
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.remoting.started_threads import in_own_thread
 from hanabi.wire.bodies.absent import ABSENT_NAMESPACE, absent_table
 from hanabi.wire.bodies.route import BrokerMemberGroup, BrokerMemberGroupReply, KVTable, TopicList, TopicRoute
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable, decode_register_body
@@ -263,7 +264,7 @@ class KVHandlers:
 
     async def _one_at_a_time(self, change: Callable[..., None], *arguments: str) -> None:
         async with self._changing:
-            await asyncio.to_thread(change, *arguments)
+            await in_own_thread(change, *arguments)
 
     def list_namespace(self, header: GetKVListHeader, _: Command, connection: Connection) -> Reply:
         if header.namespace == ABSENT_NAMESPACE:

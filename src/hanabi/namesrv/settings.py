@@ -13,6 +13,7 @@ from typing import NamedTuple
 from hanabi.durable_table import DurableTable
 from hanabi.errors import NoPermission
 from hanabi.namesrv.config import NamesrvConfig, as_properties
+from hanabi.remoting.started_threads import in_own_thread
 from hanabi.wire.java_properties import decode_properties, format_properties
 from hanabi.wire.settings_text import shortened, with_properties
 
@@ -52,7 +53,7 @@ class Settings:
     async def _change(self, text: bytes) -> None:
         async with self._changing:
             change = self._checked(text)
-            await asyncio.to_thread(self._file.save, change.kept)
+            await in_own_thread(self._file.save, change.kept)
             self._use(change)
 
     def update(self, text: bytes) -> None:

@@ -265,6 +265,22 @@ def test_without_filters_the_file_is_as_apaches(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{\n\t"filterDataByTopic":{}\n}'
 
 
+def test_a_save_without_a_change_before_it_does_not_encode_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "consumerFilter.json"
+    filters = _filters(path=path)
+    for change in (
+        lambda: filters.register("g", [_sql("T", "a = 1")]),
+        lambda: filters.unregister("g"),
+        lambda: filters.register("g", [_sql("T", "a = 2", 2)]),
+    ):
+        change()
+        filters.save()
+        assert path.exists()
+        path.unlink()  # a table that is encoded is also written if its file has gone
+        filters.save()
+        assert not path.exists()
+
+
 def test_what_has_been_dead_for_a_day_is_not_written(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "consumerFilter.json"
     filters = _filters(clock, path)

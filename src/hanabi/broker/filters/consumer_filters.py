@@ -61,6 +61,8 @@ class ConsumerFilters:
         self._by_topic: dict[str, dict[str, FilterData]] = {}
         self._by_group: dict[str, dict[str, FilterData]] = {}
         self._count = self._characters = 0
+        self._changes = 0
+        self._changes_saved: int | None = None
         self._reported: set[tuple[str, str, str]] = set()
         self._compile_seconds, self._compiled_ms = _COMPILE_SECONDS_MAX, now_ms()
         self._file = filter_file(path) if path is not None else None
@@ -120,9 +122,11 @@ class ConsumerFilters:
                 logger.info("the filter of %s on %s is forgotten: its group is gone", data.group, data.topic)
 
     def save(self) -> None:
-        """Write the file, if it would change. Blocks."""
-        if self._file is not None:
+        """Write the file, if something changed. Blocks."""
+        changes = self._changes  # read first: what changes from here on is for the next save
+        if self._file is not None and changes != self._changes_saved:
             self._file.save(stored(data for data in self._all() if not self._is_over(data)))
+            self._changes_saved = changes
 
     def _all(self) -> list[FilterData]:
         # Copies in one step each, for `save` in another thread.
@@ -219,6 +223,7 @@ class ConsumerFilters:
         self._characters += len(data.expression)
         self._by_topic.setdefault(data.topic, {})[data.group] = data
         self._by_group.setdefault(data.group, {})[data.topic] = data
+        self._changes += 1  # last, as `save` may look from another thread
 
     def _remove(self, data: FilterData) -> None:
         for table, first, second in (
@@ -230,6 +235,7 @@ class ConsumerFilters:
                 del table[first]
         self._count -= 1
         self._characters -= len(data.expression)
+        self._changes += 1
 
     def _report(self, group: str, topic: str, reason: str) -> None:
         """Once, and not with every heartbeat."""
