@@ -47,6 +47,10 @@ class Slow:
         with suppress(FileNotFoundError):
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
 
+    @property
+    def hangs(self) -> bool:
+        return self._reader.is_alive()
+
     def release(self) -> None:
         self._released.set()
         self._reader.join()
@@ -121,6 +125,7 @@ def test_others_are_served_while_a_change_of_an_administrator_waits_for_the_disk
                 for _ in range(5):
                     await send(client)
                 await asyncio.to_thread(threading.get_ident)
+                assert disk.hangs
                 assert not asked.done()
                 disk.release()
                 assert (await asked).code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -168,6 +173,7 @@ def test_a_name_server_serves_others_while_a_change_waits_for_the_disk(
                 await asyncio.sleep(0.05)  # so that it is there first
                 await client.ask(RequestCode.GET_NAMESRV_CONFIG)
                 await asyncio.to_thread(threading.get_ident)
+                assert disk.hangs
                 assert not asked.done()
                 disk.release()
                 assert (await asked).code == ResponseCode.SERVICE_NOT_AVAILABLE

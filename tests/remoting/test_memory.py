@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from hanabi.memory import memory_bytes
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.memory import PEERS_BYTES_MIN, memory_bytes, within_memory
+from hanabi.remoting.memory import PEERS_BYTES_MIN, within_memory
 
 MB = 1 << 20
 UNLIMITED_V1 = "9223372036854771712\n"

@@ -22,6 +22,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from hanabi.broker.settings import Settings
+from hanabi.clock import monotonic_ms
 from hanabi.remoting.dispatch import Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.store.indexer import Dispatched
@@ -36,11 +37,6 @@ _ASKING_PERIOD_SECONDS: Final = 0.01
 _STALE_TIMES_MAX: Final = 1_000
 
 Wants = Callable[[Dispatched], bool]
-
-
-def monotonic_ms() -> int:
-    """A clock that nobody sets."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class HeldPull(asyncio.Future[Reply]):

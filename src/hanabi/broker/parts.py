@@ -25,7 +25,7 @@ from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
 from hanabi.broker.intake import Intake
-from hanabi.broker.long_polling import HeldPulls, monotonic_ms
+from hanabi.broker.long_polling import HeldPulls
 from hanabi.broker.offset_reset import OffsetReset
 from hanabi.broker.pull_access import PullAccess
 from hanabi.broker.pull_filters import PullFilters
@@ -35,6 +35,7 @@ from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.topics import Topics
 from hanabi.broker.transactions.transactions import Transactions
 from hanabi.broker.workers import Workers
+from hanabi.clock import monotonic_ms
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC

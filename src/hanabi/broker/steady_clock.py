@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from hanabi.clock import monotonic_ms
+
 LEAP_MS: Final = 3_600_000
 HELD_MS: Final = 60_000
 UNSETTLED_MS: Final = 3_600_000
@@ -20,10 +22,6 @@ _MS_NS: Final = 1_000_000
 _LEAP_NS: Final = LEAP_MS * _MS_NS
 
 logger = logging.getLogger(__name__)
-
-
-def monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 class SteadyClock:

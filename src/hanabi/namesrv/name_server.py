@@ -7,7 +7,6 @@ Nothing here is global: any number of them run in one process, each with a home 
 """
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Self
 
 import msgspec
 
+from hanabi.clock import monotonic_ms
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.handlers import namesrv_handlers
 from hanabi.namesrv.home_lock import HomeLock
@@ -32,11 +32,6 @@ from hanabi.wire.codes import RequestCode
 SCAN_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)
-
-
-def monotonic_ms() -> int:
-    """Milliseconds that only go forward: a clock that is set must not make brokers look silent."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class NameServer:

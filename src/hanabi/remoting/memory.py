@@ -1,12 +1,5 @@
-"""How much memory this process may use, and which part of it peers may fill.
+"""Which part of the memory that there is peers may fill."""
 
-In a container that is the limit of its cgroup (version 1 or 2), or of one around it, and not what the machine has.
-"""
-
-import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,15 +8,6 @@ from hanabi.remoting.config import RemotingConfig
 
 PEERS_PART: Final = 8  # of the memory that there is, for each of the limits that all peers share: an eighth
 PEERS_BYTES_MIN: Final = 8 * 1024 * 1024  # twice the largest message
-
-_MOUNT: Final = Path("/sys/fs/cgroup")
-_OWN: Final = Path("/proc/self/cgroup")
-
-
-def memory_bytes(mount: Path = _MOUNT, own: Path = _OWN) -> int:
-    """What the machine has, or the cgroup of this process allows. *own* is the file that names it."""
-    limits = [limit for directory, name in _groups(mount, own) if (limit := _limit(directory / name)) is not None]
-    return min((*limits, _physical_bytes()))
 
 
 def within_memory(config: RemotingConfig, memory: int) -> RemotingConfig:
@@ -35,39 +19,3 @@ def within_memory(config: RemotingConfig, memory: int) -> RemotingConfig:
         write_buffer_total_bytes_max=min(config.write_buffer_total_bytes_max, share),
         answers_total_bytes_max=min(config.answers_total_bytes_max, share),
     )
-
-
-def _physical_bytes() -> int:
-    if sys.platform == "win32":
-        return sys.maxsize
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _groups(mount: Path, own: Path) -> Iterator[tuple[Path, str]]:
-    """The directories of our cgroup and of those around it, and the name of the limit there.
-
-    A container may see its own one as the root of the mount, though the file names it as the machine does.
-    """
-    try:
-        lines = own.read_text().splitlines()
-    except OSError:  # not Linux
-        return
-    for _, controllers, name in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        path = Path(name.lstrip("/"))
-        if "memory" in controllers.split(","):
-            root, limit = mount / "memory", "memory.limit_in_bytes"
-        elif not controllers:
-            root, limit = mount, "memory.max"
-        else:
-            continue
-        for group in (path, *path.parents):
-            yield root / group, limit
-
-
-def _limit(path: Path) -> int | None:
-    """What *path* says; None where there is no limit."""
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isascii() and text.isdecimal() else None

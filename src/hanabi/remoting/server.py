@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 
 from hanabi.errors import RemoteProtocolError
+from hanabi.memory import memory_bytes
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.descriptors import PROCESS, DescriptorBudget
 from hanabi.remoting.dispatch import Express, Handler
 from hanabi.remoting.endpoint import Endpoint
-from hanabi.remoting.memory import memory_bytes, within_memory
+from hanabi.remoting.memory import within_memory
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsConfig, TlsMode, first_byte, handshake_reason
 

@@ -1,6 +1,5 @@
-"""What the machine has: how full a disk is, and how much memory there is."""
+"""How full a disk is."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -16,8 +15,3 @@ def used_ratio(path: Path) -> float:
         return -1.0
     entire = usage.used + usage.free
     return -(-usage.used * 100 // entire) / 100 if entire else -1.0
-
-
-def physical_memory_bytes() -> int:
-    """How much memory this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

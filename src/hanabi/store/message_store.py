@@ -10,19 +10,20 @@ import contextlib
 import enum
 import errno
 import logging
-import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from hanabi.clock import wall_ms
 from hanabi.errors import MessageRefused, StoreClosed, StoreDamaged, StoreError, StoreFull, StoreUnwritable
+from hanabi.memory import memory_bytes as usable_memory_bytes
 from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.commit_log import AppendResult, CommitLog, PendingMessage
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.consume_queues import ConsumeQueues
-from hanabi.store.disk import physical_memory_bytes, used_ratio
+from hanabi.store.disk import used_ratio
 from hanabi.store.flush import LogFlusher, QueueFlusher, Repeater
 from hanabi.store.indexer import Hooks, Indexer
 from hanabi.store.key_index import KeyIndex
@@ -46,10 +47,6 @@ _KEPT_TOPICS: Final = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
 _NEVER: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000
 _SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the file could not even be opened
-
-
-def _clock_ms() -> int:
-    return int(time.time() * 1000)
 
 
 class PutStatus(enum.Enum):
@@ -133,7 +130,7 @@ class MessageStore:
         cls,
         config: StoreConfig,
         *,
-        now_ms: Callable[[], int] = _clock_ms,
+        now_ms: Callable[[], int] = wall_ms,
         hooks: Hooks | None = None,
         is_clock_settled: Callable[[], bool] = lambda: True,
         disk_ratio: Callable[[Path], float] = used_ratio,
@@ -189,7 +186,7 @@ class MessageStore:
                 now_ms=now_ms,
                 is_clock_settled=is_clock_settled,
                 disk_ratio=disk_ratio,
-                memory_bytes=memory_bytes or physical_memory_bytes(),
+                memory_bytes=memory_bytes or usable_memory_bytes(),
             )
             if crashed:
                 store.reader.note_recovered_ends()

@@ -268,12 +268,8 @@ def test_without_filters_the_file_is_as_apaches(tmp_path: Path) -> None:
 def test_a_save_without_a_change_before_it_does_not_encode_the_table(tmp_path: Path) -> None:
     path = tmp_path / "consumerFilter.json"
     filters = _filters(path=path)
-    for change in (
-        lambda: filters.register("g", [_sql("T", "a = 1")]),
-        lambda: filters.unregister("g"),
-        lambda: filters.register("g", [_sql("T", "a = 2", 2)]),
-    ):
-        change()
+    for is_registered in (True, False, True):
+        filters.register("g", [_sql("T", "a = 1")]) if is_registered else filters.unregister("g")
         filters.save()
         assert path.exists()
         path.unlink()  # a table that is encoded is also written if its file has gone

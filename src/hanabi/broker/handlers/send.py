@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
-from time import time_ns
 from typing import Final, Protocol
 
 import msgspec
@@ -39,6 +38,7 @@ from hanabi.broker.stored_properties import (
     without_delay,
 )
 from hanabi.broker.topics import Topics
+from hanabi.clock import wall_ms
 from hanabi.errors import (
     BrokerError,
     MessageRefused,
@@ -67,10 +67,6 @@ BATCH_AT_ONCE: Final = 2_048  # messages; a longer batch is stored in pieces
 BATCH_PIECE: Final = 256
 
 
-def _clock_ms() -> int:
-    return time_ns() // 1_000_000
-
-
 class HalfMessages(Protocol):
     """Where the first halves of transactions go."""
 
@@ -87,7 +83,7 @@ def send_handlers(
     transactions: HalfMessages,
     *,
     random_below: Callable[[int], int] = random.randrange,
-    now_ms: Callable[[], int] = _clock_ms,
+    now_ms: Callable[[], int] = wall_ms,
 ) -> dict[int, Handler]:
     """The handlers of all that stores messages for producers; *store_host* as `own_address.store_host` makes it."""
     sends = Sends(intake, topics, groups, settings, flow, StoreHost(store_host), transactions, random_below, now_ms)
