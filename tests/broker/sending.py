@@ -9,7 +9,6 @@ import msgspec
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay.divert import Diverter
-from hanabi.broker.delay.levels import parse_delay_levels
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
 from hanabi.broker.handlers.reply import reply_handlers
@@ -27,6 +26,7 @@ from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import HeaderForm, RequestCode
 from hanabi.wire.command import VERSION, Command
+from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.send import SendMessageHeader, SendMessageV2Header
 from hanabi.wire.hosts import encode_host

@@ -20,7 +20,7 @@ from hanabi.store.consume_queue_ext import UNIT
 from hanabi.store.index_file import ENTRY as INDEX_ENTRY
 from hanabi.store.index_file import HEADER, SLOT
 from hanabi.store.inspection.damage import Damage
-from hanabi.store.inspection.expected import expected_entries, expected_key_hashes, parse_delay_levels
+from hanabi.store.inspection.expected import expected_entries, expected_key_hashes
 from hanabi.store.inspection.home import FileReader, StoreHome
 from hanabi.store.inspection.index_files import find_index_files, find_slots
 from hanabi.store.inspection.log_scan import Broken, LogScan, Whole
@@ -31,6 +31,7 @@ from hanabi.store.inspection.verify import VerifyReport, verify
 from hanabi.store.key_hash import key_hash
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire import sysflag
+from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.record import decode_dispatch, decode_records, encode_record
 from tests.golden_records import STORES, golden_logs, golden_store
 from tests.store.sample_stores import (
@@ -450,7 +451,7 @@ def test_the_delay_topic_keeps_delivery_times_by_the_brokers_levels(golden: Path
 
 @pytest.mark.parametrize("levels", ["1s 5s 10s", "7s 9d"])
 def test_a_store_is_not_damaged_because_its_broker_had_other_delay_levels(tmp_path: Path, levels: str) -> None:
-    root = delayed_store(tmp_path, parse_delay_levels(levels), [1, 2, 1])
+    root = delayed_store(tmp_path, parse_delay_levels(levels).delays_ms, [1, 2, 1])
     assert check(root).clean
     assert check(root, delay_levels=levels).clean
     assert check(root, delay_levels="8s 2s").damage_count == 3
@@ -602,7 +603,7 @@ def test_a_table_that_cannot_be_read_is_named(golden: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1w", "-1s", "1s,2s"])
 def test_delay_levels_that_mean_nothing_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="level"):
+    with pytest.raises(ConfigError, match="Level"):
         parse_delay_levels(text)
 
 

@@ -19,7 +19,6 @@ import msgspec
 
 from hanabi.broker.background import Background
 from hanabi.broker.config import MASTER_ID, BrokerConfig
-from hanabi.broker.delay.levels import parse_delay_levels
 from hanabi.broker.express import express_lane
 from hanabi.broker.handlers.table import broker_handlers
 from hanabi.broker.home_name import remember_name
@@ -38,6 +37,7 @@ from hanabi.remoting.server import RemotingServer
 from hanabi.remoting.tls import TlsConfig
 from hanabi.store.config import StoreConfig
 from hanabi.store.message_store import MessageStore
+from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.hosts import encode_host
 
 FAST_PORT_DISTANCE: Final = 2  # the port of old clients' "VIP channel" lies this far below

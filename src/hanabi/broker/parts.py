@@ -19,7 +19,6 @@ from hanabi.broker.commits import Commits
 from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.delay.delivery import DelayedDelivery
 from hanabi.broker.delay.divert import Diverter
-from hanabi.broker.delay.levels import parse_delay_levels
 from hanabi.broker.delay.timer import Timer
 from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.flow_control import FlowControl
@@ -38,6 +37,7 @@ from hanabi.broker.workers import Workers
 from hanabi.clock import monotonic_ms
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore
+from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _QUERY_THREADS: Final = 2  # they share the interpreter with the loop, so more would only slow it down

@@ -38,8 +38,6 @@ from hanabi.wire.headers.pull import PullMessageHeader, PullMessageReplyHeader
 from hanabi.wire.headers.query import QueryMessageHeader, ViewMessageHeader
 from hanabi.wire.headers.send import (
     ConsumerSendMsgBackHeader,
-    RecallMessageHeader,
-    RecallMessageReplyHeader,
     SendMessageV2Header,
 )
 from hanabi.wire.headers.topic import CreateTopicHeader
@@ -219,16 +217,6 @@ class Api:
     ) -> None:
         """Commit or roll back; one-way, as in Java: a broker that did not hear it asks."""
         await self.tell(address, RequestCode.END_TRANSACTION, header, timeout=timeout)
-
-    async def recall_message(
-        self,
-        address: str,
-        header: RecallMessageHeader,
-        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
-    ) -> str:
-        """5.x: take back a delayed message; its id."""
-        reply = await self.ask(address, RequestCode.RECALL_MESSAGE, header, timeout=timeout)
-        return reply.header(RecallMessageReplyHeader).msg_id
 
     # Pulling, and offsets
 

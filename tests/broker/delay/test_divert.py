@@ -9,7 +9,6 @@ from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay.divert import Diverter, may_divert
 from hanabi.broker.delay.due import due_ms
 from hanabi.broker.delay.java_order import in_java_order
-from hanabi.broker.delay.levels import parse_delay_levels
 from hanabi.broker.delay.waiting import after_level
 from hanabi.broker.settings import Settings
 from hanabi.errors import BrokerError, MessageRefused
@@ -17,6 +16,7 @@ from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
+from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.properties import decode_properties, encode_properties
 from hanabi.wire.record import Record, RecordState, decode_record, scan_records
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC

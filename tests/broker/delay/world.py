@@ -9,13 +9,13 @@ from typing import Final
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay.delivery import DelayedDelivery
 from hanabi.broker.delay.divert import Diverter, may_divert
-from hanabi.broker.delay.levels import parse_delay_levels
 from hanabi.broker.delay.timer import Timer
 from hanabi.broker.settings import Settings
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
+from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import Record
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC

@@ -23,7 +23,6 @@ from typing import Final
 import msgspec
 
 from hanabi.broker.delay.delivered import levels_delivered_since
-from hanabi.broker.delay.levels import DelayLevels
 from hanabi.broker.delay.pace import NEVER_MS, SLICE_COUNT, Alarm, Retries, keep_stepping
 from hanabi.broker.delay.waiting import LostWayError, after_level, identity
 from hanabi.broker.pretty_json import pretty
@@ -35,6 +34,7 @@ from hanabi.store.indexer import Dispatched
 from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.store.queries import QueueEntry
 from hanabi.wire.bodies.offsets import DelayOffsetTable
+from hanabi.wire.delay_levels import DelayLevels
 from hanabi.wire.fastjson import decode_file
 from hanabi.wire.record import Record, decode_records
 from hanabi.wire.system_names import HALF_TOPIC, SCHEDULE_TOPIC

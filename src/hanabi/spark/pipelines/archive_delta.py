@@ -6,7 +6,6 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from hanabi.errors import ConfigError
-from hanabi.spark.pipelines.file_system import FileSystem
 
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -29,7 +28,3 @@ def check_delta(spark: SparkSession) -> None:
 
 def optimize_delta(spark: SparkSession, url: str) -> None:
     spark.sql(f"OPTIMIZE delta.`{url}`").collect()
-
-
-def is_delta(files: FileSystem) -> bool:
-    return files.exists("_delta_log")

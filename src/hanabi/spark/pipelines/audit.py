@@ -18,9 +18,9 @@ from hanabi.spark.pipelines.results import table_of, write_parquet
 from hanabi.spark.pipelines.spark_tasks import told
 from hanabi.spark.store_options import parse_store_options
 from hanabi.store.inspection.config_files import known_topics
-from hanabi.store.inspection.expected import parse_delay_levels
 from hanabi.store.inspection.marks import read_checkpoint
 from hanabi.store.lock import has_crashed
+from hanabi.wire.delay_levels import parse_delay_levels
 
 _NEVER_MS: Final = 2**63 - 1
 

@@ -14,7 +14,7 @@ from hanabi.spark.pipelines.audit_plan import plan_audit, rows_of
 from hanabi.spark.pipelines.audit_rows import STRUCT
 from hanabi.spark.plain_errors import plain_errors
 from hanabi.spark.store_options import StoreOptions, parse_store_options
-from hanabi.store.inspection.expected import parse_delay_levels
+from hanabi.wire.delay_levels import parse_delay_levels
 
 NAME: Final = "rocketmq-audit"
 DELAY_LEVELS: Final = "delaylevels"  # Spark hands options over in lower case
@@ -34,7 +34,9 @@ class AuditSource(DataSource):
         with plain_errors():
             given = {name: value for name, value in self.options.items() if name.lower() != DELAY_LEVELS}
             levels = self.options.get(DELAY_LEVELS)
-            return AuditReader(parse_store_options(given), None if levels is None else parse_delay_levels(levels))
+            return AuditReader(
+                parse_store_options(given), None if levels is None else parse_delay_levels(levels).delays_ms
+            )
 
 
 class AuditReader(DataSourceReader):

@@ -8,10 +8,8 @@ Agrees with CommitLog.java (checkMessageAndReturnSize), the two dispatchers of D
 ScheduleMessageService.java for the levels.
 """
 
-import re
 from typing import Final, NamedTuple
 
-from hanabi.errors import ConfigError
 from hanabi.store.key_hash import key_hash
 from hanabi.wire import property_names as names
 from hanabi.wire import sysflag
@@ -21,24 +19,9 @@ from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 DELIVERY_MS_MAX: Final = 10 * 365 * 86_400_000  # no delivery is further from the time of storing: no level is so long
 
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_LEVEL: Final = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _MULTI_DISPATCH: Final = names.INNER_MULTI_DISPATCH.encode()
 _MULTI_QUEUE_OFFSET: Final = names.INNER_MULTI_QUEUE_OFFSET.encode()
 _LIGHT_QUEUE_PREFIX: Final = "%LMQ%"  # MixAll.LMQ_PREFIX
-
-
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """The delay of each level in milliseconds, from the broker's messageDelayLevel."""
-    delays: list[int] = []
-    for word in text.split():
-        match = _LEVEL.fullmatch(word)
-        if match is None:
-            raise ConfigError(f"delay level {word!r}: must be a number and one of s, m, h, d, such as 30s")
-        delays.append(int(match[1]) * _UNIT_MS[match[2]])
-    if not delays:
-        raise ConfigError("there must be at least one delay level, such as 1s")
-    return tuple(delays)
 
 
 class ExpectedEntry(NamedTuple):

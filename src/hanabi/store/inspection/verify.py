@@ -15,13 +15,13 @@ import msgspec
 from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.inspection.config_files import ConfigFile, known_topics, read_config_files
 from hanabi.store.inspection.damage import Damage, DamageList
-from hanabi.store.inspection.expected import parse_delay_levels
 from hanabi.store.inspection.home import DataFile, FileReader, StoreHome, sequence_problems
 from hanabi.store.inspection.log_scan import Broken, LogScan
 from hanabi.store.inspection.marks import read_checkpoint
 from hanabi.store.inspection.verify_index import IndexChecks, IndexCounts
 from hanabi.store.inspection.verify_queues import QueueChecks, QueueCounts
 from hanabi.store.lock import has_crashed
+from hanabi.wire.delay_levels import parse_delay_levels
 
 
 class LogCounts(msgspec.Struct, rename="camel"):
@@ -67,7 +67,7 @@ def verify(
             topics=known_topics(home),
             checkpoint=_check_checkpoint(home, damage),
             stopped_cleanly=not has_crashed(home.root),
-            delays_ms=None if delay_levels is None else parse_delay_levels(delay_levels),
+            delays_ms=None if delay_levels is None else parse_delay_levels(delay_levels).delays_ms,
         )
         stack.enter_context(closing(queues))
         index = stack.enter_context(closing(IndexChecks(home, damage)))

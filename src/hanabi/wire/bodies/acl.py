@@ -1,20 +1,9 @@
 """Access control, as operators see it.
 
-Agrees with Java's ClusterAclVersionInfo, AclConfig and PlainAccessConfig.
+Agrees with Java's AclConfig and PlainAccessConfig.
 """
 
 from hanabi.wire.bodies.base import Body, written
-from hanabi.wire.bodies.topics import DataVersion
-
-
-class ClusterAclVersion(Body, frozen=True, kw_only=True):
-    """Which state the access rules of one broker are in."""
-
-    acl_config_data_version: DataVersion | None = None
-    all_acl_config_data_version: dict[str, DataVersion] | None = None
-    broker_addr: str | None = None
-    broker_name: str | None = None
-    cluster_name: str | None = None
 
 
 class PlainAccessConfig(Body, frozen=True, kw_only=True):

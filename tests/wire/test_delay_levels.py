@@ -3,8 +3,8 @@
 import pytest
 
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.delay.levels import parse_delay_levels
 from hanabi.errors import ConfigError
+from hanabi.wire.delay_levels import parse_delay_levels
 
 
 def test_the_default_has_18_levels_from_a_second_to_two_hours() -> None:
