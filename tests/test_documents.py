@@ -41,7 +41,6 @@ STILL_LONG: set[str] = {
     "docs/broker.md",
     "docs/concepts.md",
     "docs/configuration.md",
-    "docs/faults.md",
     "docs/getting-started.md",
     "docs/mqadmin.md",
     "docs/operations.md",
