@@ -43,7 +43,6 @@ STILL_LONG: set[str] = {
     "docs/configuration.md",
     "docs/getting-started.md",
     "docs/mqadmin.md",
-    "docs/operations.md",
     "docs/pipelines.md",
     "docs/spark-walkthrough.md",
     "docs/spark.md",

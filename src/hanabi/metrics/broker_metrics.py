@@ -64,7 +64,7 @@ def broker_lines(broker: Broker, disk: DiskFacts, series_max: int = SERIES_MAX) 
         _clients(broker, bounded),
         _store(broker, disk),
         _state(broker),
-        gauge("hanabi_metrics_left_out", "Samples that are not shown because there are too many.", bounded.left_out()),
+        gauge("hanabi_metrics_left_out", "Samples omitted over the limit.", bounded.left_out()),
     )
 
 
@@ -72,7 +72,7 @@ def _traffic(broker: Broker, bounded: Bounded) -> Iterator[str]:
     stats = broker.tables.stats
     for name, about, totals in (
         ("in", "stored, by topic", stats.put_totals()),
-        ("out", "handed to consumers, by topic and group", stats.get_totals()),
+        ("out", "delivered to consumers, by topic and group", stats.get_totals()),
     ):
         messages, size = f"hanabi_messages_{name}_total", f"hanabi_bytes_{name}_total"
         samples = ((labels(**of), tally.messages) for of, tally in totals)
@@ -81,14 +81,14 @@ def _traffic(broker: Broker, bounded: Bounded) -> Iterator[str]:
         yield from counter(size, f"Bytes of messages {about}.", bounded(size, samples, len(totals)))
     name, totals = "hanabi_messages_sent_back_total", stats.send_back_totals()
     samples = ((labels(**of), tally.messages) for of, tally in totals)
-    yield from counter(name, "Messages that consumers failed on and sent back.", bounded(name, samples, len(totals)))
+    yield from counter(name, "Messages that consumers sent back after a failure.", bounded(name, samples, len(totals)))
     store = stats.store
     yield from counter("hanabi_puts_total", "Messages stored, of all topics.", store.puts)
     yield from counter("hanabi_put_bytes_total", "Bytes stored, of all topics.", store.put_bytes)
     yield from counter("hanabi_puts_failed_total", "Messages that could not be stored.", store.puts_failed)
-    yield from counter("hanabi_messages_pulled_total", "Messages handed out, of all topics.", store.transferred)
+    yield from counter("hanabi_messages_pulled_total", "Messages delivered, of all topics.", store.transferred)
     pulls = [(labels(result="found"), store.gets_found), (labels(result="missed"), store.gets_missed)]
-    yield from counter("hanabi_pulls_total", "Pulls that were answered, with messages or without.", pulls)
+    yield from counter("hanabi_pulls_total", "Answered pulls, with and without messages.", pulls)
 
 
 def _latency(broker: Broker) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _latency(broker: Broker) -> Iterator[str]:
     counts = [max(store.puts - sum(slow[1:]), 0), *slow[1:]]  # the quick ones are not told one by one
     yield from histogram(
         "hanabi_put_seconds",
-        "How long it took to append a message to the log, without waiting for the disk.",
+        "Time to append a message to the log, without waiting for the disk.",
         PUT_BOUNDS,
         [({}, counts, store.put_seconds)],
     )
@@ -111,7 +111,7 @@ def _lag(broker: Broker, bounded: Bounded) -> Iterator[str]:
         (labels(group=group, topic=topic), sum(behind for _, behind in _behind(broker, group, topic)))
         for topic, group in offsets.each_topic_and_group()
     )
-    about = "Messages that a group has still to consume, by topic."
+    about = "Unconsumed messages of a group by topic."
     yield from gauge(name, about, bounded(name, by_group, offsets.pairs))
     name = "hanabi_queue_lag_messages"
     by_queue = (
@@ -119,7 +119,7 @@ def _lag(broker: Broker, bounded: Bounded) -> Iterator[str]:
         for topic, group in offsets.each_topic_and_group()
         for queue, behind in _behind(broker, group, topic)
     )
-    about = "Messages that a group has still to consume, by topic and queue."
+    about = "Unconsumed messages of a group by topic and queue."
     yield from gauge(name, about, bounded(name, by_queue, len(offsets)))
 
 
@@ -131,17 +131,17 @@ def _behind(broker: Broker, group: str, topic: str) -> Iterator[tuple[int, int]]
 
 def _clients(broker: Broker, bounded: Bounded) -> Iterator[str]:
     tables = broker.tables
-    yield from gauge("hanabi_held_pulls", "Pulls that wait for messages.", len(tables.held_pulls))
+    yield from gauge("hanabi_held_pulls", "Pulls waiting for messages.", len(tables.held_pulls))
     groups = tables.consumers.groups()
     producers = {connection for members in tables.producers.groups().values() for connection in members}
-    yield from gauge("hanabi_producers", "Clients that produce.", len(producers))
+    yield from gauge("hanabi_producers", "Connected producers.", len(producers))
     yield from gauge("hanabi_consumer_groups", "Consumer groups with members.", len(groups))
     name = "hanabi_group_members"
     members = ((labels(group=name), len(group.members)) for name, group in list(groups.items()))
-    yield from gauge(name, "Members of a consumer group that are connected.", bounded(name, members, len(groups)))
+    yield from gauge(name, "Connected members of a consumer group.", bounded(name, members, len(groups)))
     yield from gauge(
         "hanabi_groups_subscribing_differently",
-        "Groups whose members subscribe differently, so that messages are skipped.",
+        "Groups whose members subscribe differently.",
         len(tables.consumers.differing()),
     )
 
@@ -149,24 +149,26 @@ def _clients(broker: Broker, bounded: Bounded) -> Iterator[str]:
 def _store(broker: Broker, disk: DiskFacts) -> Iterator[str]:
     store, recovery = broker.store, broker.store.recovery
     ratios = [(labels(what="commitlog"), disk.log_ratio), (labels(what="root"), disk.root_ratio)]
-    yield from gauge("hanabi_disk_used_ratio", "How full the disk is, 0 to 1; -1 if nobody can tell.", ratios)
+    yield from gauge("hanabi_disk_used_ratio", "Used share of the disk, 0 to 1; -1 if unknown.", ratios)
     yield from gauge(
         "hanabi_disk_refuses_messages",
-        "1 while no message is taken because the disk is full.",
+        "1 while sends are refused because the disk is full.",
         int(store.retention.refuses),
     )
     yield from gauge("hanabi_log_begin_bytes", "The oldest offset of the commit log.", store.min_log_offset)
-    yield from gauge("hanabi_log_end_bytes", "Where the next message of the commit log begins.", store.max_log_offset)
+    yield from gauge("hanabi_log_end_bytes", "The end offset of the commit log.", store.max_log_offset)
     behind = max(store.max_log_offset - store.flushed_log_offset, 0)
-    yield from gauge("hanabi_flush_behind_bytes", "Bytes of the commit log that are not on the disk yet.", behind)
+    yield from gauge("hanabi_flush_behind_bytes", "Bytes of the commit log not yet flushed to disk.", behind)
     yield from gauge(
         "hanabi_dispatch_behind_messages",
-        "Messages that the key index lacks, as it cannot be written.",
+        "Messages missing in the key index because it cannot be written.",
         store.undispatched,
     )
-    yield from gauge("hanabi_recovery_seconds", "How long the store took to open.", recovery.seconds)
-    yield from gauge("hanabi_recovery_messages", "Messages that were looked at to open the store.", recovery.records)
-    yield from gauge("hanabi_recovery_damages", "Damaged places that were found then.", len(recovery.damages))
+    yield from gauge("hanabi_recovery_seconds", "Time to open the store.", recovery.seconds)
+    yield from gauge("hanabi_recovery_messages", "Messages examined when the store was opened.", recovery.records)
+    yield from gauge(
+        "hanabi_recovery_damages", "Damaged places found when the store was opened.", len(recovery.damages)
+    )
 
 
 def _state(broker: Broker) -> Iterator[str]:
@@ -174,16 +176,16 @@ def _state(broker: Broker) -> Iterator[str]:
     yield from gauge("hanabi_topics", "Topics, system topics included.", len(tables.topics))
     yield from gauge(
         "hanabi_broker_busy",
-        "1 while sends are refused because the broker is behind.",
+        "1 while sends are refused because the broker is overloaded.",
         int(broker.services.flow.busy is not None),
     )
     waiting = ((labels(level=level), count) for level, count in _delayed(broker))
-    yield from gauge("hanabi_delayed_messages", "Messages that wait for their delay level.", waiting)
+    yield from gauge("hanabi_delayed_messages", "Messages waiting for their delay level.", waiting)
     registered = set(broker.registration.registered)
     known = (
         (labels(namesrv=address), int(address in registered)) for address in broker.settings.broker.namesrv_addresses
     )
-    yield from gauge("hanabi_registered", "1 if the name server knows this broker.", known)
+    yield from gauge("hanabi_registered", "1 if the broker is registered with the name server.", known)
 
 
 def _delayed(broker: Broker) -> Iterator[tuple[int, int]]:

@@ -9,6 +9,6 @@ from hanabi.namesrv.name_server import NameServer
 def namesrv_lines(server: NameServer) -> Iterator[str]:
     """The families of *server*."""
     brokers, processes, topics = server.routes.size()
-    yield from gauge("hanabi_namesrv_brokers", "Broker names that are registered.", brokers)
-    yield from gauge("hanabi_namesrv_broker_processes", "Masters and slaves that are registered.", processes)
-    yield from gauge("hanabi_namesrv_topics", "Topics that have a route.", topics)
+    yield from gauge("hanabi_namesrv_brokers", "Registered broker names.", brokers)
+    yield from gauge("hanabi_namesrv_broker_processes", "Registered masters and slaves.", processes)
+    yield from gauge("hanabi_namesrv_topics", "Topics with a route.", topics)

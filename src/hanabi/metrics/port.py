@@ -142,7 +142,7 @@ class MetricsPort:
             process_lines(process),
             histogram(
                 "hanabi_loop_delay_seconds",
-                "How late the event loop was, looked at ten times a second.",
+                "Delay of the event loop, sampled ten times a second.",
                 BOUNDS,
                 [({}, delay.counts.copy(), delay.seconds)],
             ),

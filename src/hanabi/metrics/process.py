@@ -55,14 +55,14 @@ def _entries(folder: str) -> int:
 def process_lines(facts: ProcessFacts) -> Iterator[str]:
     """All of it, and which version of us runs."""
     about = labels(version=__version__, python=platform.python_version())
-    yield from gauge("hanabi_build_info", "Which version runs, on which Python.", [(about, 1)])
+    yield from gauge("hanabi_build_info", "Versions of Hanabi and Python.", [(about, 1)])
     yield from counter("process_cpu_seconds_total", "Processor time spent, user and system.", facts.cpu_seconds)
-    yield from gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", _STARTED)
+    yield from gauge("process_start_time_seconds", "Start time of the process in seconds since 1970.", _STARTED)
     for name, about_it, value in (
         ("process_resident_memory_bytes", "Memory in use, mapped log files included.", facts.resident_bytes),
         ("process_virtual_memory_bytes", "Address space in use.", facts.virtual_bytes),
-        ("process_open_fds", "Files and sockets that are open.", facts.open_files),
-        ("process_max_fds", "How many files and sockets may be open.", facts.open_files_max),
+        ("process_open_fds", "Open files and sockets.", facts.open_files),
+        ("process_max_fds", "Limit of open files and sockets.", facts.open_files_max),
         ("process_threads", "Threads.", facts.threads),
     ):
         if value is not None:

@@ -17,24 +17,24 @@ def server_lines(servers: Mapping[str, ServerStatistics], times: Mapping[str, Re
     yield from gauge("hanabi_connections", "Open connections.", [(name, one.connections) for name, one in each])
     for family, about, value in (
         ("hanabi_connections_accepted_total", "Connections accepted.", "accepted"),
-        ("hanabi_connections_refused_total", "Connections refused because there were too many.", "refused"),
+        ("hanabi_connections_refused_total", "Connections refused over the limit.", "refused"),
         ("hanabi_requests_total", "Requests received.", "requests"),
-        ("hanabi_protocol_errors_total", "Peers that broke the protocol.", "protocol_errors"),
+        ("hanabi_protocol_errors_total", "Peers that violated the protocol.", "protocol_errors"),
     ):
         yield from counter(family, about, [(name, getattr(one, value)) for name, one in each])
     yield from histogram(
         "hanabi_request_seconds",
-        "How long requests took until their answer was made. Pulls that were held are not in it.",
+        "Time from request to answer, held pulls excluded.",
         BOUNDS,
         chain.from_iterable(one.series(name) for name, one in times.items()),
     )
     yield from counter(
         "hanabi_requests_failed_total",
-        "Answers with another code than success; a pull that found nothing is one of them.",
+        "Error answers, pulls without messages included.",
         chain.from_iterable(one.failures(name) for name, one in times.items()),
     )
     held = [(labels(server=name), one.held) for name, one in times.items()]
-    yield from counter("hanabi_requests_held_total", "Pulls that were held because there was nothing yet.", held)
+    yield from counter("hanabi_requests_held_total", "Pulls held because no message was available.", held)
 
 
 def together(parts: list[ServerStatistics]) -> ServerStatistics:
