@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import hanabi
-from hanabi.cli.render import table
+from hanabi.cli.render import pairs, table
 from tests.cli.admin_commands import send
 from tests.cli.commands import DEADLINE_SECONDS, HANABI, environment
 from tests.cli.commands import hanabi as hanabi_process
@@ -66,6 +66,10 @@ def test_a_table_that_does_not_fit_is_shown_one_row_after_the_other() -> None:
         ("offset", "show", f"{LONG}_group", LONG),
         ("broker", "stats", "--topic", LONG),
         ("message", "print", LONG),
+        ("broker", "status"),
+        ("broker", "config"),
+        ("namesrv", "config"),
+        ("group", "members", f"{LONG}_group"),
     ],
     ids=" ".join,
 )
@@ -76,6 +80,34 @@ def test_commands_on_a_terminal_break_no_word(cluster: Serving, command: tuple[s
     with consumer:
         assert consumer.poll(15)
     shown = on_a_terminal(*command, "-n", cluster.namesrv)
-    assert max(map(len, shown.splitlines())) <= COLUMNS
+    assert not [line for line in shown.splitlines() if len(line) > COLUMNS and len(line.split()) > 1]
     piped = hanabi_process(*command, "-n", cluster.namesrv).stdout
     assert {word for word in words(piped) if not any(map(str.isdigit, word))} <= words(shown)
+
+
+def test_findings_and_the_summary_of_doctor_break_no_word(cluster: Serving) -> None:
+    """The cluster has what other tests left there: a finding of this test's own makes the summary its full length."""
+    command = ("doctor", "--interval", "0", "-n", f"{cluster.namesrv};127.0.0.1:1")
+    shown = on_a_terminal(*command)
+    assert max(map(len, shown.splitlines())) <= COLUMNS
+    assert "does not answer" in shown
+
+
+def test_names_and_values_are_wrapped_under_the_beginning_of_the_value() -> None:
+    text = pairs([("topic", LONG), ("brokers", ",".join(f"broker-{letter}" for letter in "abcdefghij"))], width=COLUMNS)
+    assert text.splitlines() == [
+        f"topic    {LONG}",
+        "brokers  broker-a,broker-b,broker-c,broker-d,broker-e,broker-f,broker-g,",
+        "         broker-h,broker-i,broker-j",
+    ]
+
+
+def test_a_value_that_does_not_fit_beside_its_name_stands_below_it_and_a_longer_word_stays_whole() -> None:
+    path, line = "/store" * 12, "/store" * 20
+    assert pairs([("consumeQueuePath", path), ("x", f"at {line}")], width=COLUMNS).splitlines() == [
+        "consumeQueuePath",
+        f"  {path}",
+        "x",
+        "  at",
+        f"  {line}",
+    ]

@@ -59,7 +59,8 @@ def _text(found: "Diagnosis") -> str:
         for word in ("error", "warning", "note")
     ]
     result = ", ".join(counts) if found.findings else "nothing is wrong"
-    return "".join(_finding_text(finding, width) for finding in found.findings) + f"Looked at {looked}: {result}.\n"
+    summary = textwrap.fill(f"Looked at {looked}: {result}.", width)
+    return "".join(_finding_text(finding, width) for finding in found.findings) + f"{summary}\n"
 
 
 def _finding_text(finding: "Finding", width: int) -> str:

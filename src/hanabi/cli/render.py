@@ -1,5 +1,6 @@
 """Tables for people: as wide as their terminal, or as the content where nobody's terminal is written to."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
@@ -11,6 +12,7 @@ from hanabi.cli.times import time_text
 UNBOUNDED_WIDTH: Final = 10_000  # for pipes: `grep` wants a row in one line
 NUMBERS: Final = (int, float)
 GAP: Final = 2  # between columns
+_BREAK_AFTER: Final = re.compile(r"(?<=[,;])(?=\S)|(?<=\s)(?=\S)")
 
 Cell = str | int | float | bool | None
 
@@ -28,7 +30,7 @@ def table(
     if _needed(columns, texts, len) > room:
         texts = [[text.replace(",", ", ") for text in row] for row in texts]  # lists of names wrap there
         if _needed(columns, texts, _longest_word) > room:
-            return "\n".join(pairs(zip(columns, row, strict=True)) for row in texts)
+            return "\n".join(pairs(zip(columns, row, strict=True), width=room) for row in texts)
     return _drawn(columns, found, texts, room)
 
 
@@ -63,11 +65,38 @@ def _drawn(columns: Sequence[str], found: list[list[Cell]], texts: list[list[str
     return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
 
 
-def pairs(values: Iterable[tuple[str, Cell]]) -> str:
-    """Names and values, one a line."""
-    found = list(values)
-    width = max((len(name) for name, _ in found), default=0)
-    return "".join(f"{printable(name):<{width}}  {cell_text(value)}\n" for name, value in found)
+def pairs(values: Iterable[tuple[str, Cell]], *, width: int | None = None) -> str:
+    """Format names and values, one a line, at most *width* wide (default: as the terminal). A value is wrapped between
+    words and after commas, under its beginning. A word that is longer than a line stays whole: it can be copied."""
+    found = [(printable(name), cell_text(value)) for name, value in values]
+    indent = max((len(name) for name, _ in found), default=0) + GAP
+    room = _width() if width is None else width
+    return "".join(_pair(name, value, indent, room) for name, value in found)
+
+
+def _pair(name: str, value: str, indent: int, width: int) -> str:
+    """One name with its value; a value with a word too long for the place beside the name stands below it. Pure."""
+    beside = [piece.rstrip() for piece in _pieces(value)]
+    fits = max(map(len, beside)) <= width - indent
+    if fits:
+        first, *rest = _wrapped(value, width - indent)
+        return "".join(f"{line}\n" for line in (f"{name:<{indent}}{first}", *(" " * indent + line for line in rest)))
+    return "".join(f"{line}\n" for line in (name, *(f"  {line}" for line in _wrapped(value, width - GAP))))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of *text*, each as full as *width* allows. Pure."""
+    lines = [""]
+    for piece in _pieces(text):
+        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
+
+
+def _pieces(text: str) -> list[str]:
+    """The parts of *text* that a line may end after: words with the space behind them, and parts of lists. Pure."""
+    return _BREAK_AFTER.split(text)
 
 
 def cell_text(cell: Cell) -> str:
