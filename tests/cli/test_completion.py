@@ -1,9 +1,15 @@
 """Completion in shells: the script of each, and the names of a running cluster."""
 
+import os
+import pty
+import re
+import select
 import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -93,25 +99,111 @@ def test_words_that_bash_split_at_colons_are_one_again(cluster: Serving) -> None
     assert join_colons(["hanabi", "-n", "[", "::", "1]", ":", "1", "x"], 7) == (["hanabi", "-n", "[::1]:1", "x"], 3)
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_itself_completes_the_name_of_a_topic(tmp_path: Path, cluster: Serving) -> None:
-    said(cluster, "topic", "create", "BashOrders")
-    command = tmp_path / "hanabi"
+def installed(folder: Path) -> dict[str, str]:
+    """Make `hanabi` a command of *folder*; return the environment that finds it first, with *folder* as its home."""
+    command = folder / "bin" / "hanabi"
+    command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m hanabi "$@"\n')
     command.chmod(0o755)
-    script = f"""eval "$({command} --show-completion bash)"
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    return environment(HANABI_COMPLETION_SECONDS=PATIENCE, PATH=path, HOME=str(folder), TERM="dumb")
+
+
+def on_path(shell: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"there is no {shell}")
+
+
+def said_by(shell: Sequence[str], home: dict[str, str]) -> str:
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=DEADLINE_SECONDS, env=home, check=True)
+    assert done.stderr == ""
+    return done.stdout
+
+
+@on_path("bash")
+def test_bash_itself_completes_the_name_of_a_topic(tmp_path: Path, cluster: Serving) -> None:
+    said(cluster, "topic", "create", "BashOrders")
+    script = f"""eval "$(hanabi --show-completion bash)"
 COMP_WORDS=(hanabi topic status -n {cluster.namesrv.replace(":", " : ")} BashO) COMP_CWORD=7
-_hanabi_completion {command}
+_hanabi_completion hanabi
 echo "${{COMPREPLY[@]}}" """
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        env=environment(HANABI_COMPLETION_SECONDS=PATIENCE),
-        check=True,
-    )
-    assert (done.stdout, done.stderr) == ("BashOrders\n", "")
+    assert said_by(("bash", "--norc", "-c", script), installed(tmp_path)) == "BashOrders\n"
+
+
+@on_path("fish")
+def test_fish_itself_completes_names_commands_and_options(tmp_path: Path, cluster: Serving) -> None:
+    said(cluster, "topic", "create", "FishOrders")
+    said(cluster, "group", "create", "fish_billing")
+    home = installed(tmp_path)
+    assert hanabi_process("--install-completion", "fish", HOME=home["HOME"]).returncode == 0
+
+    def offered(line: str) -> list[str]:
+        """The words that fish offers for the end of *line*, without their descriptions."""
+        asked = said_by(("fish", "-c", f"complete -C '{line}'"), home)
+        return [each.partition("\t")[0] for each in asked.splitlines()]
+
+    assert offered(f"hanabi topic status -n {cluster.namesrv} FishO") == ["FishOrders"]
+    assert offered(f"hanabi group progress -n {cluster.namesrv} fish_") == ["fish_billing"]
+    assert offered("hanabi topic stat") == ["status"]
+    assert offered("hanabi topic list --clus") == ["--cluster"]
+
+
+@on_path("zsh")
+def test_zsh_itself_completes_names_commands_and_options(tmp_path: Path, cluster: Serving) -> None:
+    said(cluster, "topic", "create", "ZshOrders")
+    said(cluster, "group", "create", "zsh_billing")
+    home = installed(tmp_path)
+    assert hanabi_process("--install-completion", "zsh", HOME=home["HOME"]).returncode == 0
+    with (Path(home["HOME"]) / ".zshrc").open("a") as settings:
+        settings.write(ZSH_SETTINGS)
+    with zsh(home) as completed_by_zsh:
+        topic, group = (f"hanabi {noun} -n {cluster.namesrv} " for noun in ("topic status", "group progress"))
+        assert completed_by_zsh(f"{topic}ZshO") == f"{topic}ZshOrders"
+        assert completed_by_zsh(f"{group}zsh_") == f"{group}zsh_billing"
+        assert completed_by_zsh("hanabi topic stat") == "hanabi topic status"
+        assert completed_by_zsh("hanabi topic list --clus") == "hanabi topic list --cluster"
+
+
+# Ctrl-X prints the line that is being typed, which stands between marks, and removes it.
+ZSH_SETTINGS = """
+PROMPT='' PROMPT_EOL_MARK=''
+show_line() { print -r -- "{{$BUFFER}}"; BUFFER='' }
+zle -N show_line
+bindkey '^X' show_line
+"""
+
+
+@contextmanager
+def zsh(home: dict[str, str]) -> Iterator[Callable[[str], str]]:
+    """zsh on a terminal of its own; what is called types a line, presses Tab, and returns the line as it is then."""
+    ours, theirs = pty.openpty()
+    command = ["zsh", "--no-global-rcs", "-i"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=home, start_new_session=True) as run:
+        os.close(theirs)
+        try:
+            yield lambda line: _typed(ours, f"{line}\t\x18")
+        finally:
+            run.kill()
+            os.close(ours)
+
+
+def _typed(terminal: int, keys: str) -> str:
+    os.write(terminal, keys.encode())
+    heard = ""
+    while not (found := re.search(r"\{\{(.*)\}\}", heard)):
+        ready, _, _ = select.select([terminal], [], [], DEADLINE_SECONDS)
+        assert ready, f"zsh says no more after {heard!r}"
+        heard += os.read(terminal, 65536).decode()
+    return found[1].strip()
+
+
+def test_a_namespace_offers_its_own_topics_by_their_bare_names(cluster: Serving) -> None:
+    for topic in ("shop%NamedOrders", "other%NamedParcels", "NamedOnly"):
+        said(cluster, "topic", "create", topic)
+    at = ("-n", cluster.namesrv)
+    for command in ("send", "tail"):
+        assert completed(command, *at, "--namespace", "shop", "Named") == ["NamedOrders"]
+    assert completed("tail", *at, "Named") == ["NamedOnly"]
+    assert completed("tail", *at, "shop%") == ["shop%NamedOrders"]
 
 
 def test_pipelines_and_fixed_words_are_completed_without_a_cluster() -> None:

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -27,6 +28,12 @@ BROKER_SHARE: Final = 0.7  # a broker that hangs leaves time for what the others
 SHELLS: Final = ("bash", "zsh", "fish", "powershell", "pwsh")
 CALLERS_SHELL: Final = "auto"
 OPTIONS: Final = ("--install-completion", "--show-completion")
+# zsh reads an installed script at the first Tab, as the function of this name: without this that Tab does nothing.
+FIRST_TAB: Final = """
+if [[ "$funcstack[1]" = _hanabi ]]; then
+  _hanabi_completion "$@"
+fi
+"""
 TYPED_PLAINLY: Final = re.compile(r"[\w%.@#=-]+", re.ASCII)  # zsh evaluates what it is offered: nothing to obey
 HIDDEN: Final = "%"  # of retry and dead-letter topics, which are offered when this is typed
 
@@ -45,22 +52,41 @@ def with_shell(arguments: Sequence[str]) -> list[str]:
 def install(context: typer.Context, shell: str | None) -> None:
     """Install the script, and end."""
     if shell is not None:
-        install_callback(context, context.command.params[0], _checked(shell))
+        named = _checked(shell)
+        try:
+            install_callback(context, context.command.params[0], named)
+        finally:
+            if named == "zsh" and (script := Path.home() / ".zfunc" / "_hanabi").exists():
+                script.write_text(f"{script.read_text().rstrip()}\n{FIRST_TAB}")
 
 
 def show(context: typer.Context, shell: str | None) -> None:
     """Show the script, and end."""
     if shell is not None:
-        show_callback(context, context.command.params[0], _checked(shell))
+        named = _checked(shell)
+        try:
+            show_callback(context, context.command.params[0], named)
+        finally:
+            if named == "zsh":
+                typer.echo(FIRST_TAB, nl=False)
 
 
-def _checked(shell: str) -> str | bool:
-    """The shell as typer wants it: True for the one that runs this process."""
-    if shell == CALLERS_SHELL:
-        return True
-    if shell not in SHELLS:
-        raise ConfigError(f"there is no completion for the shell {shell}: it must be one of {', '.join(SHELLS)}")
-    return shell
+def _checked(shell: str) -> str:
+    """The name of a shell that can complete."""
+    named = _callers_shell() if shell == CALLERS_SHELL else shell
+    if named not in SHELLS:
+        raise ConfigError(f"there is no completion for the shell {named}: it must be one of {', '.join(SHELLS)}")
+    return named
+
+
+def _callers_shell() -> str:
+    """The shell that runs this process."""
+    from shellingham import ShellDetectionFailure, detect_shell  # type: ignore[import-untyped]
+
+    try:
+        return str(detect_shell()[0])
+    except ShellDetectionFailure as error:
+        raise ConfigError(f"the shell that runs this cannot be told: name it, one of {', '.join(SHELLS)}") from error
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
@@ -113,6 +139,14 @@ def matching(names: Iterable[str], incomplete: str) -> list[str]:
     )
 
 
+def inside(names: Iterable[str], namespace: str) -> list[str]:
+    """Give the topics of *namespace* by the names that the command adds it to; without one, all *names*. Pure."""
+    from hanabi.client.namespace import unwrap
+
+    known = [(name, unwrap(namespace, name)) for name in names]
+    return [bare for name, bare in known if not namespace or bare != name]
+
+
 def _asked(context: typer.Context, ask: Ask) -> list[str]:
     """The names at the cluster; none if it cannot be asked."""
     import asyncio
@@ -144,10 +178,11 @@ def _config(given: dict[str, Any]) -> "ClientConfig":
     return cluster.client_config(given.get("namesrv"), "", given.get("access_key"), given.get("tls_config"))
 
 
-async def _topics(admin: "Admin", _: typer.Context) -> list[str]:
+async def _topics(admin: "Admin", context: typer.Context) -> list[str]:
     from hanabi.admin.topics import kind_of
 
-    return [name for name in await admin.topics.names() if kind_of(name) != "system"]
+    names = [name for name in await admin.topics.names() if kind_of(name) != "system"]
+    return inside(names, context.params.get("namespace") or "")
 
 
 async def _groups(admin: "Admin", _: typer.Context) -> list[str]:
