@@ -2,9 +2,12 @@
 the next one."""
 
 import asyncio
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from hanabi import Message, aio
 from hanabi.errors import MQError
@@ -73,3 +76,56 @@ def test_a_task_that_is_cancelled_at_the_end_shuts_its_own_client_down_without_a
 
     asyncio.run(main())
     assert left == [True]
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bare_close_of_the_loop_names_what_was_lost_and_it_can_be_started_in_the_next_loop(
+    cluster_thread: WorldThread, kind: str, make_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    cluster_thread.make_topic("T")
+    client: Any = make(aio, kind, cluster_thread.config())
+    loop = make_loop()
+    loop.run_until_complete(client.start())
+    with warnings.catch_warnings(record=True) as told:  # uvloop also tells of each connection
+        warnings.simplefilter("always", ResourceWarning)
+        loop.close()
+    assert any(f"of group {GROUP} was not shut down before its event loop was closed" in str(each) for each in told)
+    with pytest.raises(MQError, match=r"is not running \(its event loop was closed without shutdown\(\)\): start"):
+        _ = client.client_id
+
+    async def again() -> None:
+        await client.shutdown()
+        async with client:
+            assert client.client_id
+
+    asyncio.run(again())
+
+
+def test_a_send_after_a_bare_close_says_that_the_loop_was_closed(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    producer = aio.Producer("g", config=cluster_thread.config())
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(producer.start())
+    loop.run_until_complete(producer.send(Message("T", b"in the first loop")))
+    with pytest.warns(ResourceWarning):
+        loop.close()
+    with pytest.raises(MQError, match=r"producer of group g is not running \(its event loop was closed"):
+        asyncio.run(producer.send(Message("T", b"in the second loop")))
+
+
+def test_a_start_that_a_bare_close_interrupted_can_be_repeated(cluster_thread: WorldThread) -> None:
+    cluster_thread.make_topic("T")
+    consumer = aio.LitePullConsumer("g", config=cluster_thread.config())
+    consumer.subscribe("T")
+    loop = asyncio.new_event_loop()
+    starting = loop.create_task(consumer.start())
+    loop.run_until_complete(asyncio.sleep(0))
+    assert not starting.done()
+    loop.close()
+
+    async def again() -> None:
+        async with consumer:
+            assert consumer.client_id
+
+    asyncio.run(again())

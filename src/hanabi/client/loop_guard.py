@@ -2,6 +2,9 @@
 
 `asyncio.run` cancels all tasks at its end, and waits for them. A guard is such a task: it lets the tasks of the program
 end first, as they may shut the client down themselves, and does it in their stead if they did not.
+
+A bare `loop.close()` cancels nothing, and nothing can run after it: then the client is told at once that it is lost. An
+event loop drops its timers when it is closed, which ends the life of an object that only such a timer holds.
 """
 
 import asyncio
@@ -9,8 +12,9 @@ import logging
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
+YEAR_SECONDS: Final = 365 * 86_400.0
 SECONDS: Final = 3.0  # for the shutdown of a forgotten client
 
 logger = logging.getLogger(__name__)
@@ -18,23 +22,39 @@ logger = logging.getLogger(__name__)
 # Those of each loop: guards do not wait for each other.
 _guards: "WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[asyncio.Task[None]]]" = WeakKeyDictionary()
 
+# Of loops that were closed. asyncio would report each of them as destroyed when it is freed: we have said so better.
+_lost_tasks: "list[asyncio.Task[None]]" = []
+
 
 class LoopGuard:
-    """Guards one client, which errors call *what*, from now until `end`."""
+    """Guards one client, which errors call *what*, from now until `end`. *lost* is called if the loop is closed."""
 
-    def __init__(self, what: str, shutdown: Callable[[], Awaitable[None]]) -> None:
-        self._what, self._shutdown = what, shutdown
+    def __init__(self, what: str, shutdown: Callable[[], Awaitable[None]], lost: Callable[[], None]) -> None:
+        self._what, self._shutdown, self._lost = what, shutdown, lost
         self._over = False
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._run(), name=f"{what} is guarded")
         _guards.setdefault(loop, WeakSet()).add(self._task)
+        held = _Held()
+        self._timer = ref(loop.call_later(YEAR_SECONDS, held.expire))  # weak: the loop alone keeps it
+        self._closed = finalize(held, self._loop_closed)
+        self._closed.atexit = False
 
     async def end(self) -> None:
         """The client is shut down in order."""
         self._over = True
+        self._closed.detach()
+        if (timer := self._timer()) is not None:
+            timer.cancel()
         if asyncio.current_task() is not self._task:
             self._task.cancel()
             await asyncio.wait((self._task,))
+
+    def _loop_closed(self) -> None:
+        if self._loop.is_closed() and not self._over:
+            _lost_tasks.append(self._task)
+            self._lost()
+            self._warn("was closed: await shutdown() before loop.close(), or use `async with` and asyncio.run()")
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -54,9 +74,16 @@ class LoopGuard:
                 await self._shutdown()
         except TimeoutError:
             logger.warning("%s was forgotten, and could not be shut down within %g s", self._what, SECONDS)
+        self._warn("ended: use `async with`, or await shutdown()")
+
+    def _warn(self, end: str) -> None:
         warnings.warn(
-            f"{self._what} was not shut down before its event loop ended: use `async with`, or await shutdown()",
-            ResourceWarning,
-            stacklevel=1,
-            source=self,
+            f"{self._what} was not shut down before its event loop {end}", ResourceWarning, stacklevel=1, source=self
         )
+
+
+class _Held:
+    """The object that lives as long as the timer which holds it."""
+
+    def expire(self) -> None:
+        """End a timer that no program waits for."""

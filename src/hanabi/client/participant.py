@@ -30,6 +30,7 @@ class Participant:
         self._starting: asyncio.Task[None] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._undo: AsyncExitStack | None = None  # while it runs: what is left to do after `_leave`
+        self._lost = False  # its event loop was closed while it ran
 
     @property
     def client_id(self) -> str:
@@ -44,11 +45,28 @@ class Participant:
         """Finish what is under way, within so many *seconds* (None: as the settings say)."""
         raise NotImplementedError
 
+    def _drop(self) -> None:
+        """Forget what ran in an event loop that is closed: nothing of it can be finished any more."""
+        raise NotImplementedError
+
+    def _loop_closed(self) -> None:
+        """The event loop was closed without `shutdown`: be as if never started."""
+        self._starting = self._ending = self._undo = None
+        self._lost = True
+        self._drop()
+
+    def _not_running(self, what_to_do: str) -> MQError:
+        """The error for a call that needs the cluster."""
+        lost = " (its event loop was closed without shutdown())" if self._lost else ""
+        return MQError(f"{self.what} is not running{lost}: {what_to_do}")
+
     async def start(self) -> None:
         """Take part. Raises what keeps it from that; `shutdown` meanwhile does."""
+        if self._starting is not None and self._loop is not None and self._loop.is_closed():
+            self._loop_closed()
         if self._starting is not None or self._ending is not None or self._undo is not None:
             raise MQError(f"{self.what} is started already")
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._lost = asyncio.get_running_loop(), False
         self._starting = task = asyncio.create_task(self._begin(), name=f"{self.what} starts")
         try:
             await asyncio.wait((task,))
@@ -65,7 +83,7 @@ class Participant:
     async def _begin(self) -> None:
         async with AsyncExitStack() as undo:
             await self._join(undo)
-            undo.push_async_callback(LoopGuard(self.what, partial(self.shutdown, 0.0)).end)
+            undo.push_async_callback(LoopGuard(self.what, partial(self.shutdown, 0.0), self._loop_closed).end)
             self._undo = undo.pop_all()
 
     async def _interrupt(self, starting: "asyncio.Task[None]") -> None:

@@ -157,6 +157,9 @@ class Producer(Participant):
             if running.trace is not None:
                 await running.trace.close(max(ends - clock(), TRACE_END_SECONDS))
 
+    def _drop(self) -> None:
+        self._running, self._requests = None, PendingRequests()
+
     async def _finish(self, seconds: float) -> None:
         """For what a kind of producer has beside this: end it, within so many *seconds*."""
 
@@ -167,7 +170,7 @@ class Producer(Participant):
 
     def _must_run(self) -> Running:
         if self._running is None:
-            raise MQError(f"{self.what} is not running: start() it, and send before shutdown()")
+            raise self._not_running("start() it, and send before shutdown()")
         return self._running
 
     # Sending

@@ -104,6 +104,13 @@ class TransactionProducer(Producer):
         if threads is not None and not await threads.close(max(ends - loop.time(), THREADS_END_SECONDS)):
             logger.warning("group %s: a function of a transaction has not returned and is left behind", self.group)
 
+    def _drop(self) -> None:
+        super()._drop()
+        threads, self._threads = self._threads, None
+        self._under_way.clear()
+        if threads is not None:
+            threads.dismiss()
+
     async def send_in_transaction(
         self,
         message: Message,

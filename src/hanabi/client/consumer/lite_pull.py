@@ -213,6 +213,10 @@ class LitePullConsumer(Participant):
             await self._end_trace(seconds)
         logger.info("a consumer of group %s has left", self.group)
 
+    def _drop(self) -> None:
+        self._session = self._core = self._tracing = None
+        self._asking = False
+
     async def _end_trace(self, seconds: float | None = None) -> None:
         traced, self._tracing = self._tracing, None
         if traced is not None:
@@ -369,12 +373,12 @@ class LitePullConsumer(Participant):
     def client_id(self) -> str:
         """By which brokers know this member."""
         if self._core is None:
-            raise MQError(f"{self.what} is not started")
+            raise self._not_running("start() it, or use `async with`")
         return self._core.client_id
 
     def _started(self) -> LiteSession:
         if self._session is None:
-            raise MQError(f"{self.what} is not started")
+            raise self._not_running("start() it, or use `async with`")
         return self._session
 
     def _session_with(self, queue: MessageQueue) -> tuple[LiteSession, MessageQueue]:

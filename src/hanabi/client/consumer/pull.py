@@ -27,7 +27,7 @@ from hanabi.client.options import PullOptions
 from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
-from hanabi.errors import ConfigError, MQError
+from hanabi.errors import ConfigError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 
@@ -92,6 +92,11 @@ class PullConsumer(Participant):
         if parts.tracing is not None:
             await parts.tracing.close(seconds)
         logger.info("consumer %s of group %s leaves", parts.core.client_id, self.group)
+
+    def _drop(self) -> None:
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            parts.offsets.close()
 
     # Messages
 
@@ -196,7 +201,7 @@ class PullConsumer(Participant):
 
     def _started(self) -> "_Parts":
         if self._parts is None:
-            raise MQError(f"{self.what} is not started")
+            raise self._not_running("start() it, or use `async with`")
         return self._parts
 
     def _wire_queue(self, queue: MessageQueue) -> MessageQueue:

@@ -201,6 +201,11 @@ class PushConsumer(Participant):
             self._session = self._core = None
         logger.info("a consumer of group %s has left", self.group)
 
+    def _drop(self) -> None:
+        self._session = self._core = None
+        self._announcing.clear()
+        self._own_shutdowns.clear()
+
     async def _close(self, session: PushSession, seconds: float) -> bool:
         try:
             if announcing := list(self._announcing):
@@ -245,12 +250,12 @@ class PushConsumer(Participant):
     def client_id(self) -> str:
         """By which brokers know this member."""
         if self._core is None:
-            raise MQError(f"{self.what} is not started")
+            raise self._not_running("start() it, or use `async with`")
         return self._core.client_id
 
     def _started(self) -> PushSession:
         if self._session is None:
-            raise MQError(f"{self.what} is not started")
+            raise self._not_running("start() it, or use `async with`")
         return self._session
 
 
