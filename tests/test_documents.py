@@ -39,15 +39,12 @@ STILL_LONG: set[str] = {
     "deploy/README.md",
     "docs/administration.md",
     "docs/broker.md",
-    "docs/concepts.md",
     "docs/configuration.md",
-    "docs/getting-started.md",
     "docs/mqadmin.md",
     "docs/pipelines.md",
     "docs/spark-walkthrough.md",
     "docs/spark.md",
     "docs/storage.md",
-    "docs/tls.md",
     "tests/golden/README.md",
 }
 NOTEBOOKS = {"docs/spark-walkthrough.md"}  # promised to work in a notebook
