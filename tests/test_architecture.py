@@ -22,14 +22,14 @@ MAY_IMPORT = {
     "namesrv": "errors clock durable_table wire remoting",
     "broker": "errors clock durable_table message wire remoting store replication",
     "metrics": "_version errors wire remoting store namesrv broker",
-    "client": "errors durable_table message wire remoting",
+    "client": "errors clock durable_table message wire remoting",
     "admin": "errors message wire client",
-    "doctor": "errors message wire remoting client admin",
-    "bench": "errors message wire store client aio admin",  # the store: it measures a disk with ours
+    "doctor": "errors clock message wire remoting client admin",
+    "bench": "errors clock message wire store client aio admin",  # the store: it measures a disk with ours
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
     "cli": "_version errors message wire remoting store namesrv broker metrics client admin doctor bench spark",
     "dashboard": "errors message admin",
-    "spark": "errors message wire store client",  # the store: its reader looks into the files
+    "spark": "errors clock message wire store client",  # the store: its reader looks into the files
     "aio": "client",
     "__init__": "_version errors message client aio",
     "__main__": "cli",

@@ -19,6 +19,7 @@ import msgspec
 from hanabi.bench.meter import Meter
 from hanabi.bench.pace import BESIDE_BODY_BYTES, Limits, Pace
 from hanabi.bench.results import Ended, Flow, Second, StoreMeasured, flow_of, times_of
+from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError, StoreError
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import FlushMode, StoreConfig
@@ -146,7 +147,7 @@ def _message(size: int) -> Callable[[], PendingMessage]:
     def make() -> PendingMessage:
         nonlocal number
         number += 1
-        return PendingMessage(TOPIC, number % QUEUES, body, properties, int(time.time() * 1000), HOST, HOST)
+        return PendingMessage(TOPIC, number % QUEUES, body, properties, wall_ms(), HOST, HOST)
 
     return make
 

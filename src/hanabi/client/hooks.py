@@ -8,7 +8,6 @@ not once for every try.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeVar
@@ -16,15 +15,12 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from hanabi.client.send_result import SendResult, TransactionState
+from hanabi.clock import wall_ms
 from hanabi.message import Message, MessageQueue, StoredMessage
 
 logger = logging.getLogger(__name__)
 
 C = TypeVar("C")
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class MessageKind(Enum):
@@ -58,7 +54,7 @@ class SendContext(msgspec.Struct, kw_only=True):
     messages: Sequence[Message]
     kind: MessageKind = MessageKind.NORMAL
     client_id: str = ""
-    began_ms: int = msgspec.field(default_factory=now_ms)
+    began_ms: int = msgspec.field(default_factory=wall_ms)
     properties: dict[str, str] = msgspec.field(default_factory=dict)
 
     message_id: str = ""  # of a batch: those of all its messages, with commas between them
@@ -81,7 +77,7 @@ class ConsumeContext(msgspec.Struct, kw_only=True):
     queue: MessageQueue
     messages: Sequence[StoredMessage]
     client_id: str = ""
-    began_ms: int = msgspec.field(default_factory=now_ms)
+    began_ms: int = msgspec.field(default_factory=wall_ms)
 
     outcome: ConsumeOutcome = ConsumeOutcome.SUCCESS
     error: BaseException | None = None
@@ -104,7 +100,7 @@ class EndTransactionContext(msgspec.Struct, kw_only=True):
     state: TransactionState
     from_check: bool  # the broker asked
     client_id: str = ""
-    began_ms: int = msgspec.field(default_factory=now_ms)
+    began_ms: int = msgspec.field(default_factory=wall_ms)
 
 
 class SendHook(Protocol):

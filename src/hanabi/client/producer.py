@@ -34,6 +34,7 @@ from hanabi.client.send_told import kind_of, told
 from hanabi.client.sender import SendEnded, Sender
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
+from hanabi.clock import wall_ms
 from hanabi.errors import ConnectionLostError, MQError, RequestTimeoutError, SendFailed
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.wire.headers.send import ReplyMessageHeader
@@ -124,7 +125,7 @@ class Producer(Participant):
         publishings = Publishings(core.routes, settings, faults, lambda topic: unwrap(namespace, topic))
         gate = BackPressure(settings.in_flight_max, settings.in_flight_bytes_max)
         ids = UniqueIds(
-            _now_ms,
+            wall_ms,
             ip=core.own_ip,
             process_id=os.getpid(),
             loader_hash=random.getrandbits(32),  # each producer's own, as there may be several in a process
@@ -478,7 +479,7 @@ class Producer(Participant):
 
     def reply_arrived(self, header: ReplyMessageHeader, body: bytes) -> bool:
         """See `members.ProducerMember`."""
-        return self._requests.arrived(header, body, _now_ms())
+        return self._requests.arrived(header, body, wall_ms())
 
     async def check_transaction(
         self, header: CheckTransactionStateHeader, message: StoredMessage, address: str
@@ -493,10 +494,6 @@ def _hears_sends(hook: SendHook | EndTransactionHook) -> TypeGuard[SendHook]:
 
 def _hears_ends(hook: SendHook | EndTransactionHook) -> TypeGuard[EndTransactionHook]:
     return hasattr(hook, "end_transaction")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _raise_first(results: Sequence[SendResult | Exception]) -> None:

@@ -9,7 +9,6 @@ DefaultMQProducerImpl.sendDefaultImpl, sendSelectImpl and sendKernelImpl.
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -30,6 +29,7 @@ from hanabi.client.send_attempts import (
     pause_before,
 )
 from hanabi.client.send_result import STATUS_BY_CODE, SendResult, SendStatus
+from hanabi.clock import wall_ms
 from hanabi.errors import (
     ConnectError,
     MQError,
@@ -350,7 +350,7 @@ class Sender:
             "d": self._default_queues,
             "e": str(queue.queue_id),
             "f": str(outgoing.sys_flag),
-            "g": str(time.time_ns() // 1_000_000),
+            "g": str(wall_ms()),
             "h": str(outgoing.flag),
             "i": outgoing.properties,
             "j": str(outgoing.reconsume_times),

@@ -8,7 +8,6 @@ import asyncio
 import ipaddress
 import re
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -19,6 +18,7 @@ from hanabi.admin import Admin
 from hanabi.admin.access import SUCCESS, Access, BrokerAt, each
 from hanabi.admin.groups import kind_of as kind_of_group
 from hanabi.admin.topics import kind_of as kind_of_topic
+from hanabi.clock import wall_ms
 from hanabi.doctor.diagnosis import Diagnosis, diagnose
 from hanabi.doctor.snapshot import (
     BrokerSeen,
@@ -55,11 +55,7 @@ _RUNTIME: Final = re.compile(r"\[ ([\d,.\s]+) days, (\d+) hours, (\d+) minutes, 
 _DAY_S: Final = 86_400
 
 
-def clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-async def examine(admin: Admin, *, seconds: float = SECONDS_BETWEEN, now_ms: Callable[[], int] = clock_ms) -> Diagnosis:
+async def examine(admin: Admin, *, seconds: float = SECONDS_BETWEEN, now_ms: Callable[[], int] = wall_ms) -> Diagnosis:
     """Ask the cluster, ask again after *seconds*, and say what is wrong."""
     return diagnose(await take_snapshot(admin, seconds=seconds, now_ms=now_ms))
 

@@ -18,6 +18,7 @@ from hanabi.client.consumer.listener import ConsumeLater
 from hanabi.client.consumer.listener_runs import Ended, ListenerRuns
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.hooks import ConsumeContext, ConsumeHooks, ConsumeOutcome
+from hanabi.clock import wall_ms
 from hanabi.message import StoredMessage
 
 logger = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Calls:
             totals.succeeded += count
         else:
             totals.failed += count
-        owned.last_consume_ms = time.time_ns() // 1_000_000
+        owned.last_consume_ms = wall_ms()
         ended(error)
 
 

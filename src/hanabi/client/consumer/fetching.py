@@ -7,7 +7,6 @@ asking every 50 ms. Whose the queues are, and what is committed, is decided else
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, Protocol
 
@@ -15,6 +14,7 @@ from hanabi.client.consumer.fetched_queue import FetchedQueue
 from hanabi.client.consumer.pull_complaints import PullComplaints
 from hanabi.client.consumer.pulling import PullResult, PullStatus
 from hanabi.client.consumer.queue_progress import QueueLimits
+from hanabi.clock import wall_ms
 from hanabi.errors import MQError, UnknownReplyError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.codes import ResponseCode
@@ -184,7 +184,7 @@ class Fetching:
         if fetched.next_offset is None:
             fetched.next_offset = await self._start_offset(fetched.queue)
         began = loop.time()
-        fetched.last_pull_ms = time.time_ns() // 1_000_000
+        fetched.last_pull_ms = wall_ms()
         result = await self._pull(fetched.queue, fetched.next_offset)
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(

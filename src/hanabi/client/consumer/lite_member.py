@@ -4,13 +4,13 @@ Agrees with Java's MQConsumerInner as DefaultLitePullConsumerImpl implements it;
 obeyed here, where Java's pull consumers overhear it.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 
 from hanabi.client.consumer.fetched_queue import FetchedQueue
 from hanabi.client.consumer.queue_progress import MIB
 from hanabi.client.consumer.start_point import ConsumeFrom
+from hanabi.clock import wall_ms
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumerRunningInfo, ProcessQueueInfo
@@ -46,7 +46,7 @@ class LiteMember:
         self._model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING
         self._consume_from = consume_from_where(consume_from)
         self._subscriptions, self._queues, self._persist, self._reset = subscriptions, queues, persist, reset
-        self._started_ms = time.time_ns() // 1_000_000
+        self._started_ms = wall_ms()
         self.rebalance_soon = rebalance_soon
 
     def heartbeat_data(self) -> ConsumerData:

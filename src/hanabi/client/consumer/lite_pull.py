@@ -7,7 +7,6 @@ DefaultLitePullConsumer in behaviour; what happens between start and shutdown is
 import asyncio
 import logging
 import operator
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -29,6 +28,7 @@ from hanabi.client.options import LitePullOptions
 from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
+from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError, MQError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
@@ -93,7 +93,7 @@ class LitePullConsumer(Participant):
         if not topic or topic.isspace():
             raise ConfigError(f"topic {topic!r}: a topic must have a name")
         wire_topic = self._wire(topic)
-        self._subscriptions[wire_topic] = subscription_data(wire_topic, expression, _now_ms())
+        self._subscriptions[wire_topic] = subscription_data(wire_topic, expression, wall_ms())
         if rebalanced is None:
             self._rebalanced.pop(wire_topic, None)
         else:
@@ -118,7 +118,7 @@ class LitePullConsumer(Participant):
         wire_queues = {self._wire_queue(queue) for queue in queues}
         self._filters.clear()
         for topic in {queue.topic for queue in wire_queues}:
-            self._filters[topic] = subscription_data(topic, expression, _now_ms())
+            self._filters[topic] = subscription_data(topic, expression, wall_ms())
         self._assigned = wire_queues
         if self._session is not None:
             self._session.assign(wire_queues)
@@ -397,7 +397,3 @@ class LitePullConsumer(Participant):
         if not self._namespace:
             return queue
         return msgspec.structs.replace(queue, topic=unwrap(self._namespace, queue.topic))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -4,7 +4,6 @@
 """
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -27,6 +26,7 @@ from hanabi.client.options import PullOptions
 from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
+from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
@@ -138,7 +138,7 @@ class PullConsumer(Participant):
     def _subscription(self, topic: str, expression: Expression) -> SubscriptionData:
         known = self._subscriptions.get((topic, expression))
         if known is None:
-            known = self._subscriptions[topic, expression] = subscription_data(topic, expression, _now_ms())
+            known = self._subscriptions[topic, expression] = subscription_data(topic, expression, wall_ms())
         return known
 
     def _told(self) -> list[SubscriptionData]:
@@ -246,7 +246,3 @@ class _Parts:
 
 async def _nothing_to_save() -> None:
     """What is committed is saved at once."""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

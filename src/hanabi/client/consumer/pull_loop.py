@@ -7,7 +7,6 @@ DefaultMQPushConsumerImpl.pullMessage in its limits and times, but waits for roo
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
@@ -17,6 +16,7 @@ from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.consumer.pull_complaints import PullComplaints
 from hanabi.client.consumer.pulling import PullResult, PullStatus
 from hanabi.client.consumer.queue_progress import QueueLimits
+from hanabi.clock import wall_ms
 from hanabi.errors import MQError, UnknownReplyError
 from hanabi.message import StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
@@ -91,7 +91,7 @@ class PullLoop:
         """How long to wait before the next."""
         owned, loop = self._owned, asyncio.get_running_loop()
         began = loop.time()
-        owned.last_pull_ms = time.time_ns() // 1_000_000
+        owned.last_pull_ms = wall_ms()
         try:
             # None for 0, as Java: nothing is consumed yet.
             commits = self._commits and self._offsets.is_sure(owned.queue)

@@ -7,7 +7,6 @@ defaults; what happens between start and shutdown is in `push_session`.
 import asyncio
 import logging
 import signal
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from contextvars import Context
@@ -26,6 +25,7 @@ from hanabi.client.options import PushOptions
 from hanabi.client.participant import Participant
 from hanabi.client.trace.tracing import tracing
 from hanabi.client.validation import check_group
+from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError, MQError
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.heartbeat import SubscriptionData
@@ -83,7 +83,7 @@ class PushConsumer(Participant):
         if not topic or topic.isspace():
             raise ConfigError(f"topic {topic!r}: a topic must have a name")
         wire_topic = wrap(self.config.namespace, topic)
-        self._subscriptions[wire_topic] = subscription_data(wire_topic, expression, _now_ms())
+        self._subscriptions[wire_topic] = subscription_data(wire_topic, expression, wall_ms())
         self._announce()
 
     def unsubscribe(self, topic: str) -> None:
@@ -173,7 +173,7 @@ class PushConsumer(Participant):
         if self.settings.broadcasting:
             self._subscriptions.pop(topic, None)
         else:
-            self._subscriptions[topic] = subscription_data(topic, ALL, _now_ms())
+            self._subscriptions[topic] = subscription_data(topic, ALL, wall_ms())
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
@@ -257,7 +257,3 @@ class PushConsumer(Participant):
         if self._session is None:
             raise self._not_running("start() it, or use `async with`")
         return self._session
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

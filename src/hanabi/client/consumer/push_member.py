@@ -5,7 +5,6 @@ an operator sees of it (`mqadmin consumerStatus`, reset of offsets, direct consu
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -16,6 +15,7 @@ from hanabi.client.consumer.listener_runs import ListenerRuns
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.consumer.push_config import PushConfig
 from hanabi.client.consumer.queue_progress import MIB
+from hanabi.clock import wall_ms
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
@@ -75,7 +75,7 @@ class PushMember:
         self._group, self._settings, self._ordered = group, settings, ordered
         self._subscriptions, self._holdings, self._stats = subscriptions, holdings, stats
         self._runs, self._restored = runs, restored
-        self._started_ms = time.time_ns() // 1_000_000
+        self._started_ms = wall_ms()
         self.rebalance_soon = rebalance_soon
 
     def heartbeat_data(self) -> ConsumerData:

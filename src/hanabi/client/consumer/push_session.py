@@ -10,7 +10,6 @@ Names of topics and groups are those on the wire. Decides nothing itself.
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
@@ -36,6 +35,7 @@ from hanabi.client.consumer.start_point import StartPoint
 from hanabi.client.core import Core
 from hanabi.client.hooks import ConsumeHooks
 from hanabi.client.namespace import unwrap, wrap
+from hanabi.clock import wall_ms
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
@@ -74,7 +74,7 @@ class PushSession:
             pull_loop=self._pull_loop,
             dropped=self._pulling.forget,
             changed=self.rebalance_soon,
-            now_ms=now_ms,
+            now_ms=wall_ms,
         )
         self._locks = self._make_locks() if ordered and not settings.broadcasting else None
         self._runs = listener_runs(listener, settings.concurrency, f"listener of {group}", owner=self)
@@ -113,7 +113,7 @@ class PushSession:
             self._group,
             owned=lambda: [*holdings.owned.values(), *holdings.leaving.values()],
             lost=self.rebalance_soon,
-            now_ms=now_ms,
+            now_ms=wall_ms,
         )
 
     def _make_calls(self, hooks: ConsumeHooks) -> Calls:
@@ -274,7 +274,3 @@ class PushSession:
     def queues(self) -> list[MessageQueue]:
         """The queues that are ours now."""
         return sorted(self._holdings.owned)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from hanabi.client.config import ClientConfig
-from hanabi.client.hooks import ConsumeContext, EndTransactionContext, SendContext, now_ms
+from hanabi.client.hooks import ConsumeContext, EndTransactionContext, SendContext
 from hanabi.client.local_address import local_address
 from hanabi.client.send_result import SendStatus
 from hanabi.client.trace.dispatcher import Dispatcher
@@ -26,6 +26,7 @@ from hanabi.client.trace.trace_data import (
     ended_line,
     sent_line,
 )
+from hanabi.clock import wall_ms
 from hanabi.message import Message, StoredMessage
 from hanabi.wire import property_names as names
 from hanabi.wire.message_id import UniqueIds
@@ -53,7 +54,7 @@ class Tracing:
         self._producer: Producer | None = None
         self._dispatcher: Dispatcher | None = None
         self._ids = UniqueIds(
-            now_ms,
+            wall_ms,
             ip=ipaddress.ip_address(local_address()).packed,
             process_id=os.getpid(),
             loader_hash=random.getrandbits(32),
@@ -94,7 +95,7 @@ class Tracing:
             return
         if context.topic.startswith(self.topic):
             return
-        cost_ms = (now_ms() - context.began_ms) // len(context.messages)
+        cost_ms = (wall_ms() - context.began_ms) // len(context.messages)
         ids = context.message_id.split(",")
         offset_ids = result.offset_message_id.split(",")
         for index, message in enumerate(context.messages):
@@ -118,7 +119,7 @@ class Tracing:
         traced = [message for message in context.messages if message.properties.get(names.TRACE_ON) != "false"]
         if dispatcher is None or not traced or context.queue.topic.startswith(self.topic):
             return
-        request_id, time_ms = self._ids.make(), now_ms()
+        request_id, time_ms = self._ids.make(), wall_ms()
         context.notes[_NOTE] = (request_id, time_ms, traced)
         for message in traced:
             dispatcher.add(
@@ -137,7 +138,7 @@ class Tracing:
         if dispatcher is None or note is None:
             return
         request_id, began_ms, traced = note
-        time_ms = now_ms()
+        time_ms = wall_ms()
         for message in traced:
             dispatcher.add(
                 consumed_line(

@@ -13,7 +13,6 @@ Where nothing can be locked, the state tells two runs apart: only one of them ca
 import fcntl
 import logging
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError, MQError
 from hanabi.spark.pipelines.archive_state import ArchiveState, decode, encode
 from hanabi.spark.pipelines.file_system import FileSystem
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 class ArchiveHome:
     """One archive, with all that its last step had to do done."""
 
-    def __init__(self, files: FileSystem, clock_ms: Callable[[], int] = lambda: int(time.time() * 1_000)) -> None:
+    def __init__(self, files: FileSystem, clock_ms: Callable[[], int] = wall_ms) -> None:
         self.files, self._clock_ms = files, clock_ms
         self._run = uuid.uuid4().hex
         self.state = self._load()
