@@ -38,13 +38,11 @@ STILL_LONG: set[str] = {
     "SECURITY.md",
     "deploy/README.md",
     "docs/administration.md",
-    "docs/broker.md",
     "docs/configuration.md",
     "docs/mqadmin.md",
     "docs/pipelines.md",
     "docs/spark-walkthrough.md",
     "docs/spark.md",
-    "docs/storage.md",
     "tests/golden/README.md",
 }
 NOTEBOOKS = {"docs/spark-walkthrough.md"}  # promised to work in a notebook
