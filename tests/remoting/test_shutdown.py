@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import gc
 import socket
+import weakref
 from typing import cast
 
 import pytest
@@ -185,5 +187,24 @@ def test_a_host_name_is_listened_on_at_all_its_addresses_with_one_port(run: Run)
         async with serving(host="localhost") as (_, address), connecting() as connector:
             _, port = parse_address(address)
             await connector.request(f"localhost:{port}", ECHO)
+
+    run(main())
+
+
+def test_a_connection_that_has_ended_is_freed_without_the_garbage_collector(run: Run) -> None:
+    async def main() -> None:
+        async with serving(Gate().handlers()) as (server, address):
+            gc.disable()
+            try:
+                async with connecting() as connector, raw_peer(address) as peer:
+                    await connector.request(address, ECHO, timeout=60)
+                    peer.ask(WAIT, 1)
+                    peer.ask(BLOB, 2)
+                    await peer.answer()
+                    ends = [weakref.ref(connection) for connection in server.connections]
+                assert len(ends) == 2
+                await eventually(lambda: not any(end() for end in ends))
+            finally:
+                gc.enable()
 
     run(main())

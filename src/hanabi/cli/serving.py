@@ -9,12 +9,14 @@ import logging
 import os
 import signal
 import sys
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from hanabi.cli.garbage import collect_when_idle
 from hanabi.cli.threads import start_pool
 from hanabi.errors import ConfigError
 from hanabi.remoting.address import format_address
@@ -86,9 +88,22 @@ async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None, metrics: 
         if port is not None:
             ready.append(f"ready metrics {format_address(metrics_address)}")
             servers.callback(port.stopping)
-        for line in ready:
-            _announce(line)
-        await stopped.wait()
+        async with _collecting():
+            for line in ready:
+                _announce(line)
+            await stopped.wait()
+
+
+@asynccontextmanager
+async def _collecting() -> AsyncIterator[None]:
+    task = asyncio.create_task(collect_when_idle())
+    await asyncio.sleep(0)  # the first collection is over before anybody is served
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _open_metrics(

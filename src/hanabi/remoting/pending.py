@@ -50,15 +50,17 @@ class AnswerTo:
 _Waiting: TypeAlias = tuple[Answer, float, int, float]
 
 
+def _pass(_began: float) -> None:
+    """Hear of no request."""
+
+
 class PendingRequests:
     """By their opaque numbers. *peer* is for errors. *unanswered* is called with the time at which a request began
     that has timed out, or was given up by its caller."""
 
     __slots__ = ("_loop", "_peer", "_rings_at", "_timer", "_unanswered", "_waiting")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, peer: str, unanswered: Callable[[float], None] = lambda began: None
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, peer: str, unanswered: Callable[[float], None] = _pass) -> None:
         self._loop, self._peer, self._unanswered = loop, peer, unanswered
         self._waiting: dict[int, _Waiting] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -90,6 +92,7 @@ class PendingRequests:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._rings_at = None, _NEVER
+        self._unanswered = _pass  # it holds the connection, which holds us: without it both are freed at once
         waiting, self._waiting = self._waiting, {}
         for answer, *_ in waiting.values():
             if not answer.done():
