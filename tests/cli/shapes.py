@@ -1,8 +1,9 @@
 """The JSON of each command: which type it is, and how docs/administration.md says that.
 
-python -m tests.cli.shapes      writes the part of the document between the two marks anew
+python -m tests.cli.shapes      rewrites the part of the document between the two marks
 """
 
+import textwrap
 import types
 import typing
 from enum import Enum
@@ -88,6 +89,7 @@ SHAPES: dict[str, Any] = {
     "send": Lines(SentLine),
     "tail": Lines(MessageLine),
 }
+_WRAPPER = textwrap.TextWrapper(118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 _PLAIN = {str: "text", int: "integer", float: "number", bool: "true/false", type(None): "null"}
 
 
@@ -161,7 +163,7 @@ def document_part() -> str:
             + (" (may be missing)" if optional and not each.required else "")
             for each in fields
         ]
-        parts.append(f"- **{name}**: {', '.join(words)}.")
+        parts.append(_WRAPPER.fill(f"- **{name}**: {', '.join(words)}."))
     return "\n".join(("| command | JSON |", "|---|---|", *rows, "", *parts)) + "\n"
 
 
