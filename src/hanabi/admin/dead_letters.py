@@ -16,6 +16,7 @@ from hanabi.admin.access import Access, each
 from hanabi.admin.answer import Answer
 from hanabi.admin.messages import Messages
 from hanabi.admin.topics import Topics
+from hanabi.client.queue_access import QueueAccess
 from hanabi.client.routes import Route
 from hanabi.errors import ConfigError, InvalidParameter, TopicNotExist
 from hanabi.message import MessageQueue, StoredMessage
@@ -84,6 +85,7 @@ class DeadLetterOffice:
 
     def __init__(self, access: Access, topics: Topics, messages: Messages) -> None:
         self._access, self._topics, self._messages = access, topics, messages
+        self._queues = QueueAccess(access.core)
 
     async def all(self) -> list[DeadLetters]:
         """All groups that have dead letters, or had some."""
@@ -208,7 +210,7 @@ class DeadLetterOffice:
             ) from error
 
     async def _bookmark(self, queue: MessageQueue) -> int | None:
-        address = await self._address(queue)
+        address = await self._queues.reading_address(queue)
         found = await self._access.api.query_consumer_offset(address, TOOLS_GROUP, queue, set_zero_if_not_found=False)
         return None if found is None or found < 0 else found
 
@@ -222,8 +224,7 @@ class DeadLetterOffice:
         async def save() -> None:
             nonlocal saved
             if enabled and current > saved:
-                address = await self._address(queue)
-                await self._access.api.update_consumer_offset(address, TOOLS_GROUP, queue, current, oneway=False)
+                await self._queues.commit_offset(TOOLS_GROUP, queue, current)
                 saved = current
 
         async def sent_up_to(offset: int) -> None:
@@ -236,12 +237,6 @@ class DeadLetterOffice:
             yield sent_up_to
         finally:
             await save()
-
-    async def _address(self, queue: MessageQueue) -> str:
-        address = (await self._access.core.routes.find(queue.topic)).address_of(queue.broker_name)
-        if address is None:
-            raise InvalidParameter(f"topic {queue.topic}: the name servers know no address of {queue.broker_name}")
-        return address
 
 
 class _Pace:

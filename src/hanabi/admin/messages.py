@@ -13,6 +13,7 @@ from hanabi.admin.groups import Groups
 from hanabi.admin.topics import kind_of
 from hanabi.client.consumer.pulling import Pulling, PullStatus
 from hanabi.client.consumer.subscription import ALL, subscription_data
+from hanabi.client.queue_access import QueueAccess
 from hanabi.errors import BrokerError, InvalidParameter, QueryNotFound, RemoteProtocolError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult
@@ -82,7 +83,7 @@ class Messages:
     """Everything about single messages."""
 
     def __init__(self, access: Access, groups: Groups) -> None:
-        self._access, self._groups = access, groups
+        self._access, self._groups, self._queues = access, groups, QueueAccess(access.core)
 
     async def get(self, message_id: str, topic: str | None = None) -> StoredMessage:
         """The message with this id: a broker's own, or the one that its producer gave it. Without *topic* the latter is
@@ -205,7 +206,7 @@ class Messages:
         self, queue: MessageQueue, offset: int, *, tags: str = ALL
     ) -> AsyncGenerator[StoredMessage, None]:
         """The messages of a queue from *offset* on, up to where it ends now."""
-        end = await self._access.api.get_max_offset(await self._address(queue), queue)
+        end = await self._access.api.get_max_offset(await self._queues.reading_address(queue), queue)
         pulling = Pulling(self._access.core, TOOLS_GROUP, tells_subscription=True)
         subscription = subscription_data(queue.topic, tags, 0)
         while offset < end:
@@ -257,17 +258,11 @@ class Messages:
         )
 
     async def _first_offset(self, queue: MessageQueue, from_ms: int | None) -> int:
-        address = await self._address(queue)
+        address = await self._queues.reading_address(queue)
         if from_ms is None:
             return max(await self._access.api.get_min_offset(address, queue), 0)
         found = await self._access.api.search_offset(address, queue, from_ms)
         return max(found - 1, 0)  # 4.9 gives the nearest, be it before or after
-
-    async def _address(self, queue: MessageQueue) -> str:
-        address = (await self._access.core.routes.find(queue.topic)).address_of(queue.broker_name)
-        if address is None:
-            raise InvalidParameter(f"topic {queue.topic}: the name servers know no address of {queue.broker_name}")
-        return address
 
 
 def parse_trace(text: str) -> list[TraceEvent]:

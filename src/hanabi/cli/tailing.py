@@ -15,10 +15,10 @@ import msgspec
 
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.pulling import Pulling, PullStatus, restored
-from hanabi.client.consumer.queue_broker import master_address
 from hanabi.client.consumer.subscription import Expression, subscription_data
 from hanabi.client.core import Core
 from hanabi.client.namespace import wrap
+from hanabi.client.queue_access import QueueAccess
 from hanabi.client.routes import Route, describe
 from hanabi.errors import MQError, NoPermission
 from hanabi.message import MessageQueue, StoredMessage
@@ -108,12 +108,12 @@ class Tail:
         self._queues[queue] = asyncio.create_task(self._pull_for_ever(core, pulling, queue, offset))
 
     async def _first_offset(self, core: Core, queue: MessageQueue) -> int:
-        address = await master_address(core, queue)
+        access = QueueAccess(core)
         if self._start.first:
-            return await core.api.get_min_offset(address, queue)
+            return await access.first_offset(queue)
         if self._start.since_ms is None:
-            return await core.api.get_max_offset(address, queue)
-        found = await core.api.search_offset(address, queue, self._start.since_ms)
+            return await access.end_offset(queue)
+        found = await access.offset_at(queue, self._start.since_ms)
         return max(found - 1, 0)  # 4.9 gives the nearest, be it before or after; what is too old is not shown
 
     async def _pull_for_ever(self, core: Core, pulling: Pulling, queue: MessageQueue, offset: int) -> None:

@@ -5,13 +5,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from hanabi.client.api import PullReply
-from hanabi.client.consumer.pulling import SUBSCRIPTION
-from hanabi.client.consumer.queue_broker import master_address
-from hanabi.client.consumer.queue_offsets import LOWER
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
 from hanabi.client.consumer.telling_order import in_two_rounds
 from hanabi.client.core import Core
 from hanabi.client.loop_thread import LoopThread
+from hanabi.client.queue_access import QueueAccess
 from hanabi.errors import ConfigError, ConnectError, MQError, TopicNotExist
 from hanabi.message import MessageQueue
 from hanabi.spark.broker_options import ReadOptions
@@ -21,7 +19,6 @@ from hanabi.spark.marks import Mark, Marks
 from hanabi.spark.offsets import Offsets, describe
 from hanabi.spark.offsets_bound import Bound
 from hanabi.wire.codes import ResponseCode
-from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.record import decode_dispatch
 
 T = TypeVar("T")
@@ -35,6 +32,7 @@ class Cluster:
 
     def __init__(self, core: Core, options: ReadOptions, patience_s: float) -> None:
         self._core, self._options, self._patience_s = core, options, patience_s
+        self._access = QueueAccess(core)
         self._seconds = core.config.request_timeout_s
         self._limit = asyncio.Semaphore(AT_ONCE)
 
@@ -99,8 +97,7 @@ class Cluster:
         a_queue = {queue.topic: queue for queue in sorted(start, reverse=True)}
 
         async def pull(queue: MessageQueue) -> None:
-            address = await master_address(self._core, queue)
-            await self._pull_one(address, queue, start[queue], self._options.expression)
+            await self._pull_one(queue, start[queue], self._options.expression)
 
         await self._each(a_queue.values(), pull)
 
@@ -108,10 +105,7 @@ class Cluster:
         """Brokers hear that *group* has consumed everything below *offsets*."""
 
         async def tell(queue: MessageQueue) -> None:
-            address = await master_address(self._core, queue)
-            await self._core.api.update_consumer_offset(
-                address, group, queue, offsets[queue], self._seconds, oneway=False
-            )
+            await self._access.commit_offset(group, queue, offsets[queue])
 
         for queues in in_two_rounds(offsets):
             await self._each(queues, tell)
@@ -152,58 +146,40 @@ class Cluster:
         return route.read_queues
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        address = await master_address(self._core, queue)
-        return max(0, await self._core.api.get_min_offset(address, queue, self._seconds))
+        return max(0, await self._access.first_offset(queue))
 
     async def _end_offset(self, queue: MessageQueue) -> int:
-        address = await master_address(self._core, queue)
-        return max(0, await self._core.api.get_max_offset(address, queue, self._seconds))
+        return max(0, await self._access.end_offset(queue))
 
     async def _at(self, queue: MessageQueue, time_ms: int, first: int, end: int) -> int:
         if first >= end:
             return end
-        address = await master_address(self._core, queue)
-        hint = await self._core.api.search_offset(address, queue, time_ms, self._seconds, boundary=LOWER)
+        hint = await self._access.offset_at(queue, time_ms)
 
         async def is_older(offset: int) -> bool:
-            stored_ms = await self._store_time_ms(address, queue, offset)
+            stored_ms = await self._store_time_ms(queue, offset)
             return stored_ms is None or stored_ms < time_ms
 
         return await first_not_older(first, end, hint, is_older)
 
-    async def _store_time_ms(self, address: str, queue: MessageQueue, offset: int) -> int | None:
+    async def _store_time_ms(self, queue: MessageQueue, offset: int) -> int | None:
         """When the message at *offset* was stored; None if it is not there any more."""
-        reply = await self._pull_one(address, queue, offset, ALL)
+        reply = await self._pull_one(queue, offset, ALL)
         if reply.code != ResponseCode.SUCCESS:
             return None
         return decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])]).store_timestamp_ms
 
     async def _mark(self, queue: MessageQueue, offset: int) -> Mark | None:
         """The message at *offset*; None if it is not there (any more)."""
-        address = await master_address(self._core, queue)
-        reply = await self._pull_one(address, queue, offset, ALL)
+        reply = await self._pull_one(queue, offset, ALL)
         if reply.code != ResponseCode.SUCCESS:
             return None
         record = decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])])
         return Mark(record.log_offset, record.store_timestamp_ms) if record.queue_offset == offset else None
 
-    async def _pull_one(self, address: str, queue: MessageQueue, offset: int, expression: Expression) -> PullReply:
+    async def _pull_one(self, queue: MessageQueue, offset: int, expression: Expression) -> PullReply:
         subscription = subscription_data(queue.topic, expression, 0)
-        header = PullMessageHeader(
-            consumer_group=self._options.pulling_group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=1,
-            sys_flag=SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            sub_version=0,
-            subscription=subscription.sub_string,
-            expression_type=subscription.expression_type,
-            target_broker=queue.broker_name,
-        )
-        return await self._core.api.pull_message(address, header, self._seconds)
+        return await self._access.pull(self._options.pulling_group, queue, offset, 1, subscription)
 
 
 def _is_servers_own(topic: str, brokers: Iterable[str], datas: Iterable[Any]) -> bool:

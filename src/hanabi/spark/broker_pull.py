@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from hanabi.client.api import PULLED, PullReply
-from hanabi.client.consumer.pulling import SUBSCRIPTION
-from hanabi.client.consumer.queue_broker import reading_address
-from hanabi.client.consumer.subscription import SQL92, Expression, subscription_data
+from hanabi.client.consumer.subscription import Expression, subscription_data
 from hanabi.client.core import Core
+from hanabi.client.queue_access import QueueAccess, pull_header
 from hanabi.client.routes import MASTER_ID
 from hanabi.errors import RemoteProtocolError, TransportError
 from hanabi.message import MessageQueue
@@ -25,11 +24,11 @@ from hanabi.spark.broker_options import ReadOptions
 from hanabi.spark.broker_patience import patiently
 from hanabi.spark.offsets import describe
 from hanabi.spark.ranges import QueueRange
-from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.bodies.heartbeat import SQL92, SubscriptionData
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.base import header_fields
-from hanabi.wire.headers.pull import PullMessageHeader, PullMessageReplyHeader
+from hanabi.wire.headers.pull import PullMessageReplyHeader
 
 SLOT: Final = 32
 FILTERED_SLOT: Final = 16_384
@@ -46,7 +45,7 @@ class RangePull:
     """Pulls one range. Belongs to an event loop; `close` it."""
 
     def __init__(self, core: Core, options: ReadOptions, expression: Expression, part: QueueRange) -> None:
-        self._core, self._options, self._part = core, options, part
+        self._core, self._options, self._part, self._queues = core, options, part, QueueAccess(core)
         self._subscription = subscription_data(part.queue.topic, expression, 0)
         self._is_filtered = bool(self._subscription.tags_set) or self._subscription.expression_type == SQL92
         self._fields = _fields_of_all(options, part.queue, self._subscription)
@@ -158,7 +157,7 @@ class RangePull:
     async def _pull(self, offset: int, count: int) -> PullReply:
         queue, seconds = self._part.queue, self._core.config.request_timeout_s
         fields = self._fields_at(offset, count)
-        address = await reading_address(self._core, queue)
+        address = await self._queues.reading_address(queue)
         told = await self._core.api.ask(address, RequestCode.PULL_MESSAGE, fields, timeout=seconds, accept=PULLED)
         reply = PullReply(told.code, told.header(PullMessageReplyHeader), told.body)
         if reply.header.offset_delta:
@@ -188,19 +187,4 @@ def _plain_answer(answer: Command | TransportError, offset: int) -> tuple[list[b
 
 def _fields_of_all(options: ReadOptions, queue: MessageQueue, subscription: SubscriptionData) -> dict[str, str]:
     """What all pulls of a queue have in common: put together once, because it costs more than the rest of a pull."""
-    return header_fields(
-        PullMessageHeader(
-            consumer_group=options.pulling_group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=0,
-            max_msg_nums=0,
-            sys_flag=SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            sub_version=0,
-            subscription=subscription.sub_string,
-            expression_type=subscription.expression_type,
-            target_broker=queue.broker_name,
-        )
-    )
+    return header_fields(pull_header(options.pulling_group, queue, 0, 0, subscription))

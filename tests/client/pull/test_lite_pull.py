@@ -448,7 +448,7 @@ def test_it_goes_on_when_the_broker_comes_back_at_another_address(tmp_path: Path
 def test_a_consumer_that_is_not_started_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         consumer = LitePullConsumer("readers", namesrv="127.0.0.1:1")
-        with pytest.raises(MQError, match="not started"):
+        with pytest.raises(MQError, match="is not running"):
             await consumer.poll()
         with pytest.raises(ConfigError, match=r"unknown option 'pull_bach': did you mean pull_batch\?"):
             LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_bach=3)  # type: ignore[call-arg]

@@ -150,7 +150,7 @@ def test_a_queue_of_a_broker_that_nobody_knows_is_an_error_that_says_so(tmp_path
             async with PullConsumer("readers", config=cluster.config()) as consumer:
                 with pytest.raises(MQError, match=r"know no broker broker-x that serves it, only broker-a"):
                     await consumer.pull(MessageQueue("Orders", "broker-x", 0), 0)
-            with pytest.raises(MQError, match="not started"):
+            with pytest.raises(MQError, match="is not running"):
                 await consumer.pull(QUEUE, 0)
 
     asyncio.run(main())

@@ -9,9 +9,6 @@ import pytest
 
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.pulling import (
-    COMMIT_OFFSET,
-    SUBSCRIPTION,
-    SUSPEND,
     Pulling,
     PullResult,
     PullStatus,
@@ -23,6 +20,7 @@ from hanabi.client.consumer.pulling import (
 from hanabi.client.consumer.subscription import sql, subscription_data
 from hanabi.client.core import Core
 from hanabi.client.producer import Producer
+from hanabi.client.queue_access import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from hanabi.client.routes import make_route
 from hanabi.errors import RemoteProtocolError, TransportError
 from hanabi.message import Message, MessageQueue

@@ -3,15 +3,12 @@
 Agrees with ConsumerFilterData.java.
 """
 
-from typing import Final
-
 import msgspec
 
 from hanabi.broker.filters.bloom import BloomPositions, bit_mask
 from hanabi.broker.filters.sql.compiled import CompiledSql, compile_sql
 from hanabi.errors import SubscriptionParseFailed
-
-SQL92: Final = "SQL92"
+from hanabi.wire.bodies.heartbeat import SQL92
 
 
 class FilterData(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from hanabi.broker.topics import Topics
 from hanabi.errors import MQError
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
-from hanabi.wire.bodies.heartbeat import CheckClientRequest, ConsumerData, HeartbeatData
+from hanabi.wire.bodies.heartbeat import SQL92, TAG, CheckClientRequest, ConsumerData, HeartbeatData
 from hanabi.wire.bodies.locks import LockReply, LockRequest
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
@@ -175,11 +175,11 @@ class SubscriptionHandlers:
         asked = decode_body(request.body, CheckClientRequest)
         subscription = asked.subscription_data
         kind = subscription.expression_type
-        if kind in ("TAG", ""):
+        if kind in (TAG, ""):
             return Reply()
         if not self._settings.broker.property_filter_enabled:
             return Reply(ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
-        if kind != "SQL92":
+        if kind != SQL92:
             return Reply(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"expression type {kind} is not known; TAG and SQL92 are"
             )

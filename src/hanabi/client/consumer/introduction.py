@@ -8,12 +8,11 @@ import random
 from collections.abc import Iterable
 from functools import partial
 
-from hanabi.client.consumer.subscription import TAG
 from hanabi.client.core import Core
 from hanabi.client.for_each import for_each
 from hanabi.client.routes import Route
 from hanabi.errors import MQError, TransportError
-from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.bodies.heartbeat import TAG, SubscriptionData
 from hanabi.wire.system_names import RETRY_PREFIX
 
 logger = logging.getLogger(__name__)

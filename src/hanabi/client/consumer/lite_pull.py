@@ -26,6 +26,7 @@ from hanabi.client.hooks import ConsumeHooks, tell_pulled
 from hanabi.client.namespace import unwrap, wrap
 from hanabi.client.options import LitePullOptions
 from hanabi.client.participant import Participant
+from hanabi.client.queue_access import milliseconds
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
 from hanabi.clock import wall_ms
@@ -287,7 +288,7 @@ class LitePullConsumer(Participant):
         """Go on at *offset* in *queue*. Raises if the queue is not this member's, or has no such offset."""
         offset = operator.index(offset)  # half an offset would be asked for again and again
         session, wire_queue = self._session_with(queue)
-        first, last = await asyncio.gather(session.ask.first(wire_queue), session.ask.last(wire_queue))
+        first, last = await asyncio.gather(session.ask.first_offset(wire_queue), session.ask.end_offset(wire_queue))
         if not first <= offset <= last:
             raise MQError(f"{queue} has the offsets from {first} to {last}: {offset} is none of them")
         self._seek(queue, offset)
@@ -295,17 +296,17 @@ class LitePullConsumer(Participant):
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the oldest message that is still kept."""
         session, wire_queue = self._session_with(queue)
-        self._seek(queue, await session.ask.first(wire_queue))
+        self._seek(queue, await session.ask.first_offset(wire_queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on with what comes from now on."""
         session, wire_queue = self._session_with(queue)
-        self._seek(queue, await session.ask.last(wire_queue))
+        self._seek(queue, await session.ask.end_offset(wire_queue))
 
     async def seek_to_time(self, queue: MessageQueue, when: datetime | float) -> None:
         """Go on at the first message that was stored at that moment or later; a number is seconds since 1970."""
         session, wire_queue = self._session_with(queue)
-        self._seek(queue, await session.ask.at(wire_queue, when))
+        self._seek(queue, await session.ask.offset_at(wire_queue, milliseconds(when)))
 
     def _seek(self, queue: MessageQueue, offset: int) -> None:
         session, wire_queue = self._session_with(queue)  # it may have become somebody else's while we asked
@@ -313,15 +314,15 @@ class LitePullConsumer(Participant):
 
     async def offset_for_time(self, queue: MessageQueue, when: datetime | float) -> int:
         """The offset of the first message that was stored at that moment or later."""
-        return await self._started().ask.at(self._wire_queue(queue), when)
+        return await self._started().ask.offset_at(self._wire_queue(queue), milliseconds(when))
 
     async def begin_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still kept."""
-        return await self._started().ask.first(self._wire_queue(queue))
+        return await self._started().ask.first_offset(self._wire_queue(queue))
 
     async def end_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        return await self._started().ask.last(self._wire_queue(queue))
+        return await self._started().ask.end_offset(self._wire_queue(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
         """The offset of the message of *queue* that `poll` gives next; None as long as that is being found out."""

@@ -19,10 +19,10 @@ from hanabi.client.consumer.lite_member import LiteMember
 from hanabi.client.consumer.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from hanabi.client.consumer.pull_config import LitePullConfig
 from hanabi.client.consumer.pulling import Pulling, PullResult
-from hanabi.client.consumer.queue_offsets import QueueOffsets
 from hanabi.client.consumer.rebalance import Rebalance
 from hanabi.client.consumer.start_point import StartPoint
 from hanabi.client.core import Core
+from hanabi.client.queue_access import QueueAccess
 from hanabi.client.routes import Route
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue, StoredMessage
@@ -53,7 +53,7 @@ class LiteSession:
         self._core, self._group, self._settings = core, group, settings
         self._subscriptions, self._filters, self._rebalanced = subscriptions, filters, rebalanced
         self.ended = False
-        self.ask = QueueOffsets(core)
+        self.ask = QueueAccess(core)
         self.offsets: OffsetStore = (
             LocalOffsets.of(core.config, group) if settings.broadcasting else RemoteOffsets(core, group)
         )

@@ -25,10 +25,10 @@ from typing import Any, Final, Protocol
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.offset_file import decode_offsets, encode_offsets
 from hanabi.client.consumer.offset_place import Claim, claim
-from hanabi.client.consumer.queue_broker import reading_address
 from hanabi.client.consumer.telling_order import in_two_rounds
 from hanabi.client.core import Core
 from hanabi.client.off_the_loop import off_the_loop
+from hanabi.client.queue_access import QueueAccess
 from hanabi.durable_table import DurableTable
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue
@@ -134,7 +134,7 @@ class RemoteOffsets(_Memory):
 
     def __init__(self, core: Core, group: str) -> None:
         super().__init__()
-        self._core, self._group = core, group
+        self._core, self._group, self._queues = core, group, QueueAccess(core)
         self._losses: dict[MessageQueue, int] = {}  # of its broker, when we last knew how far the group has come
         self._others: dict[MessageQueue, int] = {}  # where others have come further than we
         self._set: set[MessageQueue] = set()  # where a program or an operator wanted an offset, and not only progress
@@ -169,10 +169,7 @@ class RemoteOffsets(_Memory):
         known = self._offsets.get(queue)
         if where is ReadFrom.MEMORY or (where is ReadFrom.MEMORY_FIRST and known is not None):
             return known
-        address = await reading_address(self._core, queue)
-        offset = await self._core.api.query_consumer_offset(
-            address, self._group, queue, self._core.config.request_timeout_s
-        )
+        offset = await self._queues.committed_offset(self._group, queue)
         if known is None:
             self.insist(queue)
         if offset is None or offset < 0:
@@ -191,25 +188,17 @@ class RemoteOffsets(_Memory):
                 raise answer
 
     async def _tell(self, queue: MessageQueue, offset: int, confirmed: bool) -> None:
-        address = await reading_address(self._core, queue)
-        if self.is_sure(queue) or await self._is_ahead(address, queue, offset):
-            await self._core.api.update_consumer_offset(
-                address,
-                self._group,
-                queue,
-                offset,
-                self._core.config.request_timeout_s,
-                oneway=not confirmed,
-                increase_only=queue not in self._set,
+        if self.is_sure(queue) or await self._is_ahead(queue, offset):
+            increase_only = queue not in self._set
+            await self._queues.commit_offset(
+                self._group, queue, offset, oneway=not confirmed, increase_only=increase_only
             )
 
-    async def _is_ahead(self, address: str, queue: MessageQueue, offset: int) -> bool:
+    async def _is_ahead(self, queue: MessageQueue, offset: int) -> bool:
         """Whether nobody has come further than *offset* while the broker had lost sight of us."""
         losses = self._core.losses_of(queue.broker_name)
         if self._losses.get(queue) != losses:
-            saved = await self._core.api.query_consumer_offset(
-                address, self._group, queue, self._core.config.request_timeout_s
-            )
+            saved = await self._queues.committed_offset(self._group, queue)
             self._losses[queue] = losses
             if saved is not None and saved > offset:
                 self._others[queue] = saved

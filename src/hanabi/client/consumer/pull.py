@@ -16,7 +16,6 @@ from hanabi.client.consumer.lite_member import LiteMember
 from hanabi.client.consumer.offset_store import LocalOffsets, OffsetStore, ReadFrom, RemoteOffsets
 from hanabi.client.consumer.pull_config import PullConfig, split_options
 from hanabi.client.consumer.pulling import COUNT, Pulling, PullResult, restored
-from hanabi.client.consumer.queue_offsets import QueueOffsets
 from hanabi.client.consumer.send_back import SendBack
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
 from hanabi.client.core import Core
@@ -24,6 +23,7 @@ from hanabi.client.hooks import ConsumeHooks, tell_pulled
 from hanabi.client.namespace import retry_topic, unwrap, wrap
 from hanabi.client.options import PullOptions
 from hanabi.client.participant import Participant
+from hanabi.client.queue_access import QueueAccess, milliseconds
 from hanabi.client.trace.tracing import Tracing, tracing
 from hanabi.client.validation import check_group
 from hanabi.clock import wall_ms
@@ -166,15 +166,15 @@ class PullConsumer(Participant):
 
     async def begin_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still kept."""
-        return await self._started().ask.first(self._wire_queue(queue))
+        return await self._started().ask.first_offset(self._wire_queue(queue))
 
     async def end_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        return await self._started().ask.last(self._wire_queue(queue))
+        return await self._started().ask.end_offset(self._wire_queue(queue))
 
     async def offset_for_time(self, queue: MessageQueue, when: datetime | float) -> int:
         """The offset of the first message that was stored at that moment or later; a number is seconds since 1970."""
-        return await self._started().ask.at(self._wire_queue(queue), when)
+        return await self._started().ask.offset_at(self._wire_queue(queue), milliseconds(when))
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
         """When the oldest message that is still kept was stored, in milliseconds since 1970."""
@@ -227,7 +227,7 @@ class _Parts:
         told: Callable[[], list[SubscriptionData]],
     ) -> None:
         self.core, self.tracing = core, traced
-        self.ask = QueueOffsets(core)
+        self.ask = QueueAccess(core)
         self.offsets: OffsetStore = (
             LocalOffsets.of(core.config, group) if settings.broadcasting else RemoteOffsets(core, group)
         )

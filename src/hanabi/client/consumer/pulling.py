@@ -15,19 +15,17 @@ from typing import Final
 import msgspec
 
 from hanabi.client.api import PullReply
-from hanabi.client.consumer.queue_broker import route_with
-from hanabi.client.consumer.subscription import SQL92
 from hanabi.client.consumer.unpacking import takes_long
 from hanabi.client.core import Core
 from hanabi.client.namespace import unwrap
 from hanabi.client.off_the_loop import off_the_loop
+from hanabi.client.queue_access import COMMIT_OFFSET, LITE_PULL, SUBSCRIPTION, QueueAccess, pull_header
 from hanabi.client.routes import MASTER_ID, Route
 from hanabi.errors import ConnectError, RemoteProtocolError, TransportError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire import property_names as names
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.codes import ResponseCode
-from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.inner_batch import unwrapped
 from hanabi.wire.stored import to_messages
 from hanabi.wire.system_names import RETRY_PREFIX
@@ -35,12 +33,6 @@ from hanabi.wire.system_names import RETRY_PREFIX
 COUNT: Final = 32
 HOLD_S: Final = 15.0
 ANSWER_S: Final = 15.0  # how long an answer may take beyond the time that the broker holds the request
-
-# What of a request is meant: bits of Java's PullSysFlag.
-COMMIT_OFFSET: Final = 1
-SUSPEND: Final = 1 << 1
-SUBSCRIPTION: Final = 1 << 2
-LITE_PULL: Final = 1 << 4
 
 
 class PullStatus(Enum):
@@ -126,7 +118,7 @@ class Pulling:
     """
 
     def __init__(self, core: Core, group: str, *, lite: bool = False, tells_subscription: bool = False) -> None:
-        self._core, self._group = core, group
+        self._core, self._group, self._queues = core, group, QueueAccess(core)
         self._flag = (SUBSCRIPTION if tells_subscription else 0) | (LITE_PULL if lite else 0)
         self._suggested: dict[MessageQueue, int] = {}
 
@@ -146,14 +138,23 @@ class Pulling:
         If there are none, the broker waits up to *hold_s* seconds for one. With *commit_offset* it learns on the way
         how far the group has come. *timeout* is 15 s longer than it may wait, if not given.
         """
-        route = self._core.routes.known(queue.topic) or await route_with(self._core, queue)
+        route = self._core.routes.known(queue.topic) or await self._queues.route(queue)
         address = route.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
         if address is None:
-            route = await route_with(self._core, queue)
+            route = await self._queues.route(queue)
             address = route.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
         if address is None:
             raise ConnectError(f"topic {queue.topic}: the name servers know no address of broker {queue.broker_name}")
-        header = self._header(queue, offset, subscription, count, commit_offset, hold_s)
+        header = pull_header(
+            self._group,
+            queue,
+            offset,
+            count,
+            subscription,
+            flag=self._flag,
+            commit_offset=commit_offset,
+            hold_s=hold_s,
+        )
         if header.sys_flag & COMMIT_OFFSET and address != route.master_of(queue.broker_name):
             header = msgspec.structs.replace(header, sys_flag=header.sys_flag & ~COMMIT_OFFSET)
         try:
@@ -169,38 +170,6 @@ class Pulling:
     def forget(self, queue: MessageQueue) -> None:
         """The queue is somebody else's now."""
         self._suggested.pop(queue, None)
-
-    def _header(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        subscription: SubscriptionData,
-        count: int,
-        commit_offset: int | None,
-        hold_s: float,
-    ) -> PullMessageHeader:
-        flag = self._flag
-        if commit_offset is not None:
-            flag |= COMMIT_OFFSET
-        if hold_s > 0:
-            flag |= SUSPEND
-        tells = flag & SUBSCRIPTION
-        # As Java's: who tells the subscription with each request has no version of it, unless brokers compile it.
-        versioned = not tells or subscription.expression_type == SQL92
-        return PullMessageHeader(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=count,
-            sys_flag=flag,
-            commit_offset=commit_offset or 0,
-            suspend_timeout_millis=round(hold_s * 1_000),
-            sub_version=subscription.sub_version if versioned else 0,
-            subscription=subscription.sub_string if tells else None,
-            expression_type=subscription.expression_type,
-            target_broker=queue.broker_name,
-        )
 
 
 def _result(queue: MessageQueue, offset: int, subscription: SubscriptionData, reply: PullReply) -> PullResult:

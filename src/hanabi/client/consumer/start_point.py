@@ -15,9 +15,8 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from hanabi.client.consumer.offset_store import OffsetStore, ReadFrom
-from hanabi.client.consumer.queue_broker import reading_address
-from hanabi.client.consumer.queue_offsets import QueueOffsets
 from hanabi.client.core import Core
+from hanabi.client.queue_access import QueueAccess, milliseconds
 from hanabi.message import MessageQueue
 from hanabi.wire.system_names import RETRY_PREFIX
 
@@ -47,19 +46,19 @@ class StartPoint:
     """For one group. Asks the brokers where it must; what they cannot say is raised."""
 
     def __init__(self, core: Core, offsets: OffsetStore, consume_from: ConsumeFrom) -> None:
-        self._core, self._ask, self._offsets, self._consume_from = core, QueueOffsets(core), offsets, consume_from
+        self._core, self._ask, self._offsets, self._consume_from = core, QueueAccess(core), offsets, consume_from
 
     async def offset(self, queue: MessageQueue) -> int:
         """Where to begin in *queue*. A broker that has not answered lately is not waited for."""
-        self._core.api.silent.pass_over(await reading_address(self._core, queue))
+        self._core.api.silent.pass_over(await self._ask.reading_address(queue))
         saved = await self._offsets.read(queue, ReadFrom.STORE)
         if saved is not None:
             return saved
         offset = await first_offset(
             queue.topic,
             self._consume_from,
-            max_offset=lambda: self._ask.last(queue),
-            offset_at=lambda moment: self._ask.at(queue, moment),
+            max_offset=lambda: self._ask.end_offset(queue),
+            offset_at=lambda moment: self._ask.offset_at(queue, milliseconds(moment)),
         )
         self._offsets.begin(queue, offset)
         return offset

@@ -13,12 +13,10 @@ from typing import Final, TypeAlias
 import msgspec
 
 from hanabi.errors import ConfigError
-from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.bodies.heartbeat import SQL92, SubscriptionData
 from hanabi.wire.tags import subscribed_tags
 
 ALL: Final = "*"
-TAG: Final = "TAG"
-SQL92: Final = "SQL92"
 
 
 class Sql(msgspec.Struct, frozen=True):

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from hanabi.client.consumer.queue_broker import master_address
 from hanabi.client.core import Core
 from hanabi.client.loop_thread import LoopThread
+from hanabi.client.queue_access import QueueAccess
 from hanabi.errors import RemoteProtocolError, StoreError
 from hanabi.message import MessageQueue
 from hanabi.spark.broker_cluster import Cluster
@@ -60,11 +60,11 @@ def cluster_lags(options: ReadOptions) -> list[GroupLag]:
     async def ask() -> list[GroupLag]:
         core = await Core.acquire(options.client)
         try:
-            cluster = Cluster(core, options, 0.0)
+            cluster, access = Cluster(core, options, 0.0), QueueAccess(core)
             ends = await cluster.end_offsets(await cluster.queues())
             by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
             for queue in ends:
-                by_broker[await master_address(core, queue)].append(queue)
+                by_broker[await access.master_address(queue)].append(queue)
             tables = []
             for address, queues in by_broker.items():
                 reply = await core.api.ask(

@@ -4,7 +4,7 @@ Agrees with Java's HeartbeatData, ProducerData, ConsumerData, SubscriptionData a
 """
 
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,6 +12,10 @@ from hanabi.wire.bodies.base import Body, written, written_new
 from hanabi.wire.headers.base import Int32, Int64
 
 E = TypeVar("E", bound=StrEnum)
+
+
+TAG: Final = "TAG"  # expression types of a subscription
+SQL92: Final = "SQL92"
 
 
 class ConsumeType(StrEnum):
@@ -55,7 +59,7 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
 
     class_filter_mode: bool = written(False)
     code_set: list[Int32] = written_new(list)  # Java's hash codes of the tags
-    expression_type: str = written("TAG")
+    expression_type: str = written(TAG)
     sub_string: str | None = None
     sub_version: Int64 = written(0)
     tags_set: list[str] = written_new(list)
