@@ -438,7 +438,7 @@ def test_a_consumer_that_is_not_ready_says_what_is_missing(tmp_path: Path) -> No
         consumer.listener(lambda messages: None)
         with pytest.raises(ConfigError, match="no subscription"):
             await consumer.start()
-        with pytest.raises(MQError, match="not started"):
+        with pytest.raises(MQError, match="is not running"):
             consumer.pause()
         await consumer.shutdown()  # of nothing is nothing
 
