@@ -37,7 +37,6 @@ STILL_LONG: set[str] = {
     "CONTRIBUTING.md",
     "SECURITY.md",
     "deploy/README.md",
-    "docs/configuration.md",
     "docs/pipelines.md",
     "docs/spark-walkthrough.md",
     "docs/spark.md",
