@@ -57,6 +57,7 @@ class Reader:
             "ROCKETMQ_OFFSETS_DIR": str(home / "offsets"),
             "PYSPARK_PYTHON": sys.executable,
             "COLUMNS": "200",
+            "PYTEST_ADDOPTS": "",  # those of our own run
         }
 
     def run(self, block: Block) -> None:

@@ -15,7 +15,7 @@ from hanabi.testing.proxied import BROKERS, proxied_cluster
 def test_clients_reach_both_brokers_through_their_proxies_and_a_hung_one_does_not_answer(tmp_path: Path) -> None:
     async def main() -> None:
         async with proxied_cluster(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+            await cluster.create_topic("T", queues=1)
             config = ClientConfig(namesrv=cluster.namesrv)
             async with Producer("g", config=config, retries=0) as producer:
                 queues = {queue.broker_name: queue for queue in await producer.queues("T")}

@@ -124,3 +124,8 @@ class Services:
         self.queries = Workers("key queries", threads=_QUERY_THREADS, waiting_max=_QUERIES_WAITING_MAX)
         tables.arrivals.tell(SCHEDULE_TOPIC, self.delivery.arrived)
         tables.arrivals.tell(TIMER_TOPIC, self.timer.arrived)
+
+    def clock_moved(self) -> None:
+        """Look at once for messages that became due because the clock was set."""
+        self.delivery.wake()
+        self.timer.wake()

@@ -21,11 +21,10 @@ from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address
 from hanabi.testing.cluster import HOST, running_broker
 from hanabi.testing.proxy import Proxy
-from hanabi.wire.bodies.topics import TopicConfig
+from hanabi.testing.topics import create_topic
 
 BROKERS: Final = ("broker-a", "broker-b")
 NAMESRV: Final = "namesrv"
-READ_WRITE: Final = 6
 
 
 @dataclass(frozen=True)
@@ -45,14 +44,10 @@ class ProxiedCluster:
         """End `hang`."""
         self.proxies[name].go_on()
 
-    async def make_topic(self, topic: str, *, queues: int = 4, brokers: Sequence[str] | None = None) -> str:
-        """Make a topic on all brokers, or on some; the name server knows it when this returns."""
+    async def create_topic(self, topic: str, *, queues: int = 4, brokers: Sequence[str] | None = None) -> str:
+        """Create a topic on all brokers, or on some; the name server knows it when this returns."""
         for name in brokers if brokers is not None else self.brokers:
-            broker = self.brokers[name]
-            await broker.tables.topics.update(
-                TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=READ_WRITE)
-            )
-            await broker.registration.settled()
+            await create_topic(self.brokers[name], topic, queues=queues)
         return topic
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, Generic, TypeVar
 
+from hanabi.remoting.loop import run
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -53,7 +55,7 @@ def in_thread(context: AbstractAsyncContextManager[T]) -> Iterator[Running[T]]:
 
     def body() -> None:
         try:
-            asyncio.run(main())
+            run(main())
         except BaseException as error:  # noqa: BLE001 - raised again in the test's thread
             failures.append(error)
         finally:

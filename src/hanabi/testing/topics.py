@@ -1,19 +1,30 @@
-"""What a tool sends to make a topic as one usually wants it: written out, it is six fields of which two matter."""
+"""Topics as tests usually want them: read and written, with so many queues for both."""
 
+from typing import Final
+
+from hanabi.broker.broker import Broker
+from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.headers.topic import CreateTopicHeader
-from hanabi.wire.system_names import DEFAULT_TOPIC
 
-READ_WRITE = 6
+READ_WRITE: Final = 6
 
 
 def plain_topic(topic: str, queues: int, *, attributes: str | None = None) -> CreateTopicHeader:
-    """A topic that is read and written, with so many queues for both. *attributes* are 5.x's."""
+    """Make the request header with which a tool creates a topic. *attributes* are 5.x's."""
     return CreateTopicHeader(
         topic=topic,
-        default_topic=DEFAULT_TOPIC,
+        default_topic="TBW102",
         read_queue_nums=queues,
         write_queue_nums=queues,
         perm=READ_WRITE,
         topic_filter_type="SINGLE_TAG",
         attributes=attributes,
     )
+
+
+async def create_topic(broker: Broker, topic: str, *, queues: int = 4, perm: int = READ_WRITE) -> None:
+    """Create a topic on *broker*; its name servers know it when this returns."""
+    await broker.tables.topics.update(
+        TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+    )
+    await broker.registration.settled()

@@ -131,6 +131,10 @@ class DelayedDelivery:
             level.due_ms = dispatched.tags_code
             self._alarm.wake(dispatched.tags_code)
 
+    def wake(self) -> None:
+        """Look at once for what is due."""
+        self._alarm.wake()
+
     async def run(self) -> None:
         """Deliver, and save now and then, until cancelled."""
         await self._look_back_in_thread()

@@ -139,6 +139,10 @@ class Timer:
         place = dispatched.queue_offset, dispatched.log_offset, dispatched.size
         self._add(*place, dispatched.properties, dispatched.store_timestamp_ms)
 
+    def wake(self) -> None:
+        """Look at once for what is due."""
+        self._alarm.wake()
+
     async def run(self) -> None:
         """Deliver, and save every second, until cancelled."""
         await self._look_back_in_thread()
