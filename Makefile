@@ -9,12 +9,7 @@ WITH_SPARK := $(VENV)/.with-spark
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 LANE := $(BIN)/python -m tests.lane
-
-# What the compiled functions touch runs a second time without them.
-PURE_TESTS := tests/test_speedups.py tests/wire/test_record.py tests/wire/test_properties.py \
-              tests/store/test_golden_stores.py tests/store/test_message_store.py tests/store/test_model.py \
-              tests/store/test_reads.py tests/store/test_key_index.py tests/store/test_run_of_puts.py \
-              tests/broker/test_express.py tests/broker/test_express_pulls.py tests/store/test_plain_run.py
+OURS := tests --ignore=tests/interop --ignore=tests/spark
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run test coverage check format bench chaos interop fuzz fuzzlive clean
@@ -54,11 +49,12 @@ run: $(INSTALLED) ## serve: a name server and a broker on 127.0.0.1, data in ./h
 test: $(READY) ## run every test that this machine can run (SLOW=1: those that take minutes, too)
 	@echo "two halves at once, a quarter of an hour on two cores; each tells when it is done"
 	$(if $(SLOW),HANABI_SLOW_TESTS=1) $(MAKE) --no-print-directory --jobs=2 --output-sync=target test-ours test-beside
+	@$(LANE)
 
 .PHONY: test-ours test-beside
 test-ours:
-	$(LANE) ours tests --ignore=tests/interop --ignore=tests/spark
-	HANABI_PURE_PYTHON=1 $(PYTEST) -q $(PURE_TESTS)
+	$(LANE) ours $(OURS)
+	HANABI_PURE_PYTHON=1 $(PYTEST) -q -m pure $(OURS)
 
 test-beside:
 	$(LANE) beside tests/interop tests/spark

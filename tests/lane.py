@@ -1,41 +1,64 @@
-"""Run a lane of the tests, and what fails in it once more: `python -m tests.lane NAME PYTEST-ARGUMENTS...`.
+"""A lane of the tests: `python -m tests.lane NAME PYTEST-ARGUMENTS...` runs it, `python -m tests.lane` reports.
 
-Two lanes share a machine with JVMs, Spark and whoever else is there, and among ten thousand tests on real parts one
-that was kept waiting too long says little about us. So a few failures are tried again, in a process of their own, and
-the run says which these were, for they need mending. What is about messages kept or lost, and what needs no clock, is
-not tried again: there a failure is a failure.
+Two lanes share a machine with JVMs and Spark. A test whose subject is real time may fail there for lack of time alone;
+such a test is marked `@pytest.mark.timing(reason="...")`. If all failures of a lane are so marked, they run once more,
+in a process of their own. Every other failure is final. The report after all lanes names the tests that passed only at
+their second run.
 """
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-FAILURES_MAX: Final = 3  # more than that is no accident
-FINAL: Final = ("tests/chaos/", "tests/faults/", "tests/store/", "tests/wire/")
+import pytest
+
+FAILURES_MAX: Final = 3  # more failures than that have one cause, and it is not the machine
+MARKER: Final = "timing"
+MEMORY: Final = Path(".pytest_cache", "lanes")
 _TESTS_FAILED: Final = 1  # pytest's exit code; the others say that it could not run
 
 
-def main(name: str, arguments: list[str]) -> int:
-    memory = Path(".pytest_cache", name)
-    outcome = _pytest(memory, arguments)
-    if outcome != _TESTS_FAILED:
+class Failures:
+    """A plugin of pytest that notes which tests failed, and which of these are marked `timing`."""
+
+    def __init__(self) -> None:
+        self.timing: set[str] = set()
+        self.final: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            (self.timing if MARKER in report.keywords else self.final).add(report.nodeid)
+
+
+def run_lane(name: str, arguments: list[str]) -> int:
+    """Run the tests of a lane, and those that may be retried a second time; return the exit code."""
+    memory = MEMORY / name
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    memory.unlink(missing_ok=True)
+    failures = Failures()
+    outcome = int(pytest.main(["-q", "-o", f"cache_dir=.pytest_cache/{name}", *arguments], plugins=[failures]))
+    if outcome != _TESTS_FAILED or failures.final or len(failures.timing) > FAILURES_MAX:
         return outcome
-    failed = sorted(json.loads((memory / "v" / "cache" / "lastfailed").read_text()))
-    if not 0 < len(failed) <= FAILURES_MAX or any(test.startswith(FINAL) for test in failed):
-        return outcome
-    print(f"\n{name}: {len(failed)} failed; once more, by themselves:", *failed, sep="\n  ", flush=True)
-    outcome = _pytest(memory, failed)
+    retried = sorted(failures.timing)
+    print(f"\n{name}: retrying in a process of their own:", *retried, sep="\n  ", flush=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *retried]
+    outcome = subprocess.run(command, check=False).returncode
     if not outcome:
-        print(f"\n{name}: PASSED AT THE SECOND TRY, to be mended:", *failed, sep="\n  ", flush=True)
+        memory.write_text("".join(f"{test}\n" for test in retried))
+        report([name])
     return outcome
 
 
-def _pytest(memory: Path, arguments: list[str]) -> int:
-    command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={memory}", *arguments]
-    return subprocess.run(command, check=False).returncode
+def report(names: list[str]) -> None:
+    """Print which tests of these lanes passed only at their second run."""
+    for name in names:
+        if (memory := MEMORY / name).is_file():
+            tests = memory.read_text().splitlines()
+            print(f"\n{name}: PASSED AT THE SECOND RUN ONLY, to be repaired:", *tests, sep="\n  ", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    if len(sys.argv) > 1:
+        sys.exit(run_lane(sys.argv[1], sys.argv[2:]))
+    report(sorted(path.name for path in MEMORY.glob("*")))
