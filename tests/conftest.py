@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.coroutines import run_coroutine_test
 
+pytest_plugins = ["hanabi.testing.plugin"]
+
 # A machine that does other things is slow, which is no fault of what is tested.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

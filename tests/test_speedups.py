@@ -17,6 +17,8 @@ from hanabi.store.index_file import ENTRY
 from hanabi.wire import properties, record, stored
 from hanabi.wire.record import topic_field
 
+pytestmark = pytest.mark.pure
+
 i32 = st.integers(-(2**31), 2**31 - 1)
 i64 = st.integers(-(2**63), 2**63 - 1)
 beyond = st.integers(-(2**66), 2**66)

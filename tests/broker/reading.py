@@ -31,6 +31,7 @@ from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Hooks
 from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.bodies.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageModel, SubscriptionData
 from hanabi.wire.bodies.topics import TopicConfig
@@ -42,7 +43,7 @@ from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import decode_records
 from hanabi.wire.tags import java_hash
-from tests.broker.talk import Clock, Peer, connected, serving
+from tests.broker.talk import Peer, connected, serving
 
 HOST = encode_host("10.1.2.3", 10911)
 TOPIC = "Orders"
@@ -57,7 +58,7 @@ class Reading:
     def __init__(
         self, root: Path, broker: BrokerConfig | None = None, *, memory_bytes: int = 1 << 30, **store: object
     ) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         config = StoreConfig(
             root=str(root),
             commit_log_segment_bytes=64 * 1024,
@@ -66,7 +67,7 @@ class Reading:
         )
         store_config = msgspec.structs.replace(config, **store)
         self.settings = Settings(broker or BrokerConfig(broker_name="broker-a"), store_config)
-        self.timer = Clock(0)  # of the held pulls
+        self.timer = ManualClock(0)  # of the held pulls
         self.held_pulls = HeldPulls(self.settings, self.timer)
         self.filters = ConsumerFilters(None, self.settings, self.clock)
         self.store = MessageStore.open(

@@ -23,6 +23,7 @@ from hanabi.remoting.protocol import Connection
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.message_store import MessageStore, PutResult
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import HeaderForm, RequestCode
 from hanabi.wire.command import VERSION, Command
@@ -33,7 +34,7 @@ from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import decode_properties
 from hanabi.wire.record import Record, decode_records
 from hanabi.wire.system_names import SCHEDULE_TOPIC
-from tests.broker.talk import Clock, Peer, connected, serving
+from tests.broker.talk import Peer, connected, serving
 
 STORE_HOST = encode_host("10.1.2.3", 10911)
 BORN_MS = 1_699_999_999_000
@@ -59,7 +60,7 @@ class Taking:
     def __init__(
         self, root: Path, broker: BrokerConfig | None = None, *, disk_ratio: float = 0.1, **store: object
     ) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         config = StoreConfig(
             root=str(root),
             commit_log_segment_bytes=64 * 1024,

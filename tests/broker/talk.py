@@ -12,18 +12,7 @@ from hanabi.wire.codes import HeaderForm
 from hanabi.wire.command import VERSION, Command, decode_command, encode_head, encode_reply_head
 from hanabi.wire.headers.base import Header, header_fields
 
-START_MS = 1_700_000_000_000
 SECONDS = 60.0  # nothing here takes so long, unless it is broken
-
-
-class Clock:
-    """Wall-clock milliseconds that stand still until a test moves them."""
-
-    def __init__(self, ms: int = START_MS) -> None:
-        self.ms = ms
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 class Peer:

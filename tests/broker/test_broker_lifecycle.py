@@ -17,7 +17,8 @@ from hanabi.errors import ConfigError, MQError, StoreLocked
 from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.store.config import FlushMode
-from hanabi.testing.cluster import cluster, running_broker, small_store
+from hanabi.testing.clock import ManualClock
+from hanabi.testing.cluster import running_broker, running_cluster, small_store
 from hanabi.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
@@ -27,7 +28,7 @@ from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import SendMessageV2Header
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_records
-from tests.broker.talk import Clock, Peer, connected
+from tests.broker.talk import Peer, connected
 from tests.interop.processes import free_port
 
 PLAIN = BrokerConfig(broker_name="broker-a")
@@ -140,7 +141,7 @@ def test_clients_are_routed_to_the_broker_while_it_runs_and_no_longer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with cluster(tmp_path) as running, connected(running.address) as peer:
+        async with running_cluster(tmp_path) as running, connected(running.address) as peer:
             await send(peer, b"x")
             await running.broker.registration.settled()
             route = running.name_server.routes.route("Orders")
@@ -167,7 +168,7 @@ def test_it_serves_while_its_name_server_is_down(tmp_path: Path) -> None:
 
 def test_a_changed_permission_is_told_to_name_servers_and_is_in_force_after_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
-        async with cluster(tmp_path) as running:
+        async with running_cluster(tmp_path) as running:
             running.broker.settings.update("brokerPermission=4\nmaxMessageSize=10\n")
             await running.broker.registration.settled()
             route = running.name_server.routes.route("BenchmarkTest")
@@ -210,8 +211,7 @@ def test_the_fast_port_can_be_off_and_does_not_matter_if_it_is_taken(tmp_path: P
 
 def test_it_is_known_by_the_name_that_it_was_given_and_ids_carry_its_address(tmp_path: Path) -> None:
     async def main() -> None:
-        config = msgspec.structs.replace(PLAIN, advertised_host="localhost", advertised_port=4711)
-        async with cluster(tmp_path, config) as running:
+        async with running_cluster(tmp_path, advertised_host="localhost", advertised_port=4711) as running:
             assert running.address == "localhost:4711"
             async with connected(running.broker.bound) as peer:
                 reply = await send(peer, b"x")
@@ -393,7 +393,7 @@ def test_a_clock_that_is_set_parts_nobody_from_the_broker(tmp_path: Path) -> Non
     """Found by chaos: who was heard between the clock's jump back and the next look counted as silent for long."""
 
     async def main() -> None:
-        clock = Clock()
+        clock = ManualClock()
         async with running_broker(tmp_path, now_ms=clock) as broker, connected(broker.address) as peer:
             heartbeat = HeartbeatData(client_id="shop-1", producer_data_set=[ProducerData(group_name="shops")])
             for jump_ms in (3_600_000, -3_600_000, -3_600_000, 3_600_000):
@@ -408,7 +408,7 @@ def test_a_clock_that_is_set_parts_nobody_from_the_broker(tmp_path: Path) -> Non
 
 def test_a_clock_that_is_set_forward_takes_no_queue_from_its_owner(tmp_path: Path) -> None:
     async def main() -> None:
-        clock = Clock()
+        clock = ManualClock()
         async with running_broker(tmp_path, now_ms=clock) as broker:
             queue = MessageQueue("Orders", "broker-a", 0)
             assert broker.tables.locks.lock("billing", "first", [queue]) == [queue]

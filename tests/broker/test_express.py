@@ -24,6 +24,8 @@ from hanabi.wire.command import decode_command, encode_head, encode_reply_head
 from hanabi.wire.frame import encode_frame
 from tests.broker.sending import QUEUES, STORE_HOST, TOPIC, Taking
 
+pytestmark = pytest.mark.pure
+
 PYTHON, COMPILED = "python", "compiled"
 SENDER: Any = SimpleNamespace(peer="10.1.2.3:40000")
 FIELDS = {

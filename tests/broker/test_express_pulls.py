@@ -25,6 +25,8 @@ from hanabi.wire.frame import encode_frame
 from tests.broker.reading import COMMIT, GROUP, SUBSCRIPTION, SUSPEND, TOPIC, Reading
 from tests.store.open_files import no_free_descriptors
 
+pytestmark = pytest.mark.pure
+
 CONSUMER: Any = SimpleNamespace(peer="10.1.2.3:40000", is_stalled=False)
 MESSAGES = 300
 COMPILED, READABLE = "compiled", "readable"

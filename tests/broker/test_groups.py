@@ -10,14 +10,14 @@ from hanabi.broker.groups import GROUPS_AT_START, Groups
 from hanabi.broker.settings import Settings
 from hanabi.errors import NoPermission
 from hanabi.store.config import StoreConfig
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
-from tests.broker.talk import Clock
 from tests.broker.test_topics import golden_config
 
 
 def groups(path: Path | None = None, **broker: object) -> Groups:
     config = BrokerConfig(**{"broker_name": "broker-a", **broker})  # type: ignore[arg-type]
-    return Groups(path, Settings(config, StoreConfig()), Clock())
+    return Groups(path, Settings(config, StoreConfig()), ManualClock())
 
 
 @pytest.mark.parametrize("store", ["store-clean", "store-crashed-slave"])

@@ -15,16 +15,17 @@ from hanabi.broker.settings import Settings
 from hanabi.broker.topics import Topics
 from hanabi.errors import NoPermission, StoreError, StoreFull
 from hanabi.store.config import StoreConfig
+from hanabi.testing.clock import ManualClock
 from hanabi.testing.cluster import running_broker
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import RequestCode, ResponseCode
-from tests.broker.talk import Clock, connected
+from tests.broker.talk import connected
 from tests.broker.test_broker_lifecycle import send_header
 
 
 def topics(path: Path, **broker: object) -> Topics:
     config = BrokerConfig(broker_name="broker-a", **broker)  # type: ignore[arg-type]
-    return Topics(path, Settings(config, StoreConfig()), Clock())
+    return Topics(path, Settings(config, StoreConfig()), ManualClock())
 
 
 def names_in(path: Path) -> set[str]:

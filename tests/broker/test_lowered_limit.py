@@ -9,6 +9,7 @@ import msgspec
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
 from hanabi.testing.cluster import running_broker
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageReplyHeader, SendMessageV2Header
 from hanabi.wire.headers.transaction import EndTransactionHeader
@@ -16,7 +17,6 @@ from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.properties import format_properties
 from hanabi.wire.record import decode_records
 from hanabi.wire.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
-from tests.broker.delay.world import until
 from tests.broker.talk import Peer, connected
 
 BROKER = BrokerConfig(broker_name="broker-a", message_delay_levels="1s 1s 1s 1s", transaction_check_interval_ms=100)
@@ -76,7 +76,7 @@ def test_a_lowered_limit_is_for_new_messages_only(tmp_path: Path) -> None:
             assert await commit(peer, half) == ResponseCode.SUCCESS
             back = ConsumerSendMsgBackHeader(offset=log_offset(plain), group=GROUP, delay_level=1)
             assert (await peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)).code == ResponseCode.SUCCESS
-            await until(lambda: bodies(broker, TOPIC) == {"plain", "delayed", "timed", "half"})
-            await until(lambda: bodies(broker, f"%RETRY%{GROUP}") == {"plain"})
+            await eventually(lambda: bodies(broker, TOPIC) == {"plain", "delayed", "timed", "half"})
+            await eventually(lambda: bodies(broker, f"%RETRY%{GROUP}") == {"plain"})
 
     asyncio.run(main())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hanabi.testing.clock import START_MS
 from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.offset import (
@@ -20,7 +21,7 @@ from hanabi.wire.headers.offset import (
     UpdateConsumerOffsetHeader,
 )
 from tests.broker.reading import GROUP, TOPIC, Reading, consuming, read, subscribe
-from tests.broker.talk import START_MS, Peer
+from tests.broker.talk import Peer
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 from hanabi.broker.handlers.query import Search, newest_within, query_handlers
 from hanabi.broker.workers import Workers
 from hanabi.remoting.dispatch import Handler
+from hanabi.testing.clock import START_MS
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.query import QueryMessageHeader, QueryMessageReplyHeader, ViewMessageHeader
 from hanabi.wire.record import decode_records
 from tests.broker.admin.world import World, asking
-from tests.store.stores import START_MS
 
 
 def handlers(world: World) -> dict[int, Handler]:
@@ -37,7 +37,7 @@ def test_messages_are_found_by_key_within_their_time(tmp_path: Path) -> None:
         async with asking(tmp_path, handlers) as (world, admin):
             for number in range(3):
                 world.put(b"%d" % number, KEYS="k other")
-                world.clock.now_ms += 10_000
+                world.clock.ms += 10_000
             reply = await admin.ask(RequestCode.QUERY_MESSAGE, by_key("k"))
             assert bodies(reply) == [b"0", b"1", b"2"]
             told = reply.header(QueryMessageReplyHeader)

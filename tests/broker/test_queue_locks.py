@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from hanabi.broker.queue_locks import LOCK_LIFE_MS, QueueLocks
 from hanabi.errors import SystemBusy
 from hanabi.message import MessageQueue
-from tests.broker.talk import Clock
+from hanabi.testing.clock import ManualClock
 
 A, B, C = (MessageQueue("T", "broker-a", number) for number in range(3))
 
 
 class Locks(QueueLocks):
     def __init__(self, locks_max: int = 100) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         super().__init__(self.clock, locks_max=locks_max)
 
 

@@ -20,6 +20,7 @@ from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.server import RemotingServer
 from hanabi.store.config import StoreConfig
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.route import KVTable
 from hanabi.wire.bodies.topics import DataVersion, TopicConfig, decode_register_body, encode_register_body
 from hanabi.wire.codes import RequestCode, ResponseCode
@@ -32,7 +33,6 @@ from hanabi.wire.headers.namesrv import (
     RegisterBrokerReplyHeader,
     UnregisterBrokerHeader,
 )
-from tests.broker.talk import Clock
 from tests.interop.processes import free_port
 
 IDENTITY = Identity(
@@ -98,7 +98,7 @@ class Running:
 async def registering(*addresses: str, **broker: object) -> AsyncIterator[Running]:
     config = BrokerConfig(broker_name="broker-a", namesrv_addr=";".join(addresses), **broker)  # type: ignore[arg-type]
     settings = Settings(config, StoreConfig())
-    topics = Topics(None, settings, Clock())
+    topics = Topics(None, settings, ManualClock())
     connector = Connector(on_close=lambda connection: registration.lost(connection.peer))
     registration = Registration(IDENTITY, topics, settings, connector, retry_seconds=0.01)
     topics.on_change.append(registration.changed)

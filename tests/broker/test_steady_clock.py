@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from hanabi.broker.steady_clock import HELD_MS, LEAP_MS, UNSETTLED_MS, SteadyClock
+from hanabi.testing.clock import START_MS
 
 DAYS_100_MS = 100 * 86_400_000
-START_MS = 1_700_000_000_000
 
 
 class Machine:

@@ -18,6 +18,7 @@ from hanabi.message import MessageQueue
 from hanabi.store.config import StoreConfig
 from hanabi.store.inspection.config_files import read_config_files
 from hanabi.store.inspection.home import StoreHome
+from hanabi.testing.clock import ManualClock
 from hanabi.testing.cluster import running_broker
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.bodies.heartbeat import HeartbeatData
@@ -25,7 +26,7 @@ from hanabi.wire.bodies.topics import DataVersion, TopicConfig
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.fastjson import encode_body
 from tests.broker.clients.people import a_consumer, subscribed
-from tests.broker.talk import Clock, Peer, connected
+from tests.broker.talk import Peer, connected
 
 BRACES = 60_000
 
@@ -91,9 +92,9 @@ def nothing(_: bytes) -> Content[TopicConfig]:
 
 def test_a_table_of_111_000_topics_is_read(tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
-    table: VersionedTable[TopicConfig] = VersionedTable(path, "topicConfigTable", nothing, Clock())
+    table: VersionedTable[TopicConfig] = VersionedTable(path, "topicConfigTable", nothing, ManualClock())
     table.change({f"Topic{number}": TopicConfig(topic_name=f"Topic{number}") for number in range(111_000)})
-    assert len(Topics(path, settings(topics_max=200_000), Clock())) >= 111_000
+    assert len(Topics(path, settings(topics_max=200_000), ManualClock())) >= 111_000
 
 
 @given(attributes=st.dictionaries(st.text(), st.text()))
@@ -102,8 +103,8 @@ def test_any_attributes_are_read_as_they_were_written(
 ) -> None:
     path = tmp_path_factory.mktemp("groups") / "subscriptionGroup.json"
     group = SubscriptionGroupConfig(group_name="g", attributes=attributes)
-    Groups(path, settings(), Clock()).update(group)
-    assert Groups(path, settings(), Clock()).known("g") == group
+    Groups(path, settings(), ManualClock()).update(group)
+    assert Groups(path, settings(), ManualClock()).known("g") == group
 
 
 @pytest.mark.parametrize("topic", ["T", "{1:", ',1:"', "\\", '"$ref":'])

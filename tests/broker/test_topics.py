@@ -10,16 +10,16 @@ from hanabi.broker.settings import Settings
 from hanabi.broker.topics import Topics, perm_text, validate_topic
 from hanabi.errors import NoPermission, StoreDamaged, StoreError
 from hanabi.store.config import StoreConfig
+from hanabi.testing.clock import START_MS, ManualClock
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.system_names import DEFAULT_TOPIC, RETRY_PREFIX
-from tests.broker.talk import START_MS, Clock
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def topics(path: Path | None = None, clock: Clock | None = None, **broker: object) -> Topics:
+def topics(path: Path | None = None, clock: ManualClock | None = None, **broker: object) -> Topics:
     config = BrokerConfig(**{"broker_name": "broker-a", **broker})  # type: ignore[arg-type]
-    return Topics(path, Settings(config, StoreConfig()), clock or Clock())
+    return Topics(path, Settings(config, StoreConfig()), clock or ManualClock())
 
 
 def golden_config(store: str, name: str) -> bytes:
@@ -70,7 +70,7 @@ def test_a_file_of_apache_is_written_again_byte_for_byte(tmp_path: Path, store: 
 
 
 def test_a_topic_is_made_from_its_default_topic_with_no_more_queues_than_that_has(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     table = topics(tmp_path / "topics.json", clock)
     heard: list[int] = []
     table.on_change.append(lambda: heard.append(table.data_version.counter))
@@ -97,7 +97,7 @@ def test_no_topic_is_made_where_the_default_topic_does_not_allow_it() -> None:
 
 def test_switching_creation_off_at_run_time_closes_the_default_topic_that_is_there() -> None:
     settings = Settings(BrokerConfig(broker_name="broker-a"), StoreConfig())
-    table = Topics(None, settings, Clock())
+    table = Topics(None, settings, ManualClock())
     settings.update("autoCreateTopicEnable=false")
     assert table.create_on_send("Orders", DEFAULT_TOPIC, 4) is None
     assert table.create_on_send("Orders", "DefaultCluster", 4) is not None  # Apache closes only the one

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import hanabi
+from hanabi.testing.waiting import wait_until
 from tests.cli.admin_commands import answer, answers, refusal, run, said, send
 from tests.cli.commands import DEADLINE_SECONDS, HANABI, environment, refused
 from tests.cli.commands import hanabi as hanabi_process
@@ -39,13 +39,6 @@ def started(cluster: Serving, *arguments: str) -> "subprocess.Popen[str]":
         text=True,
         env=environment(PYTHONUNBUFFERED="1"),
     )
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def resent(cluster: Serving, group: str) -> Counter[str]:

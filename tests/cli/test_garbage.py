@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from hanabi.cli.garbage import FULL_AT, FULL_FROM, IDLE_PART, collect_when_idle, is_due
-from tests.remoting.peers import eventually
+from hanabi.testing.waiting import eventually
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import logging
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from hanabi.cli.log_file import LogFile
 from hanabi.cli.log_output import TextFormatter, own_record
 from hanabi.cli.log_queue import LINES_A_WRITE_MAX, QueuedHandler
+from hanabi.testing.waiting import wait_until
 
 DEADLINE_SECONDS = 60.0
 
@@ -68,23 +67,16 @@ def test_a_full_disk_costs_lines_and_nothing_else(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(b"x" * 48 * 1024)
     for number in range(150):  # 25 KB, for which there is no room now and will be
         handler.handle(own_record(logging.INFO, f"line {number} %s", "x" * 100))
-    until(lambda: bool(troubles))
+    wait_until(lambda: bool(troubles))
     assert troubles == ["No space left on device"]
     (small_disk / "filler").unlink()
-    until(lambda: "lines were lost here: No space left on device" in (small_disk / "x.log").read_text())
+    wait_until(lambda: "lines were lost here: No space left on device" in (small_disk / "x.log").read_text())
     handler.handle(own_record(logging.INFO, "all is well"))
     handler.close()
     file.close()
     lines = (small_disk / "x.log").read_text().splitlines()
     assert lines[-1].endswith("all is well")
     assert all(line[:2] == "20" for line in lines)  # each begins with its time: a half line was ended
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Stuck:

@@ -16,6 +16,7 @@ from hanabi.cli.log_output import (
     TextFormatter,
     on_one_line,
 )
+from hanabi.testing.clock import ManualClock
 
 FORMATTERS = [TextFormatter(), JsonFormatter()]
 
@@ -82,24 +83,16 @@ def test_json_has_the_traceback_as_one_text() -> None:
     assert error.endswith("ValueError: half \\udcff of\nit")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 def test_a_kind_of_line_without_end_is_left_out_for_the_rest_of_its_minute() -> None:
-    stream, clock = io.StringIO(), Clock()
-    handler = PatientHandler(stream, now=clock)
+    stream, clock = io.StringIO(), ManualClock(0)
+    handler = PatientHandler(stream, now=clock.seconds)
     for number in range(LINES_A_MINUTE_MAX + 7):
         handler.handle(record_of("broker %s has joined", number))
     handler.handle(record_of("something else"))
     lines = stream.getvalue().splitlines()
     assert lines[-2:] == [f"broker {LINES_A_MINUTE_MAX - 1} has joined", "something else"]
     assert len(lines) == LINES_A_MINUTE_MAX + 1
-    clock.seconds = 61
+    clock.ms = 61_000
     handler.handle(record_of("broker %s has joined", "late"))
     assert stream.getvalue().splitlines()[-2:] == [
         "7 more lines of this kind were left out: broker %s has joined",

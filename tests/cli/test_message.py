@@ -5,8 +5,8 @@ import queue
 import pytest
 
 import hanabi
+from hanabi.testing.waiting import SECONDS
 from tests.cli.admin_commands import answer, answers, refusal, said, send
-from tests.client.world import SECONDS
 from tests.serving import Serving
 
 

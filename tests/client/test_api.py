@@ -25,7 +25,9 @@ from hanabi.message import MessageQueue
 from hanabi.remoting.connector import Connector
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.cluster import Cluster, running_cluster
 from hanabi.testing.topics import plain_topic
+from hanabi.testing.waiting import eventually
 from hanabi.wire.bodies.heartbeat import (
     ConsumerData,
     ConsumeType,
@@ -44,14 +46,13 @@ from hanabi.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageReply
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_records
 from tests.broker.talk import serving
-from tests.client.world import World, eventually, world
 from tests.interop.processes import free_port
 
 
 @asynccontextmanager
-async def broker_and_api(home: Path) -> AsyncIterator[tuple[World, Api, str, MessageQueue]]:
-    async with world(home) as cluster:
-        await cluster.make_topic("T", queues=1)
+async def broker_and_api(home: Path) -> AsyncIterator[tuple[Cluster, Api, str, MessageQueue]]:
+    async with running_cluster(home) as cluster:
+        await cluster.create_topic("T", queues=1)
         core = await Core.acquire(cluster.config())
         try:
             route = await core.routes.find("T")
@@ -192,7 +193,7 @@ def test_a_message_can_be_sent_back(tmp_path: Path) -> None:
 
 def test_a_subscription_is_checked_before_it_is_used(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
+        async with running_cluster(tmp_path) as cluster:
             connector = Connector()
             api = Api(connector)
             good = SubscriptionData(topic="T", sub_string="a > 1", expression_type="SQL92")

@@ -21,19 +21,19 @@ from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.dispatch import Reply
-from hanabi.testing.cluster import HOST, running_broker
+from hanabi.testing.cluster import HOST, Cluster, running_broker, running_cluster
 from hanabi.testing.proxied import proxied_cluster
 from hanabi.testing.proxy import Proxy
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire.headers.send import SendMessageReplyHeader, SendMessageV2Header
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
 from tests.client.producer.scripted import scripted_broker
-from tests.client.world import World, eventually, within, world
 from tests.interop.processes import free_port
 
 SEEDS = random.sample(range(1_000_000), 3)
 
 
-async def stored(cluster: World, queues: int) -> Counter[bytes]:
+async def stored(cluster: Cluster, queues: int) -> Counter[bytes]:
     """What the broker has, and how often."""
     found: Counter[bytes] = Counter()
     async with PullConsumer("looking", config=cluster.config()) as consumer:
@@ -47,7 +47,7 @@ async def stored(cluster: World, queues: int) -> Counter[bytes]:
 
 
 @asynccontextmanager
-async def cutting(cluster: World, cuts: Iterable[int]) -> AsyncIterator[Proxy]:
+async def cutting(cluster: Cluster, cuts: Iterable[int]) -> AsyncIterator[Proxy]:
     """A proxy before the broker that cuts the first connections, each after so many bytes of the broker's."""
     async with Proxy(parse_address(cluster.broker.address)) as proxy:
         proxy.cut_after(cuts)
@@ -62,8 +62,8 @@ def test_a_send_whose_answer_breaks_off_is_tried_again_and_nothing_is_lost(tmp_p
     async def main() -> None:
         chance = random.Random(seed)
         cuts = [chance.randrange(1, 1_500) for _ in range(6)]
-        async with world(tmp_path) as cluster, cutting(cluster, cuts) as cutter:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster, cutting(cluster, cuts) as cutter:
+            await cluster.create_topic("T", queues=2)
             config = cluster.config(address_map={cluster.broker.address: cutter.address})
             bodies = numbered(80)
             async with Producer("g", config=config, retries=10, send_timeout_s=30.0) as producer:
@@ -81,8 +81,8 @@ def test_a_send_whose_answer_breaks_off_is_tried_again_and_nothing_is_lost(tmp_p
 
 def test_a_pull_whose_answer_breaks_off_is_made_again_and_every_message_is_consumed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, cutting(cluster, [9_000]) as cutter:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster, cutting(cluster, [9_000]) as cutter:
+            await cluster.create_topic("T", queues=1)
             bodies = [body * 100 for body in numbered(100)]
             await send(cluster, bodies)
             addresses = {cluster.broker.address: cutter.address}
@@ -96,8 +96,8 @@ def test_a_pull_whose_answer_breaks_off_is_made_again_and_every_message_is_consu
 
 def test_one_request_whose_answer_breaks_off_is_told_with_the_others_that_were_under_way(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, cutting(cluster, [300]) as cutter:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster, cutting(cluster, [300]) as cutter:
+            await cluster.create_topic("T", queues=1)
             config = cluster.config(address_map={cluster.broker.address: cutter.address})
             async with Producer("g", config=config, retries=0) as producer:
                 results = await within(
@@ -134,8 +134,8 @@ def test_answers_in_another_order_reach_those_who_asked(tmp_path: Path) -> None:
                 header=SendMessageReplyHeader(msg_id=f"{offset:032X}", queue_id=header.queue_id, queue_offset=offset)
             )
 
-        async with world(tmp_path) as cluster, scripted_broker(answer) as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(answer) as broker:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: broker.address})
             async with Producer("g", config=config) as producer:
                 results = await within(producer.send_many([Message("T", b"%d" % number) for number in range(16)]))
@@ -177,7 +177,7 @@ def test_with_both_name_servers_down_clients_start_say_so_and_work_when_one_is_t
 def test_a_producer_whose_connections_died_silently_sends_again_after_one_timeout(tmp_path: Path) -> None:
     async def main() -> None:
         async with proxied_cluster(tmp_path, brokers=("broker-a",)) as cluster:
-            await cluster.make_topic("T")
+            await cluster.create_topic("T")
             config = ClientConfig(namesrv=cluster.namesrv)
             async with Producer("g", config=config, retries=0, send_timeout_s=4.0) as producer:
                 await producer.send(Message("T", b"before"))
@@ -194,7 +194,7 @@ def test_a_producer_whose_connections_died_silently_sends_again_after_one_timeou
 def test_a_consumer_whose_connections_died_silently_goes_on_with_new_ones(tmp_path: Path) -> None:
     async def main() -> None:
         async with proxied_cluster(tmp_path, brokers=("broker-a",)) as cluster:
-            await cluster.make_topic("T", queues=1)
+            await cluster.create_topic("T", queues=1)
             config = ClientConfig(namesrv=cluster.namesrv, heartbeat_s=1.0)
             got: list[bytes] = []
             consumer = PushConsumer("g", config=config, consume_from="first")

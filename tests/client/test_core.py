@@ -20,7 +20,8 @@ from hanabi.message import MessageQueue, StoredMessage
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
-from hanabi.testing.cluster import small_store
+from hanabi.testing.cluster import running_cluster, small_store
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from hanabi.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from hanabi.wire.bodies.offsets import ConsumerStatus, QueueAndOffset, ResetOffset, ResetOffsetList
@@ -40,7 +41,6 @@ from hanabi.wire.hosts import encode_host
 from hanabi.wire.record import encode_record
 from tests.broker.talk import serving
 from tests.client.slow_heartbeats import slow_heartbeats
-from tests.client.world import eventually, within, world
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -181,8 +181,8 @@ def test_every_loop_has_its_own() -> None:
 
 def test_after_the_last_release_nothing_is_left(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             before = asyncio.all_tasks()
             async with acquired(cluster.config()) as core:
                 await core.routes.find("T")
@@ -200,8 +200,11 @@ def test_after_the_last_release_nothing_is_left(tmp_path: Path) -> None:
 
 def test_members_are_known_to_the_brokers_at_once_and_forgotten_at_once(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster, acquired(cluster.config()) as core:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
+            acquired(cluster.config()) as core,
+        ):
+            await cluster.create_topic("T")
             await core.routes.find("T")
             producer, second, consumer = ProducerSpy(), ProducerSpy(), ConsumerSpy()
             await core.add_producer("p", producer)
@@ -224,8 +227,8 @@ def test_members_are_known_to_the_brokers_at_once_and_forgotten_at_once(tmp_path
 
 def test_a_broker_that_becomes_known_later_hears_of_the_members_at_once(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, acquired(cluster.config()) as core:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, acquired(cluster.config()) as core:
+            await cluster.create_topic("T")
             await core.add_producer("p", producer := ProducerSpy())
             assert "p" not in cluster.broker.tables.producers.groups()
             await core.routes.find("T")
@@ -237,7 +240,7 @@ def test_a_broker_that_becomes_known_later_hears_of_the_members_at_once(tmp_path
 
 def test_a_broker_that_would_make_a_topic_hears_from_us_too(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, acquired(cluster.config()) as core:
+        async with running_cluster(tmp_path) as cluster, acquired(cluster.config()) as core:
             await core.add_producer("p", producer := ProducerSpy())
             assert (await core.routes.find("New", allow_default=True)).is_default
             await eventually(lambda: "p" in cluster.broker.tables.producers.groups(), "the heartbeat")
@@ -248,8 +251,8 @@ def test_a_broker_that_would_make_a_topic_hears_from_us_too(tmp_path: Path) -> N
 
 def test_a_broker_that_forgot_us_with_the_connection_hears_from_us_again_at_once(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, acquired(cluster.config()) as core:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, acquired(cluster.config()) as core:
+            await cluster.create_topic("T")
             await core.routes.find("T")
             await core.add_consumer("c", consumer := ConsumerSpy())
             rebalances = consumer.rebalances
@@ -265,8 +268,8 @@ def test_a_broker_that_forgot_us_with_the_connection_hears_from_us_again_at_once
 
 def test_a_broker_that_is_down_keeps_nobody_from_joining_and_hears_when_it_is_back(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, acquired(cluster.config()) as core:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, acquired(cluster.config()) as core:
+            await cluster.create_topic("T")
             await core.routes.find("T")
             broker = cluster.broker
             host, port = parse_address(broker.address)
@@ -289,10 +292,10 @@ def test_a_broker_that_refuses_us_is_an_error_and_the_member_did_not_join(tmp_pa
             return refusal
 
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             serving({RequestCode.HEART_BEAT: Handler(NoHeader, refuse)}) as (host, port),
         ):
-            await cluster.make_topic("T")
+            await cluster.create_topic("T")
             config = cluster.config(
                 access=Credentials("alice", "s"), address_map={cluster.broker.address: f"{host}:{port}"}
             )
@@ -309,8 +312,8 @@ def test_who_leaves_waits_until_no_heartbeat_that_names_it_is_under_way(tmp_path
     """Brokers work on both side by side: one that heard them in the other order would keep a member that has gone."""
 
     async def main() -> None:
-        async with world(tmp_path) as cluster, slow_heartbeats() as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, slow_heartbeats() as broker:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: broker.address}, request_timeout_s=10.0)
             async with acquired(config) as core:
                 broker.answers.set()
@@ -336,8 +339,11 @@ def test_who_leaves_waits_until_no_heartbeat_that_names_it_is_under_way(tmp_path
 
 def test_a_broker_that_no_route_has_any_more_hears_that_a_member_left(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster, acquired(cluster.config()) as core:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
+            acquired(cluster.config()) as core,
+        ):
+            await cluster.create_topic("T")
             await core.routes.find("T")
             await core.add_consumer("c", ConsumerSpy())
             other = cluster.brokers[1]
@@ -357,14 +363,14 @@ def test_a_route_that_lost_a_broker_is_asked_for_again_soon(tmp_path: Path) -> N
 
     async def main() -> None:
         async with (
-            world(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
+            running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
             acquired(cluster.config(route_refresh_s=60.0)) as core,
         ):
-            await cluster.make_topic("T")
+            await cluster.create_topic("T")
             await core.routes.find("T")
             await core.api.ask(cluster.namesrv, RequestCode.UNREGISTER_BROKER, gone(cluster.brokers[1]), timeout=5.0)
             assert list((await core.routes.find("T", fresh=True)).brokers) == ["broker-a"]
-            await cluster.make_topic("Another")  # so it registers again
+            await cluster.create_topic("Another")  # so it registers again
 
             def is_whole() -> bool:
                 route = core.routes.known("T")
@@ -409,12 +415,12 @@ def test_producers_are_no_business_of_slaves() -> None:
 def test_time_and_changed_routes_make_consumers_save_and_share_anew(tmp_path: Path) -> None:
     async def main() -> None:
         config = {"persist_offsets_s": 0.02, "rebalance_s": 0.02, "route_refresh_s": 0.02, "heartbeat_s": 0.02}
-        async with world(tmp_path) as cluster, acquired(cluster.config(**config)) as core:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster, acquired(cluster.config(**config)) as core:
+            await cluster.create_topic("T", queues=1)
             await core.routes.find("T")
             await core.add_consumer("c", consumer := ConsumerSpy())
             await eventually(lambda: consumer.saves > 2 and consumer.rebalances > 2, "the clocks")
-            await cluster.make_topic("T", queues=3)
+            await cluster.create_topic("T", queues=3)
             await eventually(lambda: len(core.routes.known("T").read_queues) == 3, "the new route")  # type: ignore[union-attr]
             await core.remove_consumer("c")
             saves = consumer.saves
@@ -445,8 +451,8 @@ def test_one_consumer_that_fails_to_save_does_not_stop_the_clock(tmp_path: Path)
 @asynccontextmanager
 async def asked(tmp_path: Path, consumer: ConsumerSpy, *producers: ProducerSpy) -> AsyncIterator[Connection]:
     """A broker whose own connection to us can be used to ask."""
-    async with world(tmp_path) as cluster, acquired(cluster.config()) as core:
-        await cluster.make_topic("T")
+    async with running_cluster(tmp_path) as cluster, acquired(cluster.config()) as core:
+        await cluster.create_topic("T")
         await core.routes.find("T")
         await core.add_consumer("c", consumer)
         for producer in producers:
@@ -606,8 +612,8 @@ def test_releasing_ends_what_a_broker_started(tmp_path: Path) -> None:
 
 def test_an_unreachable_broker_address_can_be_mapped(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, advertised_host="192.0.2.7") as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path, advertised_host="192.0.2.7") as cluster:
+            await cluster.create_topic("T")
             listened = cluster.broker.address.replace("192.0.2.7", "127.0.0.1")
             for mapping in ({cluster.broker.address: listened}, {"192.0.2.7": "127.0.0.1"}):
                 async with acquired(cluster.config(address_map=mapping)) as core:

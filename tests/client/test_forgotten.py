@@ -11,30 +11,30 @@ import uvloop
 
 from hanabi import Message, aio
 from hanabi.errors import MQError
+from hanabi.testing.embedded import EmbeddedCluster
 from tests.client.test_starting import GROUP, KINDS, make
-from tests.client.world import WorldThread
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_forgotten_object_gives_a_resource_warning_that_names_it_and_leaves_the_cluster(
-    cluster_thread: WorldThread, kind: str
+    hanabi_cluster: EmbeddedCluster, kind: str
 ) -> None:
-    cluster_thread.make_topic("T")
-    client: Any = make(aio, kind, cluster_thread.config())
+    hanabi_cluster.create_topic("T")
+    client: Any = make(aio, kind, hanabi_cluster.config())
 
     async def forget() -> None:
         await client.start()
 
     with pytest.warns(ResourceWarning, match=f"of group {GROUP} was not shut down"):
         asyncio.run(forget())
-    assert not cluster_thread.world.broker.tables.consumers.client_ids(GROUP)
+    assert not hanabi_cluster.cluster.broker.tables.consumers.client_ids(GROUP)
 
 
 def test_in_a_second_event_loop_a_forgotten_object_says_what_to_do_and_can_be_started_again(
-    cluster_thread: WorldThread,
+    hanabi_cluster: EmbeddedCluster,
 ) -> None:
-    cluster_thread.make_topic("T")
-    producer = aio.Producer("g", config=cluster_thread.config())
+    hanabi_cluster.create_topic("T")
+    producer = aio.Producer("g", config=hanabi_cluster.config())
 
     async def forget() -> None:
         await producer.start()
@@ -52,16 +52,16 @@ def test_in_a_second_event_loop_a_forgotten_object_says_what_to_do_and_can_be_st
 
 
 def test_a_task_that_is_cancelled_at_the_end_shuts_its_own_client_down_without_a_warning(
-    cluster_thread: WorldThread,
+    hanabi_cluster: EmbeddedCluster,
 ) -> None:
-    cluster_thread.make_topic("T")
+    hanabi_cluster.create_topic("T")
     left: list[bool] = []
 
     async def main() -> None:
         started = asyncio.Event()
 
         async def work() -> None:
-            async with aio.Producer("g", config=cluster_thread.config()) as producer:
+            async with aio.Producer("g", config=hanabi_cluster.config()) as producer:
                 await producer.send(Message("T", b"hello"))
                 started.set()
                 try:
@@ -81,10 +81,10 @@ def test_a_task_that_is_cancelled_at_the_end_shuts_its_own_client_down_without_a
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bare_close_of_the_loop_names_what_was_lost_and_it_can_be_started_in_the_next_loop(
-    cluster_thread: WorldThread, kind: str, make_loop: Callable[[], asyncio.AbstractEventLoop]
+    hanabi_cluster: EmbeddedCluster, kind: str, make_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    cluster_thread.make_topic("T")
-    client: Any = make(aio, kind, cluster_thread.config())
+    hanabi_cluster.create_topic("T")
+    client: Any = make(aio, kind, hanabi_cluster.config())
     loop = make_loop()
     loop.run_until_complete(client.start())
     with warnings.catch_warnings(record=True) as told:  # uvloop also tells of each connection
@@ -102,9 +102,9 @@ def test_a_bare_close_of_the_loop_names_what_was_lost_and_it_can_be_started_in_t
     asyncio.run(again())
 
 
-def test_a_send_after_a_bare_close_says_that_the_loop_was_closed(cluster_thread: WorldThread) -> None:
-    cluster_thread.make_topic("T")
-    producer = aio.Producer("g", config=cluster_thread.config())
+def test_a_send_after_a_bare_close_says_that_the_loop_was_closed(hanabi_cluster: EmbeddedCluster) -> None:
+    hanabi_cluster.create_topic("T")
+    producer = aio.Producer("g", config=hanabi_cluster.config())
     loop = asyncio.new_event_loop()
     loop.run_until_complete(producer.start())
     loop.run_until_complete(producer.send(Message("T", b"in the first loop")))
@@ -114,9 +114,9 @@ def test_a_send_after_a_bare_close_says_that_the_loop_was_closed(cluster_thread:
         asyncio.run(producer.send(Message("T", b"in the second loop")))
 
 
-def test_a_start_that_a_bare_close_interrupted_can_be_repeated(cluster_thread: WorldThread) -> None:
-    cluster_thread.make_topic("T")
-    consumer = aio.LitePullConsumer("g", config=cluster_thread.config())
+def test_a_start_that_a_bare_close_interrupted_can_be_repeated(hanabi_cluster: EmbeddedCluster) -> None:
+    hanabi_cluster.create_topic("T")
+    consumer = aio.LitePullConsumer("g", config=hanabi_cluster.config())
     consumer.subscribe("T")
     loop = asyncio.new_event_loop()
     starting = loop.create_task(consumer.start())

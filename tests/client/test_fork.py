@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.client.world import WorldThread
+from hanabi.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -34,15 +34,15 @@ def in_child(work):
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])
-def run(request: pytest.FixtureRequest, cluster_thread: WorldThread) -> "Run":
-    cluster_thread.make_topic("T", queues=1)
-    return Run(cluster_thread, request.param)
+def run(request: pytest.FixtureRequest, hanabi_cluster: EmbeddedCluster) -> "Run":
+    hanabi_cluster.create_topic("T", queues=1)
+    return Run(hanabi_cluster, request.param)
 
 
 class Run:
     """Runs a program against the cluster, on one kind of loop."""
 
-    def __init__(self, cluster: WorldThread, loop: str) -> None:
+    def __init__(self, cluster: EmbeddedCluster, loop: str) -> None:
         self.cluster, self._loop = cluster, loop
 
     def __call__(self, script: str) -> list[str]:

@@ -19,11 +19,12 @@ from hanabi.client.producer import Producer
 from hanabi.client.send_result import SendResult, TransactionState
 from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.message import Message, StoredMessage
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import Command, decode_command
 from hanabi.wire.properties import parse_properties
 from tests.client.recording import Recorder, recording
-from tests.client.world import eventually, world
 from tests.golden_frames import golden_frames
 
 ANY = "(any)"
@@ -99,9 +100,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
 
 async def _the_story(home: Path) -> Recorder:
     quick: dict[str, Any] = {"transaction_timeout_ms": 200, "transaction_check_interval_ms": 100}
-    async with world(home, **quick) as cluster, recording(cluster.broker.address) as recorder:
-        await cluster.make_topic("Golden", queues=4)
-        await cluster.make_topic("GoldenTx", queues=4)
+    async with running_cluster(home, **quick) as cluster, recording(cluster.broker.address) as recorder:
+        await cluster.create_topic("Golden", queues=4)
+        await cluster.create_topic("GoldenTx", queues=4)
         config = cluster.config(
             address_map={cluster.broker.address: recorder.address}, persist_offsets_s=0.2, client_id="192.0.2.2@second"
         )

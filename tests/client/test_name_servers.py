@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
@@ -14,6 +13,7 @@ from hanabi.errors import ConnectError, NoPermission, RequestCodeNotSupported, T
 from hanabi.remoting.connector import Connector
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRoute
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
@@ -21,7 +21,6 @@ from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.base import NoHeader
 from hanabi.wire.headers.namesrv import GetRouteHeader
 from tests.broker.talk import serving
-from tests.client.world import eventually
 from tests.interop.processes import free_port
 
 
@@ -120,9 +119,7 @@ def test_one_that_is_silent_does_not_use_up_the_whole_time() -> None:
             FakeNameServer("T").running() as up,
             asking(silent.address, up.address, silence_seconds=0.05) as servers,
         ):
-            began = time.monotonic()
-            route = await servers.route_of("T", 60.0)
-            assert time.monotonic() - began < 30.0
+            route = await within(servers.route_of("T", 3_600.0))
             assert route.broker_datas[0].broker_addrs == {0: up.address}
             assert servers.first == up.address
 
@@ -203,10 +200,8 @@ def test_when_all_are_down_the_error_says_which_and_why() -> None:
 def test_when_all_are_silent_the_time_is_kept() -> None:
     async def main() -> None:
         async with FakeNameServer(silent=True).running() as silent, asking(silent.address) as servers:
-            began = time.monotonic()
             with pytest.raises(TransportError, match="no answer"):
-                await servers.route_of("T", 0.2)
-            assert time.monotonic() - began < 30.0
+                await within(servers.route_of("T", 0.2))
 
     asyncio.run(main())
 

@@ -20,8 +20,10 @@ from hanabi.client.loop_thread import LoopThread
 from hanabi.client.participant import Participant
 from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.errors import MQError
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.embedded import EmbeddedCluster
+from hanabi.testing.waiting import SECONDS, eventually, within
 from tests.client.slow_heartbeats import SlowHeartbeats, slow_heartbeats
-from tests.client.world import SECONDS, WorldThread, eventually, within, world
 
 KINDS = ("Producer", "TransactionProducer", "PushConsumer", "PullConsumer", "LitePullConsumer")
 GROUP = "starting"
@@ -41,8 +43,8 @@ def make(face: Any, kind: str, config: ClientConfig, **options: Any) -> Any:
 @asynccontextmanager
 async def neighbourhood(home: Path) -> AsyncIterator[tuple[Core, SlowHeartbeats, ClientConfig]]:
     """A core that knows a broker, so that whoever joins it tells that broker first; and its answers take time."""
-    async with world(home) as cluster, slow_heartbeats() as broker:
-        await cluster.make_topic("T")
+    async with running_cluster(home) as cluster, slow_heartbeats() as broker:
+        await cluster.create_topic("T")
         config = cluster.config(address_map={cluster.broker.address: broker.address}, request_timeout_s=SECONDS)
         core = await Core.acquire(config)
         try:
@@ -82,15 +84,15 @@ def test_shutdown_ends_a_start_that_is_under_way(tmp_path: Path, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shutdown_by_another_thread_ends_a_start_that_is_under_way(cluster_thread: WorldThread, kind: str) -> None:
+def test_shutdown_by_another_thread_ends_a_start_that_is_under_way(hanabi_cluster: EmbeddedCluster, kind: str) -> None:
     async def serve() -> tuple[Any, SlowHeartbeats]:
         serving = slow_heartbeats()
         return serving, await serving.__aenter__()
 
-    cluster_thread.make_topic("T")
-    serving, broker = cluster_thread.run(serve())
-    config = cluster_thread.config(
-        address_map={cluster_thread.world.broker.address: broker.address}, request_timeout_s=SECONDS
+    hanabi_cluster.create_topic("T")
+    serving, broker = hanabi_cluster.run(serve())
+    config = hanabi_cluster.config(
+        address_map={hanabi_cluster.cluster.broker.address: broker.address}, request_timeout_s=SECONDS
     )
     thread = LoopThread.acquire()
     core = thread.run(Core.acquire(config))
@@ -103,7 +105,7 @@ def test_shutdown_by_another_thread_ends_a_start_that_is_under_way(cluster_threa
         ending = in_thread(client.shutdown, raised)
         assert starting.is_alive()
         assert ending.is_alive()
-        cluster_thread.run(set_event(broker.answers))
+        hanabi_cluster.run(set_event(broker.answers))
         for each in (starting, ending):
             each.join(SECONDS)
             assert not each.is_alive()
@@ -114,7 +116,7 @@ def test_shutdown_by_another_thread_ends_a_start_that_is_under_way(cluster_threa
     finally:
         thread.run(core.release())
         thread.release()
-        cluster_thread.run(serving.__aexit__(None, None, None))
+        hanabi_cluster.run(serving.__aexit__(None, None, None))
     assert [each for each in threading.enumerate() if each.name == "hanabi"] == []
 
 
@@ -160,8 +162,8 @@ def test_a_group_whose_start_failed_is_free_for_the_next_consumer(
     """Broadcasting consumers read a file first; this one is none."""
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             config = cluster.config(client_id="only-one")
             core = await Core.acquire(config)
             broken = make(aio, kind, config, broadcasting=True)
@@ -181,8 +183,8 @@ def test_a_group_whose_start_failed_is_free_for_the_next_consumer(
 
 def test_a_second_shutdown_waits_for_the_first(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             producer = TransactionProducer(GROUP, config=cluster.config(), check=lambda message: None)
             await producer.start()
             may_end = asyncio.Event()
@@ -207,9 +209,9 @@ def test_a_second_shutdown_waits_for_the_first(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_slow_shutdown_is_not_cut_short_by_a_second_thread(cluster_thread: WorldThread) -> None:
-    cluster_thread.make_topic("T")
-    producer = hanabi.TransactionProducer(GROUP, config=cluster_thread.config(), check=lambda message: None)
+def test_a_slow_shutdown_is_not_cut_short_by_a_second_thread(hanabi_cluster: EmbeddedCluster) -> None:
+    hanabi_cluster.create_topic("T")
+    producer = hanabi.TransactionProducer(GROUP, config=hanabi_cluster.config(), check=lambda message: None)
     producer.start()
     began, may_end = threading.Event(), threading.Event()
     raised: list[BaseException] = []
@@ -235,8 +237,8 @@ def test_a_slow_shutdown_is_not_cut_short_by_a_second_thread(cluster_thread: Wor
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shutdown_in_another_event_loop_is_an_error_and_not_a_hang(cluster_thread: WorldThread, kind: str) -> None:
-    client: Participant = make(aio, kind, cluster_thread.config())
+def test_shutdown_in_another_event_loop_is_an_error_and_not_a_hang(hanabi_cluster: EmbeddedCluster, kind: str) -> None:
+    client: Participant = make(aio, kind, hanabi_cluster.config())
     with asyncio.Runner() as own:
         own.run(client.start())
         with pytest.raises(MQError, match="started in another event loop"):
@@ -248,10 +250,10 @@ def test_shutdown_in_another_event_loop_is_an_error_and_not_a_hang(cluster_threa
 @pytest.mark.parametrize("neighbour", [True, False], ids=["beside another client", "alone"])
 @pytest.mark.parametrize("seed", range(3))
 def test_threads_that_start_and_shut_down_one_object_at_once_leave_it_usable(
-    cluster_thread: WorldThread, neighbour: bool, seed: int
+    hanabi_cluster: EmbeddedCluster, neighbour: bool, seed: int
 ) -> None:
-    cluster_thread.make_topic("T")
-    config = cluster_thread.config()
+    hanabi_cluster.create_topic("T")
+    config = hanabi_cluster.config()
     producer = hanabi.Producer("hammered", config=config)
     done = threading.Event()
 
@@ -280,9 +282,9 @@ def test_threads_that_start_and_shut_down_one_object_at_once_leave_it_usable(
             producer.send(hanabi.Message("T", b"works again"))
 
 
-def test_a_start_that_a_signal_interrupts_when_it_is_just_done_is_undone(cluster_thread: WorldThread) -> None:
-    cluster_thread.make_topic("T")
-    producer = hanabi.Producer("interrupted", config=cluster_thread.config())
+def test_a_start_that_a_signal_interrupts_when_it_is_just_done_is_undone(hanabi_cluster: EmbeddedCluster) -> None:
+    hanabi_cluster.create_topic("T")
+    producer = hanabi.Producer("interrupted", config=hanabi_cluster.config())
     real_start = producer._aio.start
     started = threading.Event()
 
@@ -302,7 +304,7 @@ def test_a_start_that_a_signal_interrupts_when_it_is_just_done_is_undone(cluster
 
     before = signal.signal(signal.SIGALRM, handle)
     try:
-        with hanabi.Producer("neighbour", config=cluster_thread.config()):
+        with hanabi.Producer("neighbour", config=hanabi_cluster.config()):
             producer._aio.start = slow_start  # type: ignore[method-assign]
             with pytest.raises(InterruptedError):
                 producer.start()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,8 +23,8 @@ from hanabi.message import Message, StoredMessage
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address
-from hanabi.testing.cluster import HOST, cluster, running_broker, small_store
-from tests.client.world import within, world
+from hanabi.testing.cluster import HOST, running_broker, running_cluster, small_store
+from hanabi.testing.waiting import within
 from tests.interop.processes import ServerProcess
 
 BROKER = BrokerConfig(broker_name="broker-a")
@@ -52,8 +53,8 @@ def consumer(namesrv: str, group: str, topic: str, tags: str = "*") -> aio.PushC
 
 def test_a_cluster_that_works_is_well(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as running:
-            await running.make_topic("Orders")
+        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running:
+            await running.create_topic("Orders")
             async with consumer(running.namesrv, "billing", "Orders"), consumer(running.namesrv, "billing", "Orders"):
                 found = await diagnosis(running.namesrv)
             assert found.findings == []
@@ -64,8 +65,7 @@ def test_a_cluster_that_works_is_well(tmp_path: Path) -> None:
 
 def test_an_address_that_clients_are_told_and_cannot_reach_is_found(tmp_path: Path) -> None:
     async def main() -> None:
-        config = msgspec.structs.replace(BROKER, advertised_host=HOST, advertised_port=1)
-        async with cluster(tmp_path, config) as running:
+        async with running_cluster(tmp_path, advertised_host=HOST, advertised_port=1) as running:
             found = await diagnosis(running.namesrv)
             assert rules(found) == [("error", "broker-unreachable", "broker-a")]
             assert "127.0.0.1:1:" in found.findings[0].what
@@ -93,7 +93,7 @@ def test_an_address_that_means_every_clients_own_machine_is_found(tmp_path: Path
 
 def test_a_broker_that_answers_for_another_is_found(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as running:
+        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running:
             one, two = running.brokers
             mixed_up = running.config(address_map={two.address: one.address})
             assert ("error", "broker-is-another", "broker-b") in rules(await diagnosis(mixed_up))
@@ -103,7 +103,7 @@ def test_a_broker_that_answers_for_another_is_found(tmp_path: Path) -> None:
 
 def test_two_brokers_of_one_name_are_found_and_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with cluster(tmp_path) as running:
+        async with running_cluster(tmp_path) as running:
             config = msgspec.structs.replace(BROKER, namesrv_addr=running.namesrv)
             async with running_broker(tmp_path / "second", config) as second:
                 await second.registration.until_registered()
@@ -128,7 +128,7 @@ def test_two_brokers_of_one_name_are_found_and_warned(tmp_path: Path, caplog: py
 
 def test_a_broker_that_died_is_found_until_it_is_back(tmp_path: Path) -> None:
     async def main() -> None:
-        async with cluster(tmp_path / "here") as running:
+        async with running_cluster(tmp_path / "here") as running:
             (tmp_path / "broker.conf").write_text(f"brokerName=broker-b\nnamesrvAddr={running.namesrv}\n")
             killed = await asyncio.to_thread(broker_process, tmp_path)
             await asyncio.to_thread(killed.kill)
@@ -154,8 +154,8 @@ def broker_process(home: Path) -> ServerProcess:
 
 def test_members_that_subscribe_differently_are_found(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as running:
-            await running.make_topic("Orders")
+        async with running_cluster(tmp_path) as running:
+            await running.create_topic("Orders")
             one = consumer(running.namesrv, "billing", "Orders", "created")
             two = consumer(running.namesrv, "billing", "Orders", "paid")
             async with one, two:
@@ -185,7 +185,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_found(full_disk: Path) -> None:
     async def main() -> None:
-        async with cluster(full_disk / "home") as running:
+        async with running_cluster(full_disk / "home") as running:
             found = await diagnosis(running.namesrv)
             assert rules(found) == [("error", "disk-full", "broker-a")]
             assert "takes no messages" in found.findings[0].why
@@ -195,7 +195,7 @@ def test_a_full_disk_is_found(full_disk: Path) -> None:
 
 def test_a_disk_over_its_own_limit_is_found(tmp_path: Path) -> None:
     async def main() -> None:
-        async with cluster(tmp_path, store=small_store(tmp_path, disk_used_percent_max=10)) as running:
+        async with running_cluster(tmp_path, store=partial(small_store, disk_used_percent_max=10)) as running:
             async with Admin(namesrv=running.namesrv) as admin:
                 (broker,) = await admin.brokers.all()
             if (broker.disk_used or 0) < 0.1:
@@ -208,7 +208,10 @@ def test_a_disk_over_its_own_limit_is_found(tmp_path: Path) -> None:
 
 def test_a_name_server_that_misses_a_broker_is_found(tmp_path: Path) -> None:
     async def main() -> None:
-        async with cluster(tmp_path / "one") as running, NameServer(NamesrvConfig(), tmp_path / "two") as second:
+        async with (
+            running_cluster(tmp_path / "one") as running,
+            NameServer(NamesrvConfig(), tmp_path / "two") as second,
+        ):
             other = format_address(await second.start(HOST, 0))
             found = await diagnosis(f"{running.namesrv};{other}")
             assert rules(found) == [("error", "name-server-misses-broker", other)]
@@ -235,7 +238,7 @@ def test_a_name_server_that_only_brokers_know_is_asked_too(tmp_path: Path) -> No
 
 def test_a_name_server_that_is_away_is_found_and_none_at_all_is_an_error(tmp_path: Path) -> None:
     async def main() -> None:
-        async with cluster(tmp_path) as running:
+        async with running_cluster(tmp_path) as running:
             found = await diagnosis(f"127.0.0.1:1;{running.namesrv}")
             assert rules(found) == [("error", "name-server-unreachable", "127.0.0.1:1")]
         with pytest.raises(ConnectError, match=r"no name server can be reached .* 127\.0\.0\.1:1"):
@@ -255,7 +258,7 @@ def test_a_name_server_without_brokers_is_found(tmp_path: Path) -> None:
 
 def test_a_clock_that_is_an_hour_ahead_is_found(tmp_path: Path) -> None:
     async def main() -> None:
-        async with cluster(tmp_path, now_ms=lambda: SteadyClock()() + 3_600_000) as running:
+        async with running_cluster(tmp_path, now_ms=lambda: SteadyClock()() + 3_600_000) as running:
             found = await diagnosis(running.namesrv)
             assert rules(found) == [("warning", "clock-off", "broker-a")]
             assert "3600 s ahead" in found.findings[0].what
@@ -265,9 +268,9 @@ def test_a_clock_that_is_an_hour_ahead_is_found(tmp_path: Path) -> None:
 
 def test_a_group_that_nobody_attends_to_and_its_dead_letters_are_found(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as running, aio.Producer("p", namesrv=running.namesrv) as producer:
-            await running.make_topic("Orders", queues=1)
-            await running.make_topic("%DLQ%billing", queues=1)
+        async with running_cluster(tmp_path) as running, aio.Producer("p", namesrv=running.namesrv) as producer:
+            await running.create_topic("Orders", queues=1)
+            await running.create_topic("%DLQ%billing", queues=1)
             await producer.send(Message("Orders", b"first"))
             async with Admin(running.config()) as admin:
                 await admin.groups.create("billing", GroupChange())
@@ -312,10 +315,13 @@ def test_an_ordered_topic_that_is_fixed_to_a_broker_that_is_gone_is_found(tmp_pa
 
 def test_queues_that_are_never_read_and_topics_on_some_brokers_are_found(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as running, Admin(running.config()) as admin:
+        async with (
+            running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running,
+            Admin(running.config()) as admin,
+        ):
             await admin.topics.create("Unread", read_queues=2, write_queues=2)
             await admin.topics.update("Unread", TopicChange(write_queues=4))
-            await running.make_topic("Some", brokers=running.brokers[:1])
+            await running.create_topic("Some", brokers=running.brokers[:1])
             assert rules(await diagnosis(running.namesrv)) == [
                 ("warning", "queues-unread", "Unread"),
                 ("note", "topic-on-some", "Some"),

@@ -1,8 +1,6 @@
 """Messages that flow while something is killed: who sends them, and what is known of each."""
 
 import asyncio
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from hanabi.client.producer import Producer
@@ -52,10 +50,3 @@ class Load:
 
     def stop(self) -> None:
         self._stopped = True
-
-
-async def until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not true():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S:.0f} s: {what}"
-        await asyncio.sleep(0.05)

@@ -1,7 +1,6 @@
 """A client of a broker process, by bytes: sends, commits, and looks at offsets and messages."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
@@ -132,11 +131,3 @@ def talk(port: int, work: Callable[[Exchange], Awaitable[T]]) -> T:
             return await work(Exchange(peer))
 
     return asyncio.run(run())
-
-
-def wait_for(is_there: Callable[[], bool], what: str) -> None:
-    """Wait until *is_there*; *what* says for what."""
-    deadline = time.monotonic() + _WAIT_S
-    while not is_there():
-        assert time.monotonic() < deadline, f"not within {_WAIT_S:.0f} s: {what}"
-        time.sleep(0.02)

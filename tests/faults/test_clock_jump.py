@@ -7,10 +7,11 @@ from typing import Final
 import pytest
 
 from chaos.clock import ClockUnavailable, ShiftedClock, compile_library
+from hanabi.testing.waiting import wait_until
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.headers.offset import GetMinOffsetHeader
 from tests.faults.broker_process import BrokerProcess, broker_process
-from tests.faults.exchange import QUEUE, TOPIC, Exchange, talk, wait_for
+from tests.faults.exchange import QUEUE, TOPIC, Exchange, talk
 
 DAYS_100_S: Final = 100 * 86_400.0
 SETTINGS: Final = {
@@ -56,7 +57,7 @@ def test_a_clock_that_is_ahead_for_seconds_deletes_nothing_and_delivers_nothing(
     with broker_process(tmp_path / "store", SETTINGS, env=clock.environment) as broker:
         talk(broker.port, fill)
         clock.shift(DAYS_100_S)
-        wait_for(lambda: "the clock went ahead by 100 days" in broker.process.output(), "a line about the clock")
+        wait_until(lambda: "the clock went ahead by 100 days" in broker.process.output(), "a line about the clock")
         time.sleep(2.0)  # as long as it takes to delete and to deliver
         clock.shift(0.0)
         assert first(broker) == 0

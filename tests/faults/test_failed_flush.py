@@ -20,9 +20,10 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY
 from hanabi.store.message_store import MessageStore
 from hanabi.store.queue_files import SYNC_EACH_MAX
+from hanabi.testing.waiting import wait_until
 from hanabi.wire.codes import ResponseCode
 from tests.faults.broker_process import broker_process
-from tests.faults.exchange import QUEUE, TOPIC, Exchange, talk, wait_for
+from tests.faults.exchange import QUEUE, TOPIC, Exchange, talk
 from tests.faults.power_cut import Recording
 from tests.faults.shim import Faults
 from tests.store.stores import message, open_store
@@ -118,7 +119,7 @@ def send_and_see_written(port: int, root: Path, body: bytes) -> None:
     """Send a message and wait until its entry is in the file of the queue."""
     count = entries_in_file(root)
     talk(port, lambda client: client.send_all([body]))
-    wait_for(lambda: entries_in_file(root) > count, "another flush of the queues")
+    wait_until(lambda: entries_in_file(root) > count, "another flush of the queues")
 
 
 def entries_in_file(root: Path) -> int:
@@ -135,18 +136,18 @@ def test_after_a_failed_sync_of_queues_or_index_no_checkpoint_vouches_for_them(
     env = {**faults.environment, **recording.environment}
     with broker_process(store, EAGER, env=env) as broker:
         talk(broker.port, send_before)
-        wait_for(lambda: checkpoint(store).safe_ms > 0, "a checkpoint of log and queues")
+        wait_until(lambda: checkpoint(store).safe_ms > 0, "a checkpoint of log and queues")
         with faults.rule("fdatasync", errno.EIO, path=f"*/{folder}*") as rule:
             talk(broker.port, send_keyed)
             rule.wait_hit()
-        wait_for(lambda: "the checkpoint stays" in broker.process.output(), "an error in the log")
+        wait_until(lambda: "the checkpoint stays" in broker.process.output(), "an error in the log")
         before = checkpoint(store)
         for body in LATER:  # when the second is in its file, the flush that wrote the first has ended
             send_and_see_written(broker.port, store, body)
         assert (checkpoint(store).queues_ms, checkpoint(store).index_ms) == (before.queues_ms, before.index_ms)
     with broker_process(store, EAGER, env=env) as broker:  # after which the old checkpoint may be replaced
         talk(broker.port, send_after)
-        wait_for(lambda: checkpoint(store).queues_ms > before.queues_ms, "a checkpoint of the second start")
+        wait_until(lambda: checkpoint(store).queues_ms > before.queues_ms, "a checkpoint of the second start")
     recording.image(image)
     assert found_by_key(image) == KEYED
     with broker_process(image, SYNC) as broker:

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from hanabi.client.producer import Producer
-from tests.faults.client_load import SENDERS, Consumption, Load, until
+from hanabi.testing.waiting import eventually
+from tests.faults.client_load import DEADLINE_S, SENDERS, Consumption, Load
 from tests.faults.consuming import TOPIC
 from tests.faults.our_servers import OurServers
 from tests.interop.processes import ServerProcess
@@ -99,7 +100,7 @@ async def play(cluster: OurServers, consumers: Consumers) -> Story:
         load = Load(producer, TOPIC)
         work = asyncio.create_task(load.run())
         try:
-            await until(lambda: len(load.acknowledged) > 10, "the first messages")
+            await eventually(lambda: len(load.acknowledged) > 10, "the first messages", seconds=DEADLINE_S)
             consumers.start()
             consumers.start()
             await progress(consumers, load)
@@ -122,7 +123,11 @@ async def play(cluster: OurServers, consumers: Consumers) -> Story:
             load.stop()
             await work
     wanted = set(load.acknowledged)
-    await until(lambda: wanted <= {each.body for each in consumers.consumed()}, "everything acknowledged is consumed")
+    await eventually(
+        lambda: wanted <= {each.body for each in consumers.consumed()},
+        "everything acknowledged is consumed",
+        seconds=DEADLINE_S,
+    )
     return Story(load, consumers.consumed(), kills, consumers.starts)
 
 
@@ -136,7 +141,7 @@ async def progress(consumers: Consumers, load: Load) -> None:
         seen = consumers.consumed()[got:]
         return len(load.acknowledged) >= sent + 200 and len(seen) >= 200 and {each.consumer for each in seen} >= running
 
-    await until(went_on, f"200 messages through all of {sorted(running)}")
+    await eventually(went_on, f"200 messages through all of {sorted(running)}", seconds=DEADLINE_S)
     await asyncio.sleep(max(0.0, 1.0 - (time.time() - since)))
 
 

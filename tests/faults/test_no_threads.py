@@ -6,10 +6,11 @@ from typing import Final
 
 import pytest
 
+from hanabi.testing.waiting import wait_until
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.headers.query import QueryMessageHeader
 from tests.faults.broker_process import broker_process
-from tests.faults.exchange import Exchange, talk, wait_for
+from tests.faults.exchange import Exchange, talk
 from tests.faults.shim import Faults
 
 SETTINGS: Final = {
@@ -37,9 +38,13 @@ def test_a_running_broker_sends_saves_and_delivers_without_a_new_thread(faults: 
         broker.wait_ready()
         with faults.rule("pthread_create", errno.EAGAIN) as rule:
             talk(broker.port, use)
-            wait_for(lambda: '"Topic0@Readers"' in text(store / "config" / "consumerOffset.json"), "offsets are saved")
-            wait_for(lambda: talk(broker.port, lambda client: client.bodies()) == [b"later"], "what was delayed comes")
-            wait_for(lambda: '"offsetTable":{1:1' in text(store / "config" / "delayOffset.json"), "and that is saved")
+            wait_until(
+                lambda: '"Topic0@Readers"' in text(store / "config" / "consumerOffset.json"), "offsets are saved"
+            )
+            wait_until(
+                lambda: talk(broker.port, lambda client: client.bodies()) == [b"later"], "what was delayed comes"
+            )
+            wait_until(lambda: '"offsetTable":{1:1' in text(store / "config" / "delayOffset.json"), "and that is saved")
         assert "Traceback" not in broker.process.output()
         assert rule.counts.hit == 0
         assert talk(broker.port, lambda client: client.end(topic="Topic1")) == 8

@@ -7,11 +7,12 @@ from typing import Final
 
 import pytest
 
+from hanabi.testing.waiting import wait_until
 from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.system_names import HALF_TOPIC, TRANSACTION_GROUP
 from tests.faults.broker_process import broker_process
-from tests.faults.exchange import GROUP, TOPIC, Exchange, talk, wait_for
+from tests.faults.exchange import GROUP, TOPIC, Exchange, talk
 from tests.faults.power_cut import Recording
 
 # The log is flushed at the start and then not for ten minutes, unless something asks for it.
@@ -51,7 +52,7 @@ def test_a_saved_offset_of_a_group_lies_within_the_log_that_survives(recording: 
     store, image = tmp_path / "store", tmp_path / "image"
     with broker_process(store, LAZY_LOG, env=recording.environment) as broker:
         talk(broker.port, send_and_commit)
-        wait_for(lambda: saved_offset(store) == len(OLD), "the offset is saved")
+        wait_until(lambda: saved_offset(store) == len(OLD), "the offset is saved")
     recording.image(image)
     assert saved_offset(image) == len(OLD)
     with broker_process(image, LAZY_LOG) as broker:
@@ -89,7 +90,7 @@ def test_what_check_back_has_dealt_with_lies_within_the_log_that_survives(record
 
     with broker_process(store, settings, env=recording.environment) as broker:
         talk(broker.port, begin_and_roll_back)
-        wait_for(lambda: saved_offset(store, TRANSACTION_GROUP, HALF_TOPIC) == len(OLD), "the check-back has gone on")
+        wait_until(lambda: saved_offset(store, TRANSACTION_GROUP, HALF_TOPIC) == len(OLD), "the check-back has gone on")
     recording.image(image)
     assert saved_offset(image, TRANSACTION_GROUP, HALF_TOPIC) == len(OLD)
     with broker_process(image, settings) as broker:
@@ -110,9 +111,9 @@ def test_what_counts_as_delivered_lies_in_the_log_that_survives(
     more, properties, file = DELAYS[kind]
     with broker_process(store, {**LAZY_LOG, **more}, env=recording.environment) as broker:
         talk(broker.port, lambda client: client.send_all(OLD, properties))
-        wait_for(lambda: talk(broker.port, lambda client: client.end()) == len(OLD), "all is delivered")
+        wait_until(lambda: talk(broker.port, lambda client: client.end()) == len(OLD), "all is delivered")
         delivered = time.time_ns()
-        wait_for(lambda: (store / file).stat().st_mtime_ns > delivered, "that is saved")
+        wait_until(lambda: (store / file).stat().st_mtime_ns > delivered, "that is saved")
     recording.image(image)
     with broker_process(image, {**LAZY_LOG, **more}) as broker:
         assert talk(broker.port, lambda client: client.bodies()) == OLD
@@ -145,7 +146,7 @@ def test_a_consumer_that_lived_through_the_power_cut_passes_over_no_new_message(
 
     with broker_process(store, LAZY_LOG, env=recording.environment) as broker:
         talk(broker.port, keep_some)
-        wait_for(lambda: saved_offset(store) == len(kept), "the offset is saved")
+        wait_until(lambda: saved_offset(store) == len(kept), "the offset is saved")
         talk(broker.port, lambda client: client.send_all(OLD[5:]))
     recording.image(image)
     with broker_process(image, LAZY_LOG, env={"HANABI_PURE_PYTHON": lane}) as broker:

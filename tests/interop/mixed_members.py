@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -103,12 +102,3 @@ class JavaMember:
             self._process.stdin.close()
         self._process.kill()
         self._process.wait(LEAVE_SECONDS)
-
-
-async def until(what: Callable[[], str], true: Callable[[], bool], seconds: float = 150.0) -> None:
-    """Look until it is so; the error says what was waited for."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not true():
-        assert loop.time() < deadline, f"not within {seconds:.0f} s: {what()}"
-        await asyncio.sleep(0.05)

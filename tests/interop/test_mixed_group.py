@@ -15,9 +15,10 @@ from hanabi.client.core import Core
 from hanabi.client.producer import Producer
 from hanabi.message import Message
 from hanabi.testing.topics import plain_topic
+from hanabi.testing.waiting import eventually
 from tests.interop.client_columns import APACHE, OURS, Broker
 from tests.interop.jars import ADMIN_4, ALL_5
-from tests.interop.mixed_members import TOPIC, JavaMember, Member, PythonMember, until
+from tests.interop.mixed_members import TOPIC, JavaMember, Member, PythonMember
 
 QUEUES = 16
 FILE = Path(__file__).name
@@ -52,7 +53,11 @@ async def shared(*members: Member) -> None:
         own = [member.queues for member in members]
         return sorted(map(len, own)) == even and len(set().union(*own)) == QUEUES
 
-    await until(lambda: f"all queues shared: { ({member.name: sorted(member.queues) for member in members}) }", is_so)
+    await eventually(
+        is_so,
+        lambda: f"all queues shared: { ({member.name: sorted(member.queues) for member in members}) }",
+        seconds=150.0,
+    )
 
 
 async def play(namesrv: str, broker: str, home: Path, java_members: ExitStack) -> tuple[list[str], Counter[str]]:
@@ -95,9 +100,10 @@ async def play(namesrv: str, broker: str, home: Path, java_members: ExitStack) -
             sending.stop()
             await work
         try:
-            await until(
-                lambda: f"{len(set(sending.bodies) - consumed(everybody).keys())} messages are missing",
+            await eventually(
                 lambda: consumed(everybody).keys() >= set(sending.bodies),
+                lambda: f"{len(set(sending.bodies) - consumed(everybody).keys())} messages are missing",
+                seconds=150.0,
             )
         finally:
             await python_3.leave()

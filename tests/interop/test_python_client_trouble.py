@@ -13,7 +13,8 @@ from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.producer import Producer
 from hanabi.client.send_result import SendResult
 from hanabi.message import Message, StoredMessage
-from tests.faults.client_load import SENDERS, Consumption, Load, until
+from hanabi.testing.waiting import eventually
+from tests.faults.client_load import DEADLINE_S, SENDERS, Consumption, Load
 from tests.interop.apache import ApacheBroker
 from tests.interop.jars import ALL_5
 from tests.interop.ours import OurNameServer
@@ -59,17 +60,25 @@ async def play(namesrv: str, broker: ApacheBroker) -> Story:
         async with consumer:
             sending = asyncio.create_task(load.run())
             try:
-                await until(lambda: len(consumed) > AT_ONCE + 100, "the first messages")
+                await eventually(lambda: len(consumed) > AT_ONCE + 100, "the first messages", seconds=DEADLINE_S)
                 broker.process.kill()
                 broker.start_again()
                 await asyncio.to_thread(broker.wait_ready)
                 seen = len(load.acknowledged), len(consumed)
-                await until(lambda: len(load.acknowledged) > seen[0] + 200 and len(consumed) > seen[1] + 200, "more")
+                await eventually(
+                    lambda: len(load.acknowledged) > seen[0] + 200 and len(consumed) > seen[1] + 200,
+                    "more",
+                    seconds=DEADLINE_S,
+                )
             finally:
                 load.stop()
                 await sending
             wanted = set(load.acknowledged)
-            await until(lambda: wanted <= {each.body for each in consumed}, "everything acknowledged is consumed")
+            await eventually(
+                lambda: wanted <= {each.body for each in consumed},
+                "everything acknowledged is consumed",
+                seconds=DEADLINE_S,
+            )
     return Story(many, sends_at_a_time, load, consumed)
 
 

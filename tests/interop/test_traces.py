@@ -8,7 +8,7 @@ import pytest
 from hanabi.client.consumer.lite_pull import LitePullConsumer
 from hanabi.client.producer import Producer
 from hanabi.message import Message, StoredMessage
-from tests.client.world import WorldThread, world_thread
+from hanabi.testing.embedded import EmbeddedCluster, embedded_cluster
 from tests.interop.apache import QUICK_START, java, java_environment
 from tests.interop.jars import ADMIN_4, ALL_5, JAVA, classpath
 from tests.interop.mqadmin import MqAdmin
@@ -31,7 +31,7 @@ def test_the_recorded_lines_are_those_of_apaches_encoder(apache_jars: None, tmp_
 def test_mqadmin_shows_what_our_client_traced(apache_jars: None, tmp_path: Path, jar_set: str) -> None:
     home = tmp_path / "mqadmin"
     home.mkdir()
-    with world_thread(tmp_path / "cluster") as cluster:
+    with embedded_cluster(tmp_path / "cluster") as cluster:
         message_id = cluster.run(_send_and_read(cluster))
         mqadmin = MqAdmin(home, jar_set)
         try:
@@ -45,9 +45,9 @@ def test_mqadmin_shows_what_our_client_traced(apache_jars: None, tmp_path: Path,
     assert (consumed[1], consumed[-1]) == ("billing", "success")
 
 
-async def _send_and_read(cluster: WorldThread) -> str:
+async def _send_and_read(cluster: EmbeddedCluster) -> str:
     """The id of a message whose traces are stored, and indexed, when this returns."""
-    await cluster.world.make_topic("Orders", queues=1)
+    await cluster.cluster.create_topic("Orders", queues=1)
     consumer = LitePullConsumer("billing", config=cluster.config(), consume_from="first", trace=True)
     consumer.subscribe("Orders")
     async with Producer("shop", config=cluster.config(), trace=True) as producer, consumer:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import hanabi.aio
 from hanabi.message import Message
+from hanabi.testing.waiting import eventually
 from tests.metrics.scraping import Figures, scrape
-from tests.metrics.test_port import many_queues, until, world
+from tests.metrics.test_port import many_queues, world
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "operations.md"
@@ -27,7 +28,7 @@ async def everything(home: Path) -> Figures:
             await producer.send(Message("Orders", b"later", delay_level=18))
         await running.broker.registration.settled()
         async with consumer:
-            await until(lambda: running.broker.tables.consumers.find_group("billing") is not None)
+            await eventually(lambda: running.broker.tables.consumers.find_group("billing") is not None)
             many_queues(running, 2, 2)
             running.broker.tables.stats.send_back("billing", "Orders")
             return await scrape(running.metrics)

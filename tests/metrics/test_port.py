@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.testing.cluster import small_store
+from hanabi.testing.waiting import eventually
 from tests.metrics.scraping import Figures, get, scrape
 
 HOST = "127.0.0.1"
@@ -84,12 +85,6 @@ async def consume(world: World, topic: str, group: str, count: int) -> None:
         await done.wait()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """The world has a deadline."""
-    while not holds():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-
-
 def test_what_clients_sent_and_consumed_is_what_is_shown(tmp_path: Path) -> None:
     async def main() -> None:
         async with world(tmp_path) as running:
@@ -140,7 +135,7 @@ def test_connections_members_and_held_pulls_are_those_of_now(tmp_path: Path) -> 
 
             async with consumer:
                 await seen.wait()
-                await until(lambda: len(running.broker.tables.held_pulls) > 0)
+                await eventually(lambda: len(running.broker.tables.held_pulls) > 0)
                 during = await scrape(running.metrics)
                 assert during("hanabi_held_pulls") >= 1
                 assert during("hanabi_requests_held_total", server="broker") >= 1
@@ -148,7 +143,7 @@ def test_connections_members_and_held_pulls_are_those_of_now(tmp_path: Path) -> 
                 assert during("hanabi_consumer_groups") == 1
                 assert during("hanabi_connections", server="broker") >= 1
                 assert during("hanabi_connections", server="namesrv") >= 2  # the broker, and the consumer
-            await until(lambda: running.broker.servers[0].statistics().connections == 0)
+            await eventually(lambda: running.broker.servers[0].statistics().connections == 0)
             after = await scrape(running.metrics)
             assert after("hanabi_connections", server="broker") == 0
             assert after("hanabi_connections_accepted_total", server="broker") >= 2
@@ -222,7 +217,7 @@ def test_a_group_that_subscribes_differently_is_counted(tmp_path: Path) -> None:
                 consumer.listener(lambda messages: None)
                 consumers.append(consumer)
             async with consumers[0], consumers[1]:
-                await until(lambda: len(running.broker.tables.consumers.differing()) == 1)
+                await eventually(lambda: len(running.broker.tables.consumers.differing()) == 1)
                 figures = await scrape(running.metrics)
                 assert figures("hanabi_groups_subscribing_differently") == 1
 

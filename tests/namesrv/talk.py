@@ -7,19 +7,10 @@ from pathlib import Path
 
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.codes import HeaderForm
 from hanabi.wire.command import VERSION, Command, decode_command, encode_head
 from hanabi.wire.headers.base import Header, header_fields
-
-
-class Clock:
-    """Stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 class Peer:
@@ -67,7 +58,7 @@ class Peer:
 class Running:
     """A started server, its clock, and peers for it."""
 
-    def __init__(self, server: NameServer, clock: Clock, address: tuple[str, int]) -> None:
+    def __init__(self, server: NameServer, clock: ManualClock, address: tuple[str, int]) -> None:
         self.server = server
         self.clock = clock
         self.address = address
@@ -96,7 +87,7 @@ async def running(
     *,
     scan_seconds: float = 3600.0,
 ) -> AsyncIterator[Running]:
-    clock = Clock()
+    clock = ManualClock(0)
     async with NameServer(config, home, now_ms=clock, scan_seconds=scan_seconds) as server:
         talk = Running(server, clock, await server.start("127.0.0.1", 0))
         try:

@@ -146,12 +146,6 @@ async def raw_peer(address: str, tls: ssl.SSLContext | None = None) -> AsyncIter
             await writer.wait_closed()
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what the other side of a socket does in its own time; the test's own limit ends it."""
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.002)
-
-
 async def ends_with(error: type[Exception], awaitable: Awaitable[Any]) -> str:
     """What *awaitable* says when it fails as it must."""
     with pytest.raises(error) as caught:

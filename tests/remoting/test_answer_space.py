@@ -9,6 +9,7 @@ from hanabi.remoting.answer_space import AnswerSpace
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.frame import FRAME_BYTES_MAX
@@ -21,7 +22,6 @@ from tests.remoting.peers import (
     NumberHeader,
     Run,
     connecting,
-    eventually,
     raw_peer,
     serving,
     warnings,

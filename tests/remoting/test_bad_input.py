@@ -10,6 +10,7 @@ from hanabi.errors import ConnectionLostError
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import HeaderForm, ResponseCode
 from hanabi.wire.command import encode_request
 from hanabi.wire.frame import encode_frame
@@ -20,7 +21,6 @@ from tests.remoting.peers import (
     MemoryTransport,
     Run,
     connecting,
-    eventually,
     raw_peer,
     serving,
     warnings,

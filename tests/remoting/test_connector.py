@@ -8,8 +8,9 @@ import pytest
 from hanabi.errors import ConnectError, ConnectionLostError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
+from hanabi.testing.waiting import eventually
 from tests.interop.processes import free_port
-from tests.remoting.peers import ECHO, WAIT, Gate, Run, connecting, ends_with, eventually, serving
+from tests.remoting.peers import ECHO, WAIT, Gate, Run, connecting, ends_with, serving
 
 
 def test_callers_share_one_connection_even_while_it_is_being_made(run: Run) -> None:

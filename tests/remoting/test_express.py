@@ -11,9 +11,10 @@ from hanabi.remoting.address import parse_address
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import LateAnswers
 from hanabi.remoting.protocol import SOON_BYTES_MAX
+from hanabi.testing.waiting import eventually
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
 from hanabi.wire.frame import FrameDecoder
-from tests.remoting.peers import ECHO, FAIL, Run, eventually, raw_peer, serving
+from tests.remoting.peers import ECHO, FAIL, Run, raw_peer, serving
 
 SHORT = 77  # no handler knows it: it is answered by the short cut or not at all
 

@@ -18,6 +18,7 @@ from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.server import RemotingServer
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import HeaderForm, ResponseCode
 from hanabi.wire.command import Command, encode_head, encode_request
 from hanabi.wire.headers.base import NoHeader
@@ -35,7 +36,6 @@ from tests.remoting.peers import (
     connecting,
     echo,
     ends_with,
-    eventually,
     raw_peer,
     serving,
     warnings,

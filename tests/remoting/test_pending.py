@@ -7,9 +7,10 @@ import pytest
 
 from hanabi.errors import ConnectionLostError, RequestTimeoutError, TransportError
 from hanabi.remoting.pending import AnswerTo, PendingRequests
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.command import Command
-from tests.remoting.peers import ECHO, WAIT, Gate, Run, connecting, eventually, serving
+from tests.remoting.peers import ECHO, WAIT, Gate, Run, connecting, serving
 
 
 def test_each_request_ends_at_its_own_time(run: Run) -> None:

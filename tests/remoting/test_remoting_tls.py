@@ -15,9 +15,11 @@ from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.server import RemotingServer
 from hanabi.remoting.tls import ClientAuth, ServerTls, TlsConfig, TlsMode, client_context, server_context, tls_config
+from hanabi.testing.clock import ManualClock
+from hanabi.testing.waiting import eventually
 from hanabi.wire.command import encode_request
 from tests.remoting.certificates import Issued, issue
-from tests.remoting.peers import ECHO, Run, connecting, ends_with, eventually, raw_peer, serving, warnings
+from tests.remoting.peers import ECHO, Run, connecting, ends_with, raw_peer, serving, warnings
 
 
 class Authority:
@@ -295,45 +297,37 @@ def test_new_connections_are_shown_the_new_certificate_and_old_ones_live_on(
     run(main())
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_files_are_looked_at_once_a_second_and_broken_ones_change_nothing(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = TlsConfig(server_cert_path=str(tmp_path / "server.pem"), server_key_path=str(tmp_path / "server.key"))
     certificate = tmp_path / "server.pem"
-    clock = Clock()
+    clock = ManualClock(1_000_000)
     install(authority.server, settings)
-    tls = ServerTls(settings, clock)
+    tls = ServerTls(settings, clock.seconds)
     first = tls.context()
 
     certificate.write_text("half a certif")
     assert tls.context() is first
     assert warnings(caplog) == []  # a second has not passed
     for _ in range(3):
-        clock.now += 1.0
+        clock.ms += 1_000
         assert tls.context() is first
     (line,) = warnings(caplog)
     assert "tls.server.certPath" in line
 
     certificate.unlink()
-    clock.now += 1.0
+    clock.ms += 1_000
     assert tls.context() is first
 
     install(authority.stranger, settings)
     os.utime(certificate, ns=(1, 1))
-    clock.now += 0.5
+    clock.ms += 500
     assert tls.context() is first
-    clock.now += 0.5
+    clock.ms += 500
     second = tls.context()
     assert second is not first
-    clock.now += 1.0
+    clock.ms += 1_000
     assert tls.context() is second
 
 

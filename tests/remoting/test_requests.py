@@ -10,6 +10,7 @@ from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import HeaderForm, ResponseCode
 from hanabi.wire.command import Command, decode_command, encode_request
 from hanabi.wire.frame import FrameDecoder
@@ -26,7 +27,6 @@ from tests.remoting.peers import (
     Run,
     connecting,
     ends_with,
-    eventually,
     raw_peer,
     serving,
     warnings,

@@ -15,6 +15,7 @@ from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
 from hanabi.remoting.server import RemotingServer
+from hanabi.testing.waiting import eventually
 from hanabi.wire.command import Command
 from hanabi.wire.headers.base import NoHeader
 from tests.remoting.peers import (
@@ -25,7 +26,6 @@ from tests.remoting.peers import (
     Run,
     connecting,
     ends_with,
-    eventually,
     raw_peer,
     serving,
     warnings,

@@ -18,6 +18,7 @@ from hanabi.remoting.protocol import Connection
 from hanabi.remoting.server import RemotingServer
 from hanabi.testing.proxy import Proxy
 from hanabi.testing.threads import in_thread
+from hanabi.testing.waiting import eventually
 from tests.remoting.peers import (
     ECHO,
     WAIT,
@@ -26,7 +27,6 @@ from tests.remoting.peers import (
     Run,
     connecting,
     ends_with,
-    eventually,
     raw_peer,
     serving,
 )

@@ -8,6 +8,7 @@ from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.waiting import eventually
 from hanabi.wire.command import Command, decode_command, encode_request
 from hanabi.wire.frame import FrameDecoder
 from hanabi.wire.headers.base import NoHeader
@@ -19,7 +20,6 @@ from tests.remoting.peers import (
     MemoryTransport,
     Run,
     connecting,
-    eventually,
     raw_peer,
     serving,
 )

@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -128,14 +127,6 @@ class Standalone:
                     child.kill()
                 except psutil.NoSuchProcess:
                     continue
-
-
-def wait_until(what: str, sign: Callable[[], bool], seconds: float = 600) -> None:
-    """Look for *sign* until it is there."""
-    deadline = time.monotonic() + seconds
-    while not sign():
-        assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
-        time.sleep(0.05)
 
 
 def _is_registered(worker: ServerProcess) -> bool:

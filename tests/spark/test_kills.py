@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 import hanabi
 from hanabi.spark import deduplicated
+from hanabi.testing.waiting import wait_until
 from tests.faults.our_servers import OurServers
 from tests.spark.broker_world import make_topic, read, rows
-from tests.spark.standalone import Standalone, Submitted, standalone, wait_until
+from tests.spark.standalone import Standalone, Submitted, standalone
 
 PROGRAM = Path(__file__).parent / "copy_program.py"
 FIRST, MORE, A_TRIGGER = 1_500, 1_000, 120
@@ -66,7 +67,9 @@ def batches(program: Submitted) -> list[int]:
 
 def wait_for_batches(program: Submitted, beyond: list[int]) -> list[int]:
     """Until both queries have finished a batch that they had not before."""
-    wait_until("a batch", lambda: all(now > old for now, old in zip(batches(program), beyond, strict=True)))
+    wait_until(
+        lambda: all(now > old for now, old in zip(batches(program), beyond, strict=True)), "a batch", seconds=600
+    )
     return batches(program)
 
 

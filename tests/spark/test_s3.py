@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from hanabi.testing.waiting import wait_until
 from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, send
 from tests.spark.hadoop import skip_without
 from tests.spark.pipelines.commands import arrived, confs, facts_in, output_of, pipeline_command
 from tests.spark.s3 import BUCKET, JARS, S3, s3
-from tests.spark.standalone import BIN, CONF, Submitted, environment, wait_until
+from tests.spark.standalone import BIN, CONF, Submitted, environment
 
 MESSAGES, A_STEP = 4_000, 1_000
 MASTER = "local[2]"
@@ -51,7 +52,9 @@ def test_archives_on_s3_are_resumed_and_replayed_whoever_is_killed_or_runs_besid
         killed = ["archive", "--topics", topic, "--to", f"{store.files}/killed", "--batch-messages", str(A_STEP)]
         driver = Submitted(command(store, broker, *killed), tmp_path, tmp_path / "killed.log", environment(tmp_path))
         try:
-            wait_until("some steps", lambda: len(store.names("killed/_archive/state/")) > 2 or driver.is_over())
+            wait_until(
+                lambda: len(store.names("killed/_archive/state/")) > 2 or driver.is_over(), "some steps", seconds=600
+            )
         finally:
             driver.kill()
         left = run(store, tmp_path, broker, *killed)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from hanabi.spark.sink_options import parse_sink_options
 from hanabi.spark.sink_writer import send_rows
 from hanabi.spark.stamps import STAMP, Stamps
+from hanabi.testing.waiting import wait_until
 from tests.faults.our_servers import OurServers
 from tests.spark.broker_world import make_topic, rows
-from tests.spark.standalone import wait_until
 
 COUNT, A_BATCH = 4_000, 50
 
@@ -57,7 +57,7 @@ def test_a_task_goes_on_when_its_broker_is_back(tmp_path: Path) -> None:
             found[:] = rows(world, "body properties", subscribe=topic)
             return len(found) >= COUNT
 
-        wait_until("all rows", is_complete)
+        wait_until(is_complete, "all rows", seconds=600)
         by_stamp = {dict(row["properties"])[STAMP]: row["body"] for row in found}  # type: ignore[call-overload]
         assert Counter(by_stamp.values()) == Counter(b"%d" % number for number in range(COUNT))
     finally:

@@ -7,12 +7,13 @@ from hanabi.store.consume_queue import ENTRY
 from hanabi.store.indexer import Hooks
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.message_store import PutStatus
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.record import encode_blank, encode_record
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 from hanabi.wire.tags import tags_code
 from tests.golden_records import golden_store
-from tests.store.stores import Clock, message, open_store
+from tests.store.stores import message, open_store
 
 LOG_FILE_BYTES = 4_096
 QUEUE_FILE_BYTES = 10 * ENTRY.size
@@ -83,7 +84,7 @@ def make_store(
 def delayed_store(root: Path, delays_ms: tuple[int, ...], levels: Sequence[int], *, behind_ms: int = 0) -> Path:
     """A store of ours with a message of each of *levels*, of a broker whose clock is behind the store's times."""
     hooks = Hooks(deliver_time_ms=lambda level, stored_ms: stored_ms - behind_ms + delays_ms[level - 1])
-    store = open_store(root, clock=Clock(FIRST_STORED_MS), hooks=hooks)
+    store = open_store(root, clock=ManualClock(FIRST_STORED_MS), hooks=hooks)
     for level in levels:
         put = store.put(message(topic=SCHEDULE_TOPIC, queue_id=level - 1, properties={"DELAY": str(level)}))
         assert put.status is PutStatus.PUT_OK

@@ -10,6 +10,7 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Hooks
 from hanabi.store.message_store import MessageStore
 from hanabi.store.reads import GetResult
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import Record, decode_records
@@ -17,18 +18,7 @@ from hanabi.wire.record import Record, decode_records
 HOST = encode_host("127.0.0.1", 10911)
 SEGMENT_BYTES = 4_096
 QUEUE_FILE_BYTES = 200  # ten entries
-START_MS = 1_700_000_000_000
 MEMORY_BYTES = 1 << 30
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self, now_ms: int = START_MS) -> None:
-        self.now_ms = now_ms
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 def small_config(root: Path, **settings: object) -> StoreConfig:
@@ -46,7 +36,7 @@ def small_config(root: Path, **settings: object) -> StoreConfig:
 def open_store(
     root: Path,
     *,
-    clock: Clock | None = None,
+    clock: ManualClock | None = None,
     hooks: Hooks | None = None,
     disk_ratio: float = 0.1,
     memory_bytes: int = MEMORY_BYTES,
@@ -55,7 +45,7 @@ def open_store(
     """A small store, not started: nothing reaches the disk unless the test says so."""
     return MessageStore.open(
         small_config(root, **settings),
-        now_ms=clock or Clock(),
+        now_ms=clock or ManualClock(),
         hooks=hooks,
         disk_ratio=lambda _: disk_ratio,
         memory_bytes=memory_bytes,

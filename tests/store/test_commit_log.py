@@ -12,6 +12,7 @@ from hanabi.errors import MessageRefused, StoreClosed, StoreError, StoreFull
 from hanabi.store.commit_log import AppendResult, CommitLog, PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.log import Log
+from hanabi.testing.clock import ManualClock
 from hanabi.wire import sysflag
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.message_id import decode_offset_id
@@ -37,23 +38,13 @@ def message(body: bytes = b"hello", *, topic: str = "T", queue_id: int = 0, **mo
     return msgspec.structs.replace(plain, **more)
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self, now_ms: int = 1_000_000) -> None:
-        self.now_ms = now_ms
-
-    def __call__(self) -> int:
-        return self.now_ms
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def commit_log(tmp_path: Path, clock: Clock) -> CommitLog:
+def commit_log(tmp_path: Path, clock: ManualClock) -> CommitLog:
     return CommitLog(Log(tmp_path, SIZE), now_ms=clock)
 
 
@@ -76,7 +67,9 @@ def all_records(commit_log: CommitLog) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_apaches_log_written_again_by_us_is_the_same_byte_for_byte(name: str, tmp_path: Path, clock: Clock) -> None:
+def test_apaches_log_written_again_by_us_is_the_same_byte_for_byte(
+    name: str, tmp_path: Path, clock: ManualClock
+) -> None:
     golden = [content for content in golden_logs(name) if any(content)]  # one was only prepared
     commit_log = CommitLog(Log(tmp_path, len(golden[0])), now_ms=clock)
     count = 0
@@ -85,7 +78,7 @@ def test_apaches_log_written_again_by_us_is_the_same_byte_for_byte(name: str, tm
             if checked.state is not RecordState.WHOLE:
                 continue
             record = decode_record(content, at)
-            clock.now_ms = record.store_timestamp_ms
+            clock.ms = record.store_timestamp_ms
             result = commit_log.append(
                 PendingMessage(
                     record.topic,
@@ -107,9 +100,9 @@ def test_apaches_log_written_again_by_us_is_the_same_byte_for_byte(name: str, tm
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == golden
 
 
-def test_a_message_gets_its_place_its_number_and_its_time(commit_log: CommitLog, clock: Clock) -> None:
+def test_a_message_gets_its_place_its_number_and_its_time(commit_log: CommitLog, clock: ManualClock) -> None:
     first = commit_log.append(message(b"first"))
-    clock.now_ms += 5
+    clock.ms += 5
     second = commit_log.append(message(b"second", properties=b"TAGS\x01a", flag=7, reconsume_times=2))
     assert (first.log_offset, first.queue_offset, first.store_timestamp_ms) == (0, 0, 1_000_000)
     assert (second.log_offset, second.queue_offset, second.store_timestamp_ms) == (first.size, 1, 1_000_005)
@@ -142,14 +135,14 @@ def test_a_body_may_be_a_slice_of_the_network_buffer(commit_log: CommitLog) -> N
     assert stored(commit_log, commit_log.append_batch([pending, pending])[1]).body == b"hello"
 
 
-def test_a_record_is_found_by_its_offset_alone(commit_log: CommitLog, clock: Clock) -> None:
+def test_a_record_is_found_by_its_offset_alone(commit_log: CommitLog, clock: ManualClock) -> None:
     commit_log.append(message())
-    clock.now_ms += 9
+    clock.ms += 9
     result = commit_log.append(message(b"second"))
     view = commit_log.read_record(result.log_offset)
     assert view is not None
     assert decode_record(view).body == b"second"
-    assert commit_log.store_timestamp_at(result.log_offset, result.size) == clock.now_ms
+    assert commit_log.store_timestamp_at(result.log_offset, result.size) == clock.ms
     for nowhere in (-1, result.end_offset, result.log_offset + 3, SIZE, 10 * SIZE):
         assert commit_log.read_record(nowhere) is None
         assert commit_log.store_timestamp_at(nowhere, result.size) is None
@@ -186,12 +179,12 @@ def test_prepared_and_rolled_back_messages_get_no_number(commit_log: CommitLog) 
 # Time
 
 
-def test_the_store_timestamp_never_goes_back(commit_log: CommitLog, clock: Clock) -> None:
+def test_the_store_timestamp_never_goes_back(commit_log: CommitLog, clock: ManualClock) -> None:
     commit_log.append(message())
-    clock.now_ms -= 60_000
+    clock.ms -= 60_000
     assert commit_log.append(message()).store_timestamp_ms == 1_000_000
     assert commit_log.append_batch([message()])[0].store_timestamp_ms == 1_000_000
-    clock.now_ms += 60_001
+    clock.ms += 60_001
     assert commit_log.append(message()).store_timestamp_ms == 1_000_001
 
 
@@ -223,7 +216,7 @@ def test_the_smallest_filler_has_eight_bytes(commit_log: CommitLog) -> None:
 # Limits
 
 
-def test_limits_are_refused_and_nothing_is_stored(tmp_path: Path, clock: Clock) -> None:
+def test_limits_are_refused_and_nothing_is_stored(tmp_path: Path, clock: ManualClock) -> None:
     commit_log = CommitLog(Log(tmp_path, SIZE), now_ms=clock, message_bytes_max=1000)
     commit_log.append(message(b"x" * 1000))
     end = commit_log.log.end_offset
@@ -244,7 +237,7 @@ def test_limits_are_refused_and_nothing_is_stored(tmp_path: Path, clock: Clock) 
     assert commit_log.next_queue_offset("T", 0) == 1
 
 
-def test_the_largest_properties_and_topics_are_stored(tmp_path: Path, clock: Clock) -> None:
+def test_the_largest_properties_and_topics_are_stored(tmp_path: Path, clock: ManualClock) -> None:
     commit_log = CommitLog(Log(tmp_path, 1 << 17), now_ms=clock)
     for topic, magic in (("t" * 127, MAGIC), ("t" * 128, MAGIC_LONG_TOPIC), ("t" * 255, MAGIC_LONG_TOPIC)):
         record = stored(commit_log, commit_log.append(message(topic=topic, properties=b"p" * 32_767)))
@@ -263,7 +256,7 @@ def test_a_batch_is_a_record_each_with_consecutive_numbers_and_one_time(commit_l
     assert [record.queue_offset for record in all_records(commit_log)] == list(range(7))
 
 
-def test_a_batch_is_the_same_bytes_as_its_messages_one_by_one(tmp_path: Path, clock: Clock) -> None:
+def test_a_batch_is_the_same_bytes_as_its_messages_one_by_one(tmp_path: Path, clock: ManualClock) -> None:
     messages = [message(b"%d" % number, properties=b"KEYS\x01%d" % number) for number in range(4)]
     one_by_one = CommitLog(Log(tmp_path / "one", SIZE), now_ms=clock)
     together = CommitLog(Log(tmp_path / "all", SIZE), now_ms=clock)
@@ -279,7 +272,7 @@ def test_a_batch_that_does_not_fit_goes_wholly_into_the_next_segment(commit_log:
     assert [record.queue_offset for record in all_records(commit_log)] == [0, 1, 2, 3, 4]
 
 
-def test_a_batch_with_one_bad_message_stores_none(tmp_path: Path, clock: Clock) -> None:
+def test_a_batch_with_one_bad_message_stores_none(tmp_path: Path, clock: ManualClock) -> None:
     commit_log = CommitLog(Log(tmp_path, SIZE), now_ms=clock, message_bytes_max=1000)
     good = message(b"x" * 400)
     refused = [
@@ -301,7 +294,7 @@ def test_a_batch_with_one_bad_message_stores_none(tmp_path: Path, clock: Clock) 
 # Copies of another log
 
 
-def test_a_copy_of_another_log_is_the_same_however_it_is_cut(tmp_path: Path, clock: Clock) -> None:
+def test_a_copy_of_another_log_is_the_same_however_it_is_cut(tmp_path: Path, clock: ManualClock) -> None:
     master = CommitLog(Log(tmp_path / "master", SIZE), now_ms=clock)
     for number in range(60):
         master.append(message(b"x" * (number * 13)))
@@ -330,7 +323,7 @@ def test_a_closed_log_takes_nothing(commit_log: CommitLog) -> None:
         commit_log.append_batch([message()])
 
 
-def test_messages_refused_by_a_full_disk_leave_no_trace_and_no_hole(small_disk: Path, clock: Clock) -> None:
+def test_messages_refused_by_a_full_disk_leave_no_trace_and_no_hole(small_disk: Path, clock: ManualClock) -> None:
     commit_log = CommitLog(Log(small_disk / "commitlog", SIZE), now_ms=clock)
     taken: list[AppendResult] = []
 
@@ -358,7 +351,7 @@ def test_messages_refused_by_a_full_disk_leave_no_trace_and_no_hole(small_disk: 
 
 def test_a_commit_log_is_opened_as_the_settings_say(tmp_path: Path) -> None:
     config = StoreConfig(root=str(tmp_path), commit_log_segment_bytes=SIZE, message_bytes_max=10)
-    commit_log = CommitLog.open(config, now_ms=Clock())
+    commit_log = CommitLog.open(config, now_ms=ManualClock(1_000_000))
     result = commit_log.append(message(b"0123456789"))
     assert stored(commit_log, result).body == b"0123456789"
     with pytest.raises(MessageRefused):
@@ -380,12 +373,12 @@ steps = st.one_of(
 def test_whatever_was_appended_is_in_the_log_in_order_and_once(
     tmp_path_factory: pytest.TempPathFactory, script: list[tuple[int, int, tuple[str, list[bytes]]]]
 ) -> None:
-    clock = Clock()
+    clock = ManualClock(1_000_000)
     commit_log = CommitLog(Log(tmp_path_factory.mktemp("log"), SIZE), now_ms=clock)
     expected: list[tuple[int, int, bytes]] = []
     counts = [0, 0, 0]
     for queue_id, clock_step, (kind, contents) in script:
-        clock.now_ms += clock_step
+        clock.ms += clock_step
         batch = [message(content, queue_id=queue_id) for content in contents]
         results = commit_log.append_batch(batch) if kind == "batch" else [commit_log.append(batch[0])]
         assert len({result.log_offset // SIZE for result in results}) == 1

@@ -9,11 +9,14 @@ from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Hooks
 from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import Record, RecordState, decode_record, scan_records
 from hanabi.wire.stored import to_message
 from tests.golden_records import STORES, as_pending, golden_logs, golden_store
-from tests.store.stores import Clock, read_queue
+from tests.store.stores import read_queue
+
+pytestmark = pytest.mark.pure
 
 DELAYS_MS = (1_000, 5_000, 10_000, 30_000, *(minutes * 60_000 for minutes in range(1, 11)))
 
@@ -118,12 +121,12 @@ def test_nothing_but_reading_changes_no_byte_of_log_queues_and_index(name: str, 
 
 def test_the_same_messages_put_by_us_make_the_same_files(name: str, memory_directory: Path) -> None:
     records = list(golden_messages(name))
-    clock = Clock(records[0].store_timestamp_ms)
+    clock = ManualClock(records[0].store_timestamp_ms)
     with MessageStore.open(
         settings(memory_directory), now_ms=clock, hooks=Hooks(deliver_time_ms=deliver_time_ms)
     ) as store:
         for record in records:
-            clock.now_ms = record.store_timestamp_ms
+            clock.ms = record.store_timestamp_ms
             assert store.put(as_pending(record)).status is PutStatus.PUT_OK
     ours = {
         str(path.relative_to(memory_directory)): path.read_bytes()

@@ -6,15 +6,16 @@ from hanabi.store.index_file import ENTRY, HEADER, SLOT
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.message_store import MessageStore
 from hanabi.store.run_of_puts import PlainPuts
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.record import decode_records
-from tests.store.stores import HOST, Clock, copy_as_after_a_kill, message, open_store
+from tests.store.stores import HOST, copy_as_after_a_kill, message, open_store
 from tests.store.test_run_of_puts import put_text
 
 SLOTS, ENTRIES, KEYS = 16, 512, 7
 FOREVER = (0, 2**62)
 
 
-def opened(root: Path, clock: Clock | None = None) -> MessageStore:
+def opened(root: Path, clock: ManualClock | None = None) -> MessageStore:
     return open_store(root, clock=clock, commit_log_segment_bytes=1 << 16, index_slots=SLOTS, index_entries=ENTRIES)
 
 
@@ -49,10 +50,10 @@ def index_path(root: Path) -> Path:
 
 def store_killed_before_the_header(tmp_path: Path) -> Path:
     """What a store is that was killed when the entries of a run were written, and the header was not."""
-    clock = Clock()
+    clock = ManualClock()
     store = opened(tmp_path / "a", clock)
     for number in range(20):
-        clock.now_ms += 1_000
+        clock.ms += 1_000
         assert store.put(message(b"%d" % number, properties={"KEYS": f"k{number % KEYS}"})).appended
     store.flush()  # recovery begins behind the oldest of them
     header = index_path(tmp_path / "a").read_bytes()[: HEADER.size]

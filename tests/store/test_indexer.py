@@ -7,10 +7,11 @@ import pytest
 from hanabi.store.consume_queue_ext import ExtUnit
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import PutStatus
+from hanabi.testing.clock import START_MS
 from hanabi.wire import sysflag
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 from hanabi.wire.tags import java_hash
-from tests.store.stores import START_MS, bodies, message, open_store, read_queue
+from tests.store.stores import bodies, message, open_store, read_queue
 
 
 def test_a_message_is_told_once_with_its_place_and_its_tags(tmp_path: Path) -> None:

@@ -21,8 +21,11 @@ from hanabi.errors import StoreError, StoreFull
 from hanabi.store.index_file import ENTRY, HEADER, PAUSE_STEPS, SLOT, IndexFile, index_file_bytes
 from hanabi.store.key_hash import key_hash, key_hash_after, prefix_code
 from hanabi.store.key_index import KeyIndex, local_time_name
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.tags import java_hash
 from tests.golden_records import STORES, golden_store
+
+pytestmark = pytest.mark.pure
 
 SLOTS, ENTRIES = 7, 20
 MEMORY = Path("/dev/shm")  # noqa: S108 (fresh directories inside it: syncing costs nothing there)
@@ -30,18 +33,8 @@ FOREVER = (0, 2**62)
 START_MS = 1_794_725_147_138
 
 
-class Clock:
-    """Milliseconds that pass only when told."""
-
-    def __init__(self) -> None:
-        self.ms = START_MS
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-def open_index(directory: Path, *, clock: Clock | None = None, load: bool = True) -> KeyIndex:
-    index = KeyIndex(directory, slots=SLOTS, entries_max=ENTRIES, now_ms=clock or Clock())
+def open_index(directory: Path, *, clock: ManualClock | None = None, load: bool = True) -> KeyIndex:
+    index = KeyIndex(directory, slots=SLOTS, entries_max=ENTRIES, now_ms=clock or ManualClock(START_MS))
     if load:
         index.load()
     return index
@@ -118,7 +111,7 @@ def test_every_key_of_apaches_store_is_found_in_apaches_index(store: str, tmp_pa
     path, content = golden_index(store)
     (tmp_path / path).parent.mkdir()
     (tmp_path / path).write_bytes(content)
-    index = KeyIndex(tmp_path / "index", slots=100, entries_max=400, now_ms=Clock(), writable=False)
+    index = KeyIndex(tmp_path / "index", slots=100, entries_max=400, now_ms=ManualClock(START_MS), writable=False)
     index.load()
     messages = golden_messages(store)
     keys = [(topic, key, log_offset) for topic, keys, log_offset, _ in messages for key in keys]
@@ -135,7 +128,7 @@ def test_every_key_of_apaches_store_is_found_in_apaches_index(store: str, tmp_pa
 
 @pytest.mark.parametrize("store", STORES)
 def test_the_same_messages_give_the_same_bytes_as_apache_wrote(store: str, tmp_path: Path) -> None:
-    index = KeyIndex(tmp_path, slots=100, entries_max=400, now_ms=Clock())
+    index = KeyIndex(tmp_path, slots=100, entries_max=400, now_ms=ManualClock(START_MS))
     for topic, keys, log_offset, store_ms in golden_messages(store):
         index.put(topic, keys, log_offset, store_ms)
     index.close()
@@ -230,7 +223,7 @@ def test_seconds_are_counted_from_the_first_message_and_never_negative(tmp_path:
 
 
 def test_files_are_named_by_local_time_and_keep_their_order_when_the_clock_goes_back(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock(START_MS)
     index = open_index(tmp_path, clock=clock)
     for number in range(4 * ENTRIES):
         index.put("T", ["key"], 100 + number, START_MS)
@@ -246,7 +239,7 @@ def test_files_are_named_by_local_time_and_keep_their_order_when_the_clock_goes_
 
 def test_a_full_file_is_handed_over_to_be_synced(tmp_path: Path) -> None:
     full: list[IndexFile] = []
-    index = KeyIndex(tmp_path, slots=SLOTS, entries_max=ENTRIES, now_ms=Clock(), on_full=full.append)
+    index = KeyIndex(tmp_path, slots=SLOTS, entries_max=ENTRIES, now_ms=ManualClock(START_MS), on_full=full.append)
     for number in range(ENTRIES):
         index.put("T", ["key"], 100 + number, START_MS + number)
     assert full == index.files[:1]
@@ -350,7 +343,7 @@ def test_after_a_crash_files_later_than_the_checkpoint_are_deleted(
 
 def test_a_full_disk_is_an_error_when_a_file_is_made_and_leaves_none_behind(small_disk: Path) -> None:
     (small_disk / "ballast").write_bytes(bytes(50_000))
-    index = KeyIndex(small_disk / "index", slots=5_000, entries_max=1_000, now_ms=Clock())
+    index = KeyIndex(small_disk / "index", slots=5_000, entries_max=1_000, now_ms=ManualClock(START_MS))
     for _ in range(2):
         with pytest.raises(StoreFull, match="no room on the disk for"):
             index.put("T", ["key"], 100, START_MS)
@@ -375,7 +368,7 @@ def test_a_disk_that_fills_up_while_a_file_grows_is_an_error_that_changes_nothin
     small_disk: Path, reopened: bool
 ) -> None:
     def fresh() -> KeyIndex:
-        index = KeyIndex(small_disk / "index", slots=100, entries_max=20_000, now_ms=Clock())
+        index = KeyIndex(small_disk / "index", slots=100, entries_max=20_000, now_ms=ManualClock(START_MS))
         index.load()
         return index
 
@@ -398,7 +391,7 @@ def test_a_disk_that_fills_up_while_a_file_grows_is_an_error_that_changes_nothin
 
 
 def test_a_new_file_has_its_full_size_and_takes_little_of_the_disk(tmp_path: Path) -> None:
-    index = KeyIndex(tmp_path, slots=5_000_000, entries_max=20_000_000, now_ms=Clock())
+    index = KeyIndex(tmp_path, slots=5_000_000, entries_max=20_000_000, now_ms=ManualClock(START_MS))
     index.put("T", ["key"], 100, START_MS)
     (path,) = tmp_path.iterdir()
     assert path.stat().st_size == index_file_bytes(5_000_000, 20_000_000) == 420_000_040
@@ -527,7 +520,7 @@ class IndexMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.clock = Clock()
+        self.clock = ManualClock(START_MS)
         self.model: dict[str, list[int]] = defaultdict(list)
         self.messages: list[tuple[str, list[str], int, int]] = []
         self.index = open_index(self.directory, clock=self.clock)

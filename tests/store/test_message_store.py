@@ -16,8 +16,11 @@ from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.testing.clock import START_MS, ManualClock
 from hanabi.wire import sysflag
-from tests.store.stores import SEGMENT_BYTES, START_MS, Clock, bodies, message, open_store, read_queue, small_config
+from tests.store.stores import SEGMENT_BYTES, bodies, message, open_store, read_queue, small_config
+
+pytestmark = pytest.mark.pure
 
 
 @pytest.fixture
@@ -193,16 +196,16 @@ def test_an_asynchronous_store_reaches_the_disk_by_itself(tmp_path: Path) -> Non
 
 
 def test_a_clean_stop_leaves_everything_on_the_disk_and_no_mark_of_a_crash(memory_directory: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(memory_directory, clock=clock)
     assert (memory_directory / "abort").exists()
     store.put(message(properties={"KEYS": "k"}))
-    clock.now_ms += 5
+    clock.ms += 5
     store.put(message())
     end = store.max_log_offset
     store.close()
     assert not (memory_directory / "abort").exists()
-    checkpoint = Checkpoint.load(memory_directory / "checkpoint", now_ms=clock.now_ms)
+    checkpoint = Checkpoint.load(memory_directory / "checkpoint", now_ms=clock.ms)
     assert (checkpoint.log_ms, checkpoint.queues_ms, checkpoint.index_ms) == (START_MS + 5,) * 3
     store = open_store(memory_directory, clock=clock)
     assert (store.max_log_offset, len(read_queue(store)), store.latest_store_ms) == (end, 2, START_MS + 5)
@@ -238,13 +241,13 @@ def test_threads_are_gone_after_a_close_that_fails_and_the_first_error_is_told(
 
 
 def test_numbers_and_times_go_on_after_a_restart(memory_directory: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(memory_directory, clock=clock)
     store.put(message())
     store.put(message(queue_id=1))
     store.put(message(queue_id=1))
     store.close()
-    clock.now_ms -= 60_000  # the clock was set back meanwhile
+    clock.ms -= 60_000  # the clock was set back meanwhile
     store = open_store(memory_directory, clock=clock)
     places = [store.put(message(queue_id=queue_id)).appended[0] for queue_id in (0, 1, 2)]
     assert [place.queue_offset for place in places] == [1, 2, 0]

@@ -5,14 +5,18 @@ import tempfile
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.store.reads import GetStatus
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.record import decode_record
-from tests.store.stores import Clock, message, open_store, read_queue, records_of
+from tests.store.stores import message, open_store, read_queue, records_of
+
+pytestmark = pytest.mark.pure
 
 MEMORY = Path("/dev/shm")  # noqa: S108 (a fresh directory inside it)
 TOPICS = ("A", "B")
@@ -26,7 +30,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.home = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.stored: dict[tuple[str, int], list[bytes | None]] = {}  # None: a power cut has damaged it
         self.order: list[tuple[str, int]] = []  # the queue of each message, in the order of the log
         self.durable = 0
@@ -117,7 +121,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(step_ms=st.sampled_from((-5_000, 0, 1, 2_000, 10_000)))
     def time_passes(self, step_ms: int) -> None:
-        self.clock.now_ms += step_ms
+        self.clock.ms += step_ms
 
     @rule(everything=st.booleans())
     def flush(self, everything: bool) -> None:

@@ -8,6 +8,8 @@ from hanabi.store.consume_queue import ENTRY
 from hanabi.store.plain_run import PlainRun, plain_run, python_plain_run
 from hanabi.wire.record import encode_record, is_record, topic_field
 
+pytestmark = pytest.mark.pure
+
 BASE = 1 << 20
 FIRST_OFFSET = 7
 QUEUE_ID = 3

@@ -8,16 +8,17 @@ import pytest
 from hanabi.store.indexer import Hooks
 from hanabi.store.queries import KeyQuery
 from hanabi.store.queue_time import BoundaryType
+from hanabi.testing.clock import START_MS, ManualClock
 from hanabi.wire.record import decode_record
 from hanabi.wire.tags import tags_code
-from tests.store.stores import START_MS, Clock, message, open_store
+from tests.store.stores import message, open_store
 
 ALWAYS = (0, 2**62)
 
 
 class World:
     def __init__(self, root: Path) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.store = open_store(root, clock=self.clock)
 
     def put(self, body: bytes, *, keys: str = "", unique: str = "", topic: str = "T") -> int:
@@ -67,7 +68,7 @@ def test_keys_with_the_same_hash_are_told_apart(world: World) -> None:
 
 def test_when_newer_messages_have_only_the_same_hash_the_search_goes_further_back(world: World) -> None:
     world.put(b"1", keys="Aa")
-    world.clock.now_ms += 5000
+    world.clock.ms += 5000
     world.put(b"2", keys="BB")
     assert found(world.store.queries.by_key("T", "Aa", 1, *ALWAYS)) == [b"1"]
 
@@ -75,7 +76,7 @@ def test_when_newer_messages_have_only_the_same_hash_the_search_goes_further_bac
 def test_a_time_range_bounds_the_search(world: World) -> None:
     for number in range(4):
         world.put(b"%d" % number, keys="k")
-        world.clock.now_ms += 10_000
+        world.clock.ms += 10_000
     middle = START_MS + 5_000, START_MS + 25_000
     assert found(world.store.queries.by_key("T", "k", 64, *middle)) == [b"1", b"2"]
 
@@ -97,7 +98,7 @@ def test_a_unique_key_is_found_as_such_and_as_a_key_but_not_the_other_way_round(
 def test_the_offset_for_a_time_is_the_nearest_or_on_the_side_asked_for(world: World) -> None:
     for number in range(5):
         world.put(b"%d" % number)
-        world.clock.now_ms += 1000
+        world.clock.ms += 1000
     queries = world.store.queries
     between = START_MS + 2_400
     assert queries.offset_by_time("T", 0, between) == 2
@@ -112,7 +113,7 @@ def test_store_times_of_a_queue_and_of_the_log(world: World) -> None:
     assert queries.earliest_store_time_in_log() == -1
     world.put(b"x", topic="Other")
     for number in range(3):
-        world.clock.now_ms += 1000
+        world.clock.ms += 1000
         world.put(b"%d" % number)
     assert queries.earliest_store_time_in_log() == START_MS
     assert queries.earliest_store_time("T", 0) == START_MS + 1000
@@ -124,9 +125,9 @@ def test_store_times_of_a_queue_and_of_the_log(world: World) -> None:
 
 def test_a_clock_that_jumps_back_does_not_confuse_a_search_by_time(world: World) -> None:
     world.put(b"0")
-    world.clock.now_ms -= 60_000
+    world.clock.ms -= 60_000
     world.put(b"1")
-    world.clock.now_ms += 120_000
+    world.clock.ms += 120_000
     world.put(b"2")
     times = [world.store.queries.store_time("T", 0, offset) for offset in range(3)]
     assert times == [START_MS, START_MS, START_MS + 60_000]

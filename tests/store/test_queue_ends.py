@@ -10,7 +10,8 @@ import pytest
 
 from hanabi.store.message_store import MessageStore
 from hanabi.store.queue_ends import QueueEnds
-from tests.store.stores import Clock, copy_as_after_a_kill, message, open_store, read_queue
+from hanabi.testing.clock import ManualClock
+from tests.store.stores import copy_as_after_a_kill, message, open_store, read_queue
 
 COUNT = 45  # of ten a file: the last file is half full
 TOPICS = ("T", "U")
@@ -166,14 +167,14 @@ def test_files_that_retention_deleted_are_not_missed(memory_directory: Path, cap
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("flushed", [True, False])
 def test_a_deleted_topic_stays_deleted(memory_directory: Path, *, clean: bool, flushed: bool) -> None:
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(memory_directory / "store", clock=clock)
     put(store, topics=("T",))
     for _ in range(5):
-        clock.now_ms += 20_000
+        clock.ms += 20_000
         put(store, COUNT // 5, topics=("U",))
     store.flush()  # what follows is all that is dispatched again after a kill
-    clock.now_ms += 100_000
+    clock.ms += 100_000
     put(store, 5, topics=("U",))
     store.delete_topic("T")
     if flushed:

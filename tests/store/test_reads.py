@@ -16,6 +16,8 @@ from hanabi.wire.record import decode_record
 from hanabi.wire.tags import java_hash
 from tests.store.stores import HOST, SEGMENT_BYTES, bodies, message, open_store, read_queue, records_of
 
+pytestmark = pytest.mark.pure
+
 HOST_V6 = encode_host("::1", 10911)
 
 

@@ -13,26 +13,18 @@ from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.log_walk import LogWalk
 from hanabi.store.message_store import MessageStore
 from hanabi.store.recovery import Parts, recover
+from hanabi.testing.clock import START_MS, ManualClock
 from hanabi.wire.properties import decode_properties
-from tests.store.stores import (
-    SEGMENT_BYTES,
-    START_MS,
-    Clock,
-    bodies,
-    copy_as_after_a_kill,
-    message,
-    open_store,
-    read_queue,
-)
+from tests.store.stores import SEGMENT_BYTES, bodies, copy_as_after_a_kill, message, open_store, read_queue
 
 PAGE = 512  # smaller than a real page, so that a few messages spread over several
 
 
-def fill(store: MessageStore, count: int, *, start: int = 0, clock: Clock | None = None, size: int = 100) -> None:
+def fill(store: MessageStore, count: int, *, start: int = 0, clock: ManualClock | None = None, size: int = 100) -> None:
     """Messages over three queues, each with a key of its own and one of its hundred."""
     for number in range(start, start + count):
         if clock is not None:
-            clock.now_ms += 10
+            clock.ms += 10
         keys = f"k{number} h{number // 100}"
         assert store.put(message(b"%0*d" % (size, number), queue_id=number % 3, properties={"KEYS": keys})).appended
 
@@ -187,7 +179,7 @@ def test_a_file_prepared_ahead_is_not_taken_for_messages(memory_directory: Path)
 
 
 def test_recovery_looks_only_at_what_came_after_the_checkpoint(memory_directory: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(memory_directory / "a", clock=clock, commit_log_segment_bytes=1 << 20)
     fill(store, 1000, clock=clock)  # ten seconds
     store.flush()
@@ -219,13 +211,13 @@ def test_after_a_clean_stop_only_the_last_message_is_looked_at(memory_directory:
 def test_pages_that_were_not_synced_may_be_missing_in_any_pattern(memory_directory: Path, seed: int) -> None:
     """A power cut: of what was written after the last sync, each page is on the disk or not, as it happens."""
     dice = random.Random(seed)
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(memory_directory / "a", clock=clock)
     count = dice.randrange(1, 150)
     fill(store, count, clock=clock, size=dice.randrange(10, 300))
     if dice.random() < 0.5:
         store.flush()
-        clock.now_ms += dice.choice((0, 5_000))
+        clock.ms += dice.choice((0, 5_000))
         fill(store, dice.randrange(20), start=count, clock=clock, size=dice.randrange(10, 300))
         count = sum(1 for _ in numbers(store))
     store.flush(log_only=True)
@@ -309,7 +301,7 @@ def test_progress_is_told_every_few_seconds(memory_directory: Path, caplog: pyte
 
 def damaged(root: Path, *, crash: bool) -> Path:
     """A store of some files, stopped cleanly or killed."""
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(root / "a", clock=clock)
     fill(store, 120, clock=clock)
     store.flush()
@@ -403,7 +395,7 @@ def test_bad_bits_in_index_and_checkpoint_show_no_wrong_message_and_lose_none(
     for path in [*sorted((root / "index").iterdir()), root / "checkpoint"]:
         used = len(path.read_bytes().rstrip(b"\0"))
         flip(path, dice.randrange(used), dice.randrange(8))
-    store = open_store(root, clock=Clock(START_MS + 10**7))
+    store = open_store(root, clock=ManualClock(START_MS + 10**7))
     assert numbers(store) == list(range(120))
     for number in range(120):
         for record in store.queries.by_key("T", f"k{number}", 8, 0, 2**62).records:
@@ -421,17 +413,17 @@ def test_a_useless_checkpoint_only_makes_recovery_look_further_back(
 ) -> None:
     root = damaged(memory_directory, crash=crash)
     (root / "checkpoint").write_bytes(content)
-    store = open_store(root, clock=Clock(START_MS + 10**7))
+    store = open_store(root, clock=ManualClock(START_MS + 10**7))
     assert numbers(store) == list(range(120))
     assert all(found_by_key(store, number) for number in range(120))
     store.close()
 
 
 def test_an_empty_queue_file_before_a_hole_can_be_written_again(memory_directory: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(memory_directory / "a", clock=clock)
     fill(store, 120, clock=clock)
-    clock.now_ms += 60_000
+    clock.ms += 60_000
     fill(store, 30, start=120, clock=clock)
     store.flush()
     root = copy_as_after_a_kill(store, memory_directory / "b")
@@ -446,10 +438,10 @@ def test_an_empty_queue_file_before_a_hole_can_be_written_again(memory_directory
 
 
 def test_messages_behind_a_hole_in_a_queue_are_found_by_key(memory_directory: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(memory_directory / "a", clock=clock)
     fill(store, 120, clock=clock)
-    clock.now_ms += 60_000
+    clock.ms += 60_000
     fill(store, 30, start=120, clock=clock)
     store.flush()
     fill(store, 30, start=150, clock=clock)

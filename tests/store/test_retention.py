@@ -10,7 +10,8 @@ import pytest
 from hanabi.store.config import StoreConfig
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.store.retention import Decision, Facts, decide
-from tests.store.stores import SEGMENT_BYTES, START_MS, Clock, bodies, message, open_store, records_of
+from hanabi.testing.clock import START_MS, ManualClock
+from tests.store.stores import SEGMENT_BYTES, bodies, message, open_store, records_of
 
 HOUR_MS = 3_600_000
 OLD, YOUNG = 100 * HOUR_MS, HOUR_MS
@@ -89,7 +90,7 @@ def test_at_most_ten_files_go_in_one_round() -> None:
 
 class World:
     def __init__(self, root: Path) -> None:
-        self.clock, self.ratio = Clock(), 0.1
+        self.clock, self.ratio = ManualClock(), 0.1
         self.store = open_store(root, clock=self.clock)
         self.store.retention._disk_ratio = lambda _: self.ratio
 
@@ -98,12 +99,12 @@ class World:
         until = self.store.max_log_offset + files * SEGMENT_BYTES
         while self.store.max_log_offset < until:
             assert self.store.put(message(b"x" * 900, topic=topic, properties={"KEYS": "k"})).appended
-            self.clock.now_ms += HOUR_MS // 4
+            self.clock.ms += HOUR_MS // 4
 
     def set_hour(self, hour: int) -> None:
         """Go on to the next time that it is *hour* o'clock here."""
-        while time.localtime(self.clock.now_ms // 1000).tm_hour != hour:
-            self.clock.now_ms += HOUR_MS
+        while time.localtime(self.clock.ms // 1000).tm_hour != hour:
+            self.clock.ms += HOUR_MS
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def names(directory: Path) -> list[str]:
 def test_old_files_are_deleted_at_the_hour_and_readers_go_on_behind_them(world: World) -> None:
     world.fill(8)
     everything = len(bodies(world.store))
-    world.clock.now_ms += 70 * HOUR_MS
+    world.clock.ms += 70 * HOUR_MS
     world.set_hour(5)
     world.store.retention.run_round()
     assert world.store.min_log_offset == 0
@@ -136,16 +137,16 @@ def test_old_files_are_deleted_at_the_hour_and_readers_go_on_behind_them(world: 
 
 def test_files_with_times_of_a_clock_that_was_ahead_go_when_those_of_others_would(world: World) -> None:
     """New messages have such times for as long as the clock was ahead: they would fill the disk."""
-    world.clock.now_ms += 2400 * HOUR_MS
+    world.clock.ms += 2400 * HOUR_MS
     world.fill(4)
     ahead = world.store.max_log_offset
-    world.clock.now_ms -= 2400 * HOUR_MS
+    world.clock.ms -= 2400 * HOUR_MS
     world.fill(4)
     for path in world.store.config.commit_log_path.iterdir():
         os.utime(path, (START_MS / 1000, START_MS / 1000))
     oldest = min(world.store.config.commit_log_path.iterdir())
-    os.utime(oldest, (world.clock.now_ms / 1000 + 86_400, world.clock.now_ms / 1000 + 86_400))
-    world.clock.now_ms += 100 * HOUR_MS
+    os.utime(oldest, (world.clock.ms / 1000 + 86_400, world.clock.ms / 1000 + 86_400))
+    world.clock.ms += 100 * HOUR_MS
     world.set_hour(4)
     world.store.retention.run_round()
     assert world.store.min_log_offset >= ahead
@@ -202,7 +203,7 @@ def test_a_store_on_a_full_disk_opens_and_can_be_read_but_takes_nothing(memory_d
 
 def test_who_asks_gets_twenty_rounds(world: World) -> None:
     world.fill(30)
-    world.clock.now_ms += 100 * HOUR_MS
+    world.clock.ms += 100 * HOUR_MS
     world.set_hour(12)
     world.store.retention.run_round()
     assert world.store.min_log_offset == 0
@@ -211,7 +212,7 @@ def test_who_asks_gets_twenty_rounds(world: World) -> None:
         world.store.retention.run_round()
     assert len(world.store._log.segments) == 1
     world.fill(2)
-    world.clock.now_ms += 100 * HOUR_MS
+    world.clock.ms += 100 * HOUR_MS
     world.set_hour(12)
     world.store.retention.run_round()
     assert len(world.store._log.segments) == 3

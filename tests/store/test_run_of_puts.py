@@ -16,6 +16,8 @@ from hanabi.wire.properties import encode_properties
 from hanabi.wire.tags import tags_code
 from tests.store.stores import HOST, message, open_store, read_queue
 
+pytestmark = pytest.mark.pure
+
 UNIQUE_KEY = "7F0000011A2B251A69D701C5F3A000A7"
 MESSAGES = [
     (0, b"first", {"UNIQ_KEY": UNIQUE_KEY, "TAGS": "red"}),

@@ -8,7 +8,8 @@ import pytest
 
 from hanabi.errors import StoreDamaged
 from hanabi.store.message_store import MessageStore
-from tests.store.stores import SEGMENT_BYTES, Clock, copy_as_after_a_kill, message, open_store, read_queue
+from hanabi.testing.clock import ManualClock
+from tests.store.stores import SEGMENT_BYTES, copy_as_after_a_kill, message, open_store, read_queue
 
 COUNT = 80
 QUEUES = 2
@@ -123,11 +124,11 @@ def test_a_short_checkpoint_costs_time_alone(memory_directory: Path, size: int) 
 
 @pytest.mark.parametrize("size", [0, 39, 40, 41, 104, 1_000])
 def test_an_index_file_that_is_short_after_a_crash_hides_no_message(memory_directory: Path, size: int) -> None:
-    clock = Clock()
+    clock = ManualClock()
     store = open_store(memory_directory / "a", clock=clock)
     put_all(store, range(60))
     store.flush()
-    clock.now_ms += 10_000
+    clock.ms += 10_000
     put_all(store, range(60, 100))  # in another index file, which is not synced
     root = copy_as_after_a_kill(store, memory_directory / "b")
     store.close()

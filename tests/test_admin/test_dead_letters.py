@@ -10,7 +10,8 @@ from hanabi import aio
 from hanabi.admin import Admin
 from hanabi.admin.dead_letters import DeadLetterOffice
 from hanabi.message import Message, StoredMessage
-from tests.client.world import World, within, world
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import within
 
 LETTERS = 4
 
@@ -28,8 +29,8 @@ class SlowAnswers(DeadLetterOffice):
         await self.answer.wait()
 
 
-async def kill_letters(cluster: World, group: str) -> None:
-    await cluster.make_topic("Mortal", queues=1)
+async def kill_letters(cluster: Cluster, group: str) -> None:
+    await cluster.create_topic("Mortal", queues=1)
     async with (
         aio.Producer("p", namesrv=cluster.namesrv) as producer,
         aio.PullConsumer(group, namesrv=cluster.namesrv, max_reconsume_times=0) as consumer,
@@ -44,7 +45,7 @@ async def kill_letters(cluster: World, group: str) -> None:
 
 def test_a_letter_whose_answer_is_on_the_way_at_ctrl_c_is_not_sent_twice(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Admin(cluster.config()) as admin:
+        async with running_cluster(tmp_path) as cluster, Admin(cluster.config()) as admin:
             await kill_letters(cluster, "mortal")
             office = SlowAnswers(admin.dead_letters)
 

@@ -10,12 +10,15 @@ from hanabi.admin import Admin, Target, TopicChange, Where
 from hanabi.admin.messages import parse_trace
 from hanabi.admin.topics import kind_of
 from hanabi.errors import ConfigError, ConnectError, InvalidParameter, TopicNotExist
-from tests.client.world import world
+from hanabi.testing.cluster import running_cluster
 
 
 def test_two_brokers_are_administered_as_one_and_alone(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster, Admin(cluster.config()) as admin:
+        async with (
+            running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
+            Admin(cluster.config()) as admin,
+        ):
             made = await admin.topics.create("Orders", read_queues=2, write_queues=2)
             assert [each.broker for each in made] == ["broker-a", "broker-b"]
             alone = await admin.topics.create("Alone", where=Where(broker="broker-b"))
@@ -35,8 +38,8 @@ def test_two_brokers_are_administered_as_one_and_alone(tmp_path: Path) -> None:
 
 def test_a_broker_that_is_down_hides_nothing_of_the_others(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
-            await cluster.make_topic("Orders")
+        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
+            await cluster.create_topic("Orders")
             gone = "127.0.0.1:1"
             address = next(iter((await _brokers(cluster.namesrv))["broker-b"]))
             config = cluster.config(address_map={address: gone})
@@ -62,7 +65,7 @@ async def _brokers(namesrv: str) -> dict[str, list[str]]:
 
 def test_one_name_server_of_two_is_enough_to_look_and_not_enough_to_change(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Admin(namesrv=f"127.0.0.1:1;{cluster.namesrv}") as admin:
+        async with running_cluster(tmp_path) as cluster, Admin(namesrv=f"127.0.0.1:1;{cluster.namesrv}") as admin:
             assert [each.broker for each in await admin.brokers.all()] == ["broker-a"]
             with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
                 await admin.name_servers.put("Space", "colour", "blue")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.message import Address
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.command import decode_command
 from hanabi.wire.hosts import decode_host, encode_host
 from hanabi.wire.message_id import (
@@ -30,14 +31,6 @@ V6 = bytes.fromhex("fd000000000000000000000000000002")
 
 def ms(year: int, month: int, day: int, hour: int = 0) -> int:
     return int(datetime(year, month, day, hour, tzinfo=UTC).timestamp()) * 1000
-
-
-class Clock:
-    def __init__(self, now_ms: int) -> None:
-        self.now_ms = now_ms
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 def test_golden_send_replies_name_the_place_of_the_stored_record() -> None:
@@ -101,7 +94,7 @@ def test_what_is_no_id_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("ip", [V4, V6], ids=["v4", "v6"])
 def test_an_id_tells_who_made_it_and_when(ip: bytes) -> None:
-    clock = Clock(ms(2026, 11, 30, 23))  # more than 2**31 milliseconds into the month
+    clock = ManualClock(ms(2026, 11, 30, 23))  # more than 2**31 milliseconds into the month
     ids = UniqueIds(clock, ip=ip, process_id=70_000, loader_hash=-5)
     first, second = ids.make(), ids.make()
     assert len(first) == 2 * (len(ip) + 12)
@@ -109,37 +102,37 @@ def test_an_id_tells_who_made_it_and_when(ip: bytes) -> None:
     assert unique.ip == ("127.0.0.1" if ip is V4 else "fd00::2")
     assert unique.process_id == 70_000 & 0xFFFF
     assert unique.loader_hash == 2**32 - 5
-    assert unique.made_at_ms(clock.now_ms) == clock.now_ms
-    assert unique.made_at_ms(ms(2026, 12, 5)) == clock.now_ms
+    assert unique.made_at_ms(clock.ms) == clock.ms
+    assert unique.made_at_ms(ms(2026, 12, 5)) == clock.ms
     assert (unique.counter, decode_unique_id(second).counter) == (0, 1)
 
 
 def test_a_new_month_starts_to_count_from_zero() -> None:
-    clock = Clock(ms(2027, 1, 31, 23))
+    clock = ManualClock(ms(2027, 1, 31, 23))
     ids = UniqueIds(clock, ip=V4, process_id=1, loader_hash=1)
     ids.make()
-    clock.now_ms = ms(2027, 2, 1) + 5
+    clock.ms = ms(2027, 2, 1) + 5
     assert decode_unique_id(ids.make()).since_month_ms == 5
 
 
 def test_a_clock_set_back_over_the_start_of_a_month_does_not_give_a_negative_time() -> None:
-    clock = Clock(ms(2027, 2, 1))
+    clock = ManualClock(ms(2027, 2, 1))
     ids = UniqueIds(clock, ip=V4, process_id=1, loader_hash=1)
-    clock.now_ms -= 500
+    clock.ms -= 500
     assert decode_unique_id(ids.make()).since_month_ms == 0
-    clock.now_ms = ms(2027, 1, 3)
-    assert decode_unique_id(ids.make()).made_at_ms(clock.now_ms) == clock.now_ms
+    clock.ms = ms(2027, 1, 3)
+    assert decode_unique_id(ids.make()).made_at_ms(clock.ms) == clock.ms
 
 
 def test_threads_never_make_one_id_twice() -> None:
-    ids = UniqueIds(Clock(ms(2027, 2, 1)), ip=V4, process_id=1, loader_hash=1)
+    ids = UniqueIds(ManualClock(ms(2027, 2, 1)), ip=V4, process_id=1, loader_hash=1)
     with ThreadPoolExecutor(4) as pool:
         made = [text for some in pool.map(lambda _: [ids.make() for _ in range(2000)], range(4)) for text in some]
     assert len(set(made)) == 8000
 
 
 def test_the_counter_starts_again_after_16_bits() -> None:
-    ids = UniqueIds(Clock(ms(2027, 2, 1)), ip=V4, process_id=1, loader_hash=1)
+    ids = UniqueIds(ManualClock(ms(2027, 2, 1)), ip=V4, process_id=1, loader_hash=1)
     made = [ids.make() for _ in range(2**16 + 1)]
     assert made[0] == made[-1]
     assert len(set(made)) == 2**16
@@ -147,7 +140,7 @@ def test_the_counter_starts_again_after_16_bits() -> None:
 
 def test_an_address_of_a_wrong_length_makes_no_ids() -> None:
     with pytest.raises(MQError, match="4 or 16"):
-        UniqueIds(Clock(0), ip=b"\x7f\x00\x01", process_id=1, loader_hash=1)
+        UniqueIds(ManualClock(0), ip=b"\x7f\x00\x01", process_id=1, loader_hash=1)
 
 
 @given(st.datetimes(datetime(1970, 1, 2), datetime(2400, 12, 30)), st.integers(-12, 14))

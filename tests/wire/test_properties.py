@@ -23,6 +23,8 @@ from hanabi.wire.record import decode_records
 from hanabi.wire.tags import java_hash, tags_code
 from tests.golden_records import frames_with_records
 
+pytestmark = pytest.mark.pure
+
 any_text = st.text(st.characters(codec="utf-8"), max_size=20)
 property_names = any_text.map(lambda text: text.replace("\x01", "").replace("\x02", "")).filter(bool)
 property_values = any_text.map(lambda text: text.replace("\x02", "")).filter(bool)

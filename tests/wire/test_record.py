@@ -33,6 +33,8 @@ from hanabi.wire.stored import to_message
 from tests.golden_frames import ALL_FRAMES, GoldenFrame
 from tests.golden_records import STORES, frames_with_records, golden_logs, golden_store
 
+pytestmark = pytest.mark.pure
+
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 HOST_V6 = bytes.fromhex("0000000000000000000000000000000100002a9f")
 EVERY_STORE = pytest.mark.parametrize("store", STORES)

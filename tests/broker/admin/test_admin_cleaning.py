@@ -50,14 +50,14 @@ def test_old_log_files_go_when_asked_for_and_then_their_empty_queues(tmp_path: P
                 world.put(topic=topic)
             world.offsets.commit("G", "Old", 0, 8)
             world.offsets.commit("G", "New", 0, 8)
-            world.clock.now_ms += 80 * 3_600_000
+            world.clock.ms += 80 * 3_600_000
             world.store.retention.run_round()
             assert world.store.min_log_offset == 0, "it is not the hour to delete"
             fill_a_log_file(world, "New")
             fill_a_log_file(world, "New")
             await admin.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
             assert {topic for topic, _ in world.store.queues()} == {"Old", "New", *OWN_TOPICS}
-            world.clock.now_ms += 80 * 3_600_000
+            world.clock.ms += 80 * 3_600_000
             await admin.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
             world.store.retention.run_round()  # what the store's thread does soon
             assert world.store.min_log_offset > 0

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hanabi.broker.handlers.admin.connections import connection_handlers
 from hanabi.remoting.dispatch import Handler
+from hanabi.testing.clock import START_MS
 from hanabi.wire.bodies.clients import ConsumerConnection, ProducerConnection, ProducerTable
 from hanabi.wire.bodies.groups import GroupSubscription
 from hanabi.wire.bodies.route import TopicList
@@ -13,7 +14,6 @@ from hanabi.wire.headers.client import GetConsumerConnectionListHeader, GetProdu
 from hanabi.wire.headers.group import QuerySubscriptionByConsumerHeader, QueryTopicsByConsumerHeader
 from tests.broker.admin.world import ADDRESS, World, asking
 from tests.broker.clients.people import a_client
-from tests.store.stores import START_MS
 
 
 def handlers(world: World) -> dict[int, Handler]:

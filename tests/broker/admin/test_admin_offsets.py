@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hanabi.broker.handlers.admin.offsets import NEVER, group_progress_handlers, offset_table_handlers
 from hanabi.remoting.dispatch import Handler
+from hanabi.testing.clock import START_MS
 from hanabi.wire.bodies.offsets import ConsumerOffsetTable, ConsumeTimeSpans, CorrectionOffsets, DelayOffsetTable
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import V5_0_0
@@ -12,7 +13,6 @@ from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.group import QueryConsumeTimeSpanHeader
 from hanabi.wire.headers.offset import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
 from tests.broker.admin.world import World, asking
-from tests.store.stores import START_MS
 
 
 def handlers(world: World) -> dict[int, Handler]:
@@ -113,10 +113,10 @@ def test_time_spans_tell_where_a_group_is_in_time(tmp_path: Path) -> None:
         async with asking(tmp_path, handlers) as (world, admin):
             world.topic("T", 2)
             for _ in range(4):
-                world.clock.now_ms += 1000
+                world.clock.ms += 1000
                 world.put()
             world.offsets.commit("g", "T", 0, 2)
-            world.clock.now_ms += 500
+            world.clock.ms += 500
             header = QueryConsumeTimeSpanHeader(topic="T", group="g")
             spans = await admin.read(ConsumeTimeSpans, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
             busy, idle = sorted(spans.consume_time_span_set, key=lambda span: span.message_queue)

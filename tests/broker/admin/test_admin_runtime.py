@@ -7,10 +7,10 @@ import pytest
 
 from hanabi.broker.handlers.admin.runtime import readable_bytes, runtime_handlers
 from hanabi.remoting.dispatch import Handler
+from hanabi.testing.clock import START_MS
 from hanabi.wire.bodies.route import KVTable
 from hanabi.wire.codes import RequestCode
 from tests.broker.admin.world import World, asking
-from tests.store.stores import START_MS
 
 # What Apache 4.9.8 answers, without the path in one key and the levels in another.
 APACHE_KEYS = {
@@ -43,7 +43,7 @@ def test_every_key_of_apaches_is_there_with_the_truth(tmp_path: Path) -> None:
             world.put(b"x" * 100)
             world.put(topic="SCHEDULE_TOPIC_XXXX", queue_id=2)
             world.stats.put_failed()
-            world.clock.now_ms += 61_000
+            world.clock.ms += 61_000
             table = (await admin.read(KVTable, RequestCode.GET_BROKER_RUNTIME_INFO)).table
             assert table.keys() >= APACHE_KEYS
             assert table["putMessageTimesTotal"] == "2"

@@ -6,6 +6,7 @@ from pathlib import Path
 from hanabi.broker.handlers.admin.consume_progress import ConsumeProgress
 from hanabi.broker.handlers.admin.stats import stats_handlers
 from hanabi.remoting.dispatch import Handler
+from hanabi.testing.clock import START_MS
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.bodies.stats import BrokerStatsData, ConsumeStats, ConsumeStatsList
 from hanabi.wire.codes import RequestCode, ResponseCode
@@ -13,7 +14,6 @@ from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
 from hanabi.wire.headers.group import GetConsumeStatsHeader
 from tests.broker.admin.world import ADDRESS, BROKER, World, asking
-from tests.store.stores import START_MS
 
 
 def handlers(world: World) -> dict[int, Handler]:

@@ -9,6 +9,7 @@ import pytest
 from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
 from hanabi.broker.handlers.admin.topics import topic_change_handlers, topic_view_handlers
 from hanabi.remoting.dispatch import Handler
+from hanabi.testing.clock import START_MS
 from hanabi.testing.topics import plain_topic
 from hanabi.wire.bodies.groups import GroupList
 from hanabi.wire.bodies.route import TopicList
@@ -24,7 +25,7 @@ from hanabi.wire.headers.topic import (
     QueryTopicConsumeByWhoHeader,
 )
 from tests.broker.admin.world import World, asking
-from tests.store.stores import START_MS, bodies
+from tests.store.stores import bodies
 
 
 def handlers(world: World) -> dict[int, Handler]:
@@ -229,7 +230,7 @@ def test_the_queues_of_a_topic_tell_what_they_hold_and_when_that_came(tmp_path: 
         async with asking(tmp_path, handlers) as (world, admin):
             world.topic("T", 2)
             for _ in range(3):
-                world.clock.now_ms += 1000
+                world.clock.ms += 1000
                 world.put()
             header = GetTopicStatsInfoHeader(topic="T")
             table = await admin.read(TopicStatsTable, RequestCode.GET_TOPIC_STATS_INFO, header)

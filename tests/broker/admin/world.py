@@ -19,6 +19,7 @@ from hanabi.broker.topics import Topics
 from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler
 from hanabi.store.message_store import PutStatus
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.command import Command
@@ -26,7 +27,7 @@ from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.base import Header
 from tests.broker.clients.people import Recorder, a_client, a_consumer, subscribed
 from tests.broker.talk import Peer, connected, serving
-from tests.store.stores import Clock, message, open_store, small_config
+from tests.store.stores import message, open_store, small_config
 
 BROKER = "broker-a"
 CLUSTER = "C"
@@ -39,7 +40,7 @@ class World:
     """Everything administration needs, without the rest of a broker. Close it."""
 
     def __init__(self, root: Path, **settings: object) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         broker = BrokerConfig(broker_name=BROKER, cluster_name=CLUSTER, **settings)  # type: ignore[arg-type]
         self.settings = Settings(broker, small_config(root))
         self.topics = Topics(None, self.settings, self.clock)
@@ -71,7 +72,7 @@ class World:
 
     def pass_time(self, seconds: int) -> None:
         for _ in range(seconds):
-            self.clock.now_ms += 1000
+            self.clock.ms += 1000
             self.stats.tick()
 
     def consumer(self, group: str, *topics: str, client_id: str = "c1") -> Client:

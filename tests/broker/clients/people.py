@@ -9,8 +9,8 @@ from hanabi.broker.clients.limits import REMEMBERED_BYTES_MAX
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.endpoint import Endpoint
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
-from tests.broker.talk import Clock
 
 ENDPOINT = Endpoint({}, RemotingConfig())
 
@@ -63,7 +63,7 @@ class Table:
     """A table of consumers, its clock, and what it told others."""
 
     def __init__(self, remembered_bytes_max: int = REMEMBERED_BYTES_MAX) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.heard = Recorder()
         self.consumers = Consumers(
             self.heard,

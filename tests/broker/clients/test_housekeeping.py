@@ -11,17 +11,18 @@ from hanabi.broker.queue_locks import QueueLocks
 from hanabi.message import MessageQueue
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.command import Command
 from hanabi.wire.headers.base import NoHeader
 from tests.broker.clients.people import Recorder, a_client, a_consumer
-from tests.broker.talk import Clock, connected, serving
+from tests.broker.talk import connected, serving
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
 
 class World:
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         heard = Recorder()
         self.producers = Producers(self.clock)
         self.locks = QueueLocks(self.clock)

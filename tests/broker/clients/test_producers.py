@@ -11,10 +11,11 @@ from hanabi.broker.clients.producers import EXPIRY_MS, UNSENT_BYTES_MAX, Produce
 from hanabi.errors import NoPermission
 from hanabi.remoting.dispatch import Handler, Reply
 from hanabi.remoting.protocol import Connection
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.command import Command, encode_head
 from hanabi.wire.headers.base import NoHeader
 from tests.broker.clients.people import a_client
-from tests.broker.talk import Clock, connected, serving
+from tests.broker.talk import connected, serving
 
 
 def ids_of(producers: Producers, group: str) -> list[str]:
@@ -22,7 +23,7 @@ def ids_of(producers: Producers, group: str) -> list[str]:
 
 
 def test_a_producer_is_there_from_its_heartbeat_until_it_unregisters() -> None:
-    producers, client = Producers(Clock()), a_client("one")
+    producers, client = Producers(ManualClock()), a_client("one")
     producers.heartbeat(client, "G")
     producers.heartbeat(client, "G")
     assert ids_of(producers, "G") == ["one"]
@@ -36,7 +37,7 @@ def test_a_producer_is_there_from_its_heartbeat_until_it_unregisters() -> None:
 
 
 def test_a_closed_connection_leaves_its_groups_and_no_other() -> None:
-    producers, one, two = Producers(Clock()), a_client("one"), a_client("two")
+    producers, one, two = Producers(ManualClock()), a_client("one"), a_client("two")
     for group in ("A", "B"):
         producers.heartbeat(one, group)
     producers.heartbeat(two, "B")
@@ -47,7 +48,7 @@ def test_a_closed_connection_leaves_its_groups_and_no_other() -> None:
 
 
 def test_silence_of_120_seconds_is_the_end() -> None:
-    clock = Clock()
+    clock = ManualClock()
     producers, quiet, alive = Producers(clock), a_client("quiet"), a_client("alive")
     producers.heartbeat(quiet, "G")
     producers.heartbeat(alive, "G")
@@ -60,7 +61,7 @@ def test_silence_of_120_seconds_is_the_end() -> None:
 
 
 def test_a_client_that_connects_anew_is_found_at_its_new_connection_also_after_the_old_one_ends() -> None:
-    producers, old, new = Producers(Clock()), a_client("same"), a_client("same")
+    producers, old, new = Producers(ManualClock()), a_client("same"), a_client("same")
     producers.heartbeat(old, "G")
     producers.heartbeat(new, "G")
     assert producers.find_client("same") is new.connection
@@ -73,7 +74,7 @@ def test_a_client_that_connects_anew_is_found_at_its_new_connection_also_after_t
 
 
 def test_the_older_connection_is_found_again_when_the_newer_one_ends() -> None:
-    producers, old, new = Producers(Clock()), a_client("same"), a_client("same")
+    producers, old, new = Producers(ManualClock()), a_client("same"), a_client("same")
     producers.heartbeat(old, "G")
     producers.heartbeat(new, "G")
     list(producers.leaving(new.connection))
@@ -82,7 +83,7 @@ def test_the_older_connection_is_found_again_when_the_newer_one_ends() -> None:
 
 
 def test_ids_that_a_connection_had_before_are_not_remembered() -> None:
-    producers, client = Producers(Clock()), a_client("first")
+    producers, client = Producers(ManualClock()), a_client("first")
     producers.heartbeat(client, "G")
     for number in range(100):
         producers.heartbeat(Client(f"id-{number}", client.connection, "JAVA", 409), "G")
@@ -93,7 +94,7 @@ def test_ids_that_a_connection_had_before_are_not_remembered() -> None:
 
 
 def test_one_connection_cannot_be_in_any_number_of_groups() -> None:
-    producers, client = Producers(Clock()), a_client("greedy")
+    producers, client = Producers(ManualClock()), a_client("greedy")
     for number in range(GROUPS_PER_CONNECTION_MAX):
         producers.heartbeat(client, f"G{number}")
     with pytest.raises(NoPermission, match="more than 4096 groups"):
@@ -103,7 +104,7 @@ def test_one_connection_cannot_be_in_any_number_of_groups() -> None:
 
 
 def test_nobody_is_picked_of_a_group_without_members() -> None:
-    assert Producers(Clock()).pick("G") is None
+    assert Producers(ManualClock()).pick("G") is None
 
 
 def test_producers_are_picked_in_turn_and_those_that_are_closed_or_do_not_read_last() -> None:
@@ -115,7 +116,7 @@ def test_producers_are_picked_in_turn_and_those_that_are_closed_or_do_not_read_l
 
     async def main() -> None:
         async with serving({34: Handler(NoHeader, remember)}) as address, AsyncExitStack() as peers:
-            producers = Producers(Clock())
+            producers = Producers(ManualClock())
             for _ in range(2):
                 peer = await peers.enter_async_context(connected(address))
                 await peer.ask(34)

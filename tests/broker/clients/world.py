@@ -18,6 +18,7 @@ from hanabi.broker.settings import Settings
 from hanabi.broker.topics import Topics
 from hanabi.remoting.dispatch import Handler
 from hanabi.store.config import StoreConfig
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.clients import ConsumerList
 from hanabi.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from hanabi.wire.codes import Language, RequestCode, ResponseCode
@@ -25,7 +26,7 @@ from hanabi.wire.command import VERSION, Command, decode_command, encode_head
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.frame import FrameDecoder
 from hanabi.wire.headers.client import GetConsumerListByGroupHeader, UnregisterClientHeader
-from tests.broker.talk import Clock, Peer, serving
+from tests.broker.talk import Peer, serving
 
 
 class AClient:
@@ -83,7 +84,7 @@ class AClient:
 
 class ClientWorld:
     def __init__(self, *, gap_seconds: float = 0, **broker: Any) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.settings = Settings(BrokerConfig(**{"broker_name": "broker-a", **broker}), StoreConfig())
         self.topics = Topics(None, self.settings, self.clock)
         self.groups = Groups(None, self.settings, self.clock)

@@ -11,11 +11,12 @@ import pytest
 from hanabi.broker.config import BrokerConfig
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.message_store import PutStatus
+from hanabi.testing.waiting import eventually
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.system_names import HALF_TOPIC, SCHEDULE_TOPIC
 from hanabi.wire.tags import java_hash
-from tests.broker.delay.world import HOUR, SECOND, World, message, until
+from tests.broker.delay.world import HOUR, SECOND, World, message
 from tests.golden_records import golden_store
 
 
@@ -336,14 +337,14 @@ def test_the_task_sleeps_until_a_message_arrives_that_is_due_and_saves_at_its_in
         world.levels.step = counted  # type: ignore[method-assign]
         task = asyncio.create_task(world.levels.run())
         world.put(message(b"late", DELAY=2))
-        await until((directory / "home/config/delayOffset.json").exists)
+        await eventually((directory / "home/config/delayOffset.json").exists)
         slept = steps
         assert slept <= 3  # while many intervals passed
         world.put(message(b"now", DELAY=1))
-        await until(world.bodies)
+        await eventually(world.bodies)
         assert world.bodies() == [b"now"]
         assert steps <= slept + 3
-        await until(lambda: b"1:1" in (directory / "home/config/delayOffset.json").read_bytes())
+        await eventually(lambda: b"1:1" in (directory / "home/config/delayOffset.json").read_bytes())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -363,9 +364,9 @@ def test_the_task_outlives_what_nobody_thought_of(directory: Path, caplog: pytes
     async def main() -> None:
         task = asyncio.create_task(world.levels.run())
         world.put(message(b"x", DELAY=1))
-        await until(lambda: "unheard of" in caplog.text)
+        await eventually(lambda: "unheard of" in caplog.text)
         world.put(message(b"y", DELAY=1))
-        await until(lambda: len(world.bodies()) == 2)
+        await eventually(lambda: len(world.bodies()) == 2)
         task.cancel()
 
     asyncio.run(main())

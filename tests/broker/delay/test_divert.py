@@ -14,6 +14,7 @@ from hanabi.broker.settings import Settings
 from hanabi.errors import BrokerError, MessageRefused
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
+from hanabi.testing.clock import START_MS
 from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.delay_levels import parse_delay_levels
@@ -21,7 +22,6 @@ from hanabi.wire.properties import decode_properties, encode_properties
 from hanabi.wire.record import Record, RecordState, decode_record, scan_records
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.broker.delay.world import message, message_with
-from tests.broker.talk import START_MS
 from tests.golden_records import STORES, as_pending, golden_logs
 
 NOW = START_MS + 123

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from hanabi.errors import StoreError
-from tests.broker.delay.world import SECOND, World, message, until
+from hanabi.testing.waiting import eventually
+from tests.broker.delay.world import SECOND, World, message
 from tests.store.open_files import no_free_descriptors
 
 
@@ -102,10 +103,10 @@ def test_an_error_of_the_system_is_logged_once_and_without_a_traceback(
         with no_free_descriptors():
             world.clock.ms += SECOND
             world.levels._alarm.wake()
-            await until(lambda: caplog.records)
+            await eventually(lambda: caplog.records)
         world.clock.ms += 10 * SECOND
         world.levels._alarm.wake()
-        await until(world.bodies)
+        await eventually(world.bodies)
         task.cancel()
 
     with caplog.at_level(logging.WARNING):

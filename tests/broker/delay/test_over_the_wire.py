@@ -6,14 +6,16 @@ from pathlib import Path
 import msgspec
 
 from hanabi.broker.config import BrokerConfig
+from hanabi.testing.clock import ManualClock
 from hanabi.testing.cluster import running_broker
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import SendMessageV2Header
 from hanabi.wire.properties import format_properties
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.broker.delay.world import HOUR, until
-from tests.broker.talk import Clock, Peer, connected
+from tests.broker.delay.world import HOUR
+from tests.broker.talk import Peer, connected
 
 BROKER = BrokerConfig(broker_name="broker-a", message_delay_levels="1s 2h")
 HEADER = SendMessageV2Header(
@@ -35,7 +37,7 @@ async def send(peer: Peer, body: bytes, **properties: object) -> Command:
 
 
 def test_both_kinds_of_waiting_end_in_the_topic_that_was_asked_for(directory: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
 
     async def main() -> None:
         async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
@@ -52,11 +54,11 @@ def test_both_kinds_of_waiting_end_in_the_topic_that_was_asked_for(directory: Pa
             clock.ms += 2 * HOUR
             assert (await send(peer, b"next", DELAY=1)).code == ResponseCode.SUCCESS
             broker.services.delivery._alarm.wake()  # the clock of this test does not tick by itself
-            await until(lambda: reader.max_offset("Orders", 2) == 2)
+            await eventually(lambda: reader.max_offset("Orders", 2) == 2)
         clock.ms += 70 * HOUR
         async with running_broker(directory, BROKER, now_ms=clock) as broker:
             reader = broker.store.reader
-            await until(lambda: reader.max_offset("Orders", 2) == 4)
+            await eventually(lambda: reader.max_offset("Orders", 2) == 4)
             assert reader.max_offset("Orders", 2) == 4
 
     asyncio.run(main())
@@ -64,7 +66,7 @@ def test_both_kinds_of_waiting_end_in_the_topic_that_was_asked_for(directory: Pa
 
 def test_after_the_clock_was_set_back_a_message_waits_as_long_as_its_level_says(directory: Path) -> None:
     """Found by chaos: the store's times never go back, so such messages seemed to wait too long, and came at once."""
-    clock = Clock()
+    clock = ManualClock()
 
     async def main() -> None:
         async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
@@ -83,7 +85,7 @@ def test_after_the_clock_was_set_back_a_message_waits_as_long_as_its_level_says(
 
 def test_after_the_clock_was_ahead_for_a_while_messages_come_at_their_time(directory: Path) -> None:
     """Found by chaos: what the timer had done by the wrong clock, it did not look at again until the right one came."""
-    clock = Clock()
+    clock = ManualClock()
 
     async def main() -> None:
         async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:

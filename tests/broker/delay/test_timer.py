@@ -15,10 +15,11 @@ from hanabi.broker.delay.delivered import timers_delivered_since
 from hanabi.broker.delay.due import look_ms
 from hanabi.store.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.testing.waiting import eventually
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
 from hanabi.wire.system_names import TIMER_TOPIC
 from hanabi.wire.tags import java_hash
-from tests.broker.delay.world import DAY, HOUR, SECOND, World, message, message_with, until
+from tests.broker.delay.world import DAY, HOUR, SECOND, World, message, message_with
 
 TENTH = 100
 
@@ -419,7 +420,7 @@ def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
         await asyncio.sleep(0)
         world.clock.ms += HOUR
         world.timer._alarm.wake()
-        await until(world.bodies)
+        await eventually(world.bodies)
         task.cancel()
 
     asyncio.run(main())
@@ -510,9 +511,9 @@ def test_the_task_delivers_and_saves(world: World) -> None:
         await asyncio.sleep(0)
         world.put(message(b"x", TIMER_DELAY_MS=5))
         world.clock.ms += SECOND
-        await until(world.bodies)
+        await eventually(world.bodies)
         world.timer._save_now.set()
-        await until(lambda: world.timer._kept[0].queue_offset == 1)
+        await eventually(lambda: world.timer._kept[0].queue_offset == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -530,10 +531,10 @@ def test_a_save_that_fails_is_tried_again_and_forgets_nothing(
 
     async def main() -> None:
         task = asyncio.create_task(world.timer.run())
-        await until(lambda: "the files of the timer" in caplog.text)
+        await eventually(lambda: "the files of the timer" in caplog.text)
         world.put(message(b"y", TIMER_DELAY_SEC=HOUR // 1_000))
         (world.home / "timer").unlink()
-        await until(lambda: world.timer._kept[0].queue_offset == 2)
+        await eventually(lambda: world.timer._kept[0].queue_offset == 2)
         task.cancel()
 
     asyncio.run(main())

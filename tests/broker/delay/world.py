@@ -1,6 +1,5 @@
 """A store with everything that makes messages wait, a clock that stands still, and ways to stop it and to kill it."""
 
-import asyncio
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,11 +14,11 @@ from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import Record
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.broker.talk import Clock
 from tests.store.stores import HOST, read_queue
 
 SECOND: Final = 1_000
@@ -40,27 +39,20 @@ def message_with(
     return PendingMessage(topic, queue_id, body, raw, born_timestamp_ms=1, born_host=HOST, store_host=HOST)
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Wait for what a task, or its thread, will do."""
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 (nobody tells)
-            await asyncio.sleep(0.001)
-
-
 class World:
     """One life of a broker's delays. The files are the next one's too."""
 
     def __init__(
         self,
         home: Path,
-        clock: Clock | None = None,
+        clock: ManualClock | None = None,
         *,
         broker: BrokerConfig | None = None,
         file_reserved_hours: int = 72,
         segment_bytes: int = 1 << 16,
         consume_queue_ext_enabled: bool = False,
     ) -> None:
-        self.home, self.clock = home, clock or Clock()
+        self.home, self.clock = home, clock or ManualClock()
         self._broker = broker or BrokerConfig(broker_name="broker-a")
         store_config = StoreConfig(
             root=str(home),

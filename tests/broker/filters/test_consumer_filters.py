@@ -13,9 +13,9 @@ from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.settings import Settings
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Dispatched
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.properties import encode_properties
-from tests.broker.talk import Clock
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "store-clean.tar.gz"
 DAY_MS = 24 * 3_600_000
@@ -27,8 +27,8 @@ def _settings(**settings: object) -> Settings:
     return Settings(msgspec.structs.replace(plain, **settings), StoreConfig(root="unused"))
 
 
-def _filters(clock: Clock | None = None, path: Path | None = None, **settings: object) -> ConsumerFilters:
-    return ConsumerFilters(path, _settings(**settings), clock or Clock())
+def _filters(clock: ManualClock | None = None, path: Path | None = None, **settings: object) -> ConsumerFilters:
+    return ConsumerFilters(path, _settings(**settings), clock or ManualClock())
 
 
 def _sql(topic: str, expression: str | None, version: int = 1) -> SubscriptionData:
@@ -54,7 +54,7 @@ def _golden_file() -> bytes:
 
 
 def test_an_expression_is_found_by_topic_and_group() -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock)
     filters.register("g", [_sql("T", "a = 1", 7), _tags("U")])
     data = filters.find("T", "g")
@@ -75,7 +75,7 @@ def test_the_same_again_changes_nothing() -> None:
 
 
 def test_a_newer_version_of_the_same_expression_stays_as_old_as_it_is() -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock)
     filters.register("g", [_sql("T", "a = 1", 1)])
     born_ms = clock.ms
@@ -87,7 +87,7 @@ def test_a_newer_version_of_the_same_expression_stays_as_old_as_it_is() -> None:
 
 
 def test_another_expression_is_born_anew() -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock)
     filters.register("g", [_sql("T", "a = 1", 1)])
     clock.ms += 1_000
@@ -108,7 +108,7 @@ def test_what_an_older_member_says_does_not_count(version: int) -> None:
 
 
 def test_a_group_that_comes_back_with_a_clock_that_is_behind_is_heard() -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock)
     filters.register("g", [_sql("T", "a = 1", 5)])
     filters.unregister("g")
@@ -156,7 +156,7 @@ def test_what_is_not_looked_at_is_logged(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_filter_dies_with_its_group_and_comes_back_with_it() -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock)
     filters.register("g", [_sql("T", "a = 1")])
     born_ms = clock.ms
@@ -186,7 +186,7 @@ def test_a_filter_that_is_no_longer_subscribed_is_dead(now: list[SubscriptionDat
 
 
 def test_the_dead_are_forgotten_after_a_day() -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock)
     filters.register("g", [_sql("T", "a = 1"), _sql("U", "a = 1")])
     filters.register("g", [_sql("U", "a = 1")])
@@ -201,7 +201,7 @@ def test_the_dead_are_forgotten_after_a_day() -> None:
 
 
 def test_when_there_are_too_many_the_longest_dead_go_first() -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = ConsumerFilters(None, _settings(), clock, filters_max=3)
     for group in ("first", "second", "third"):
         filters.register(group, [_sql("T", "a = 1")])
@@ -218,7 +218,7 @@ def test_when_there_are_too_many_the_longest_dead_go_first() -> None:
 
 
 def test_all_expressions_together_have_a_limit() -> None:
-    filters = ConsumerFilters(None, _settings(), Clock(), characters_max=11)
+    filters = ConsumerFilters(None, _settings(), ManualClock(), characters_max=11)
     filters.register("g", [_sql("T", "a = 1"), _sql("U", "a = 1"), _sql("V", "a = 1")])
     assert [filters.find(topic, "g") is not None for topic in "TUV"] == [True, True, False]
     filters.register("g", [_sql("T", "a = 2", 2), _sql("U", "a = 1")])  # in place of one of the same length
@@ -238,7 +238,7 @@ def test_apaches_file_is_read_and_written_back_byte_for_byte(tmp_path: Path) -> 
     path = tmp_path / "config" / "consumerFilter.json"
     path.parent.mkdir()
     path.write_bytes(_golden_file())
-    filters = _filters(Clock(DIED_MS + 1), path)
+    filters = _filters(ManualClock(DIED_MS + 1), path)
     data = filters.find("Golden", "cg_sql")
     assert data is not None
     assert data.expression == "a between 1 and 3 AND TAGS is not null"
@@ -249,7 +249,7 @@ def test_apaches_file_is_read_and_written_back_byte_for_byte(tmp_path: Path) -> 
 
 
 def test_the_same_registration_makes_the_same_file(tmp_path: Path) -> None:
-    clock = Clock(1_794_725_148_480)
+    clock = ManualClock(1_794_725_148_480)
     path = tmp_path / "consumerFilter.json"
     filters = _filters(clock, path)
     filters.register("cg_sql", [_sql("Golden", "a between 1 and 3 AND TAGS is not null", 1_794_725_148_519)])
@@ -278,7 +278,7 @@ def test_a_save_without_a_change_before_it_does_not_encode_the_table(tmp_path: P
 
 
 def test_what_has_been_dead_for_a_day_is_not_written(tmp_path: Path) -> None:
-    clock, path = Clock(), tmp_path / "consumerFilter.json"
+    clock, path = ManualClock(), tmp_path / "consumerFilter.json"
     filters = _filters(clock, path)
     filters.register("g", [_sql("T", "a = 1")])
     filters.unregister("g")
@@ -288,7 +288,7 @@ def test_what_has_been_dead_for_a_day_is_not_written(tmp_path: Path) -> None:
 
 
 def test_after_a_restart_everybody_is_taken_for_dead_until_he_speaks(tmp_path: Path) -> None:
-    clock, path = Clock(), tmp_path / "consumerFilter.json"
+    clock, path = ManualClock(), tmp_path / "consumerFilter.json"
     filters = _filters(clock, path)
     filters.register("g", [_sql("T", "a = 1")])
     born_ms = clock.ms
@@ -307,7 +307,7 @@ def test_after_a_restart_everybody_is_taken_for_dead_until_he_speaks(tmp_path: P
 def test_with_another_bloom_filter_all_is_forgotten(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "consumerFilter.json"
     path.write_bytes(_golden_file())
-    assert len(_filters(Clock(DIED_MS), path, expected_filter_consumers=64)) == 0
+    assert len(_filters(ManualClock(DIED_MS), path, expected_filter_consumers=64)) == 0
     assert "another size" in caplog.text
 
 
@@ -317,7 +317,7 @@ def test_with_another_bloom_filter_all_is_forgotten(tmp_path: Path, caplog: pyte
 def test_a_filter_that_cannot_be_compiled_is_left_out(tmp_path: Path, old: bytes, new: bytes) -> None:
     path = tmp_path / "consumerFilter.json"
     path.write_bytes(_golden_file().replace(old, new))
-    assert len(_filters(Clock(DIED_MS), path)) == 0
+    assert len(_filters(ManualClock(DIED_MS), path)) == 0
 
 
 @pytest.mark.parametrize("position", [b"-1", b"112", b"4294967295"])
@@ -326,9 +326,9 @@ def test_bits_that_cannot_be_are_not_believed(tmp_path: Path, position: bytes) -
     path.write_bytes(_golden_file().replace(b"[40,", b"[" + position + b","))
     if position == b"4294967295":  # no number of Java's at all: the file is damaged
         with pytest.raises(Exception, match="neither the table nor its backup"):
-            _filters(Clock(DIED_MS), path)
+            _filters(ManualClock(DIED_MS), path)
     else:
-        assert len(_filters(Clock(DIED_MS), path)) == 0
+        assert len(_filters(ManualClock(DIED_MS), path)) == 0
 
 
 # Bits
@@ -373,7 +373,7 @@ def test_in_a_crowd_all_bits_are_set_without_looking() -> None:
 
 
 def test_a_heartbeat_with_many_long_expressions_is_compiled_a_part_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock)
     long = " OR ".join(["a = 1"] * 2_000)
     subscriptions = [_sql(f"T{number}", f"{long} OR b = {number}") for number in range(20)]

@@ -16,18 +16,18 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue_ext import ExtUnit
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.testing.clock import ManualClock
 from hanabi.testing.cluster import small_store
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import decode_records, encode_record
 from hanabi.wire.tags import tags_code
-from tests.broker.talk import Clock
 
 HOST = encode_host("127.0.0.1", 10_911)
 
 
-def _filters(clock: Clock, **settings: object) -> ConsumerFilters:
+def _filters(clock: ManualClock, **settings: object) -> ConsumerFilters:
     plain = BrokerConfig(broker_name="broker-a")
     return ConsumerFilters(
         None, Settings(msgspec.structs.replace(plain, **settings), StoreConfig(root="unused")), clock
@@ -72,7 +72,7 @@ def _read(store: MessageStore, message_filter: MessageFilter, topic: str = "T") 
     ("tags", "expected"), [("*", [0, 1, 2, 3]), ("A", [0]), ("A || B", [0, 1]), ("C", []), ("", [0, 1, 2, 3])]
 )
 def test_tags_are_filtered_by_their_codes(tmp_path: Path, tags: str, expected: list[int]) -> None:
-    message_filter = make_filter(parse_subscription("T", tags, "TAG", 1), None, _filters(Clock()))
+    message_filter = make_filter(parse_subscription("T", tags, "TAG", 1), None, _filters(ManualClock()))
     with MessageStore.open(small_store(tmp_path)) as store:
         for number, tag in enumerate(("A", "B", "AB", "")):
             properties = {"TAGS": tag} if tag else {}
@@ -83,7 +83,7 @@ def test_tags_are_filtered_by_their_codes(tmp_path: Path, tags: str, expected: l
 
 
 def test_an_entry_whose_tags_are_unknown_passes() -> None:
-    message_filter = make_filter(parse_subscription("T", "A", None, 1), None, _filters(Clock()))
+    message_filter = make_filter(parse_subscription("T", "A", None, 1), None, _filters(ManualClock()))
     assert message_filter.entry is not None
     assert message_filter.entry(None, None)
     assert not message_filter.entry(5, None)
@@ -92,7 +92,7 @@ def test_an_entry_whose_tags_are_unknown_passes() -> None:
 
 def test_class_filters_let_everything_pass() -> None:
     subscription = SubscriptionData(topic="T", sub_string="some.Class", class_filter_mode=True)
-    assert make_filter(subscription, None, _filters(Clock())) is PASSES_ALL
+    assert make_filter(subscription, None, _filters(ManualClock())) is PASSES_ALL
     assert PASSES_ALL.wants(_dispatched())
 
 
@@ -102,7 +102,7 @@ def test_class_filters_let_everything_pass() -> None:
 def test_expressions_are_evaluated_on_the_records(tmp_path: Path) -> None:
     subscription = _sql("a BETWEEN 1 AND 3 AND TAGS = 'x'")
     data = FilterData.build("T", "g", "a BETWEEN 1 AND 3 AND TAGS = 'x'", "SQL92", 1)
-    message_filter = make_filter(subscription, data, _filters(Clock()))
+    message_filter = make_filter(subscription, data, _filters(ManualClock()))
     assert message_filter.entry is None  # there are no bits for a filter that was not registered
     with MessageStore.open(small_store(tmp_path)) as store:
         for number in range(6):
@@ -116,12 +116,12 @@ def test_expressions_are_evaluated_on_the_records(tmp_path: Path) -> None:
 
 
 def test_an_expression_without_data_lets_everything_pass() -> None:
-    assert make_filter(_sql("a = 1"), None, _filters(Clock())) is PASSES_ALL
+    assert make_filter(_sql("a = 1"), None, _filters(ManualClock())) is PASSES_ALL
 
 
 def test_a_record_with_a_damaged_end_has_no_properties() -> None:
     data = FilterData.build("T", "g", "a IS NULL", "SQL92", 1)
-    message_filter = make_filter(_sql("a IS NULL"), data, _filters(Clock()))
+    message_filter = make_filter(_sql("a IS NULL"), data, _filters(ManualClock()))
     assert message_filter.record is not None
     assert not message_filter.record(_record(a="1"))
     damaged = bytearray(_record(a="1"))
@@ -133,7 +133,7 @@ def test_a_record_with_a_damaged_end_has_no_properties() -> None:
 
 
 def test_bits_save_the_look_at_the_record(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock, filter_bitmap_enabled=True)
     subscription = _sql("a = 1")
     filters.register("g", [subscription])
@@ -154,7 +154,7 @@ def test_bits_save_the_look_at_the_record(tmp_path: Path) -> None:
 
 
 def test_bits_of_messages_that_are_older_than_the_filter_do_not_count(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock, filter_bitmap_enabled=True)
     filters.register("other", [_sql("a = 2")])
     config = small_store(tmp_path, consume_queue_ext_enabled=True)
@@ -171,7 +171,7 @@ def test_bits_of_messages_that_are_older_than_the_filter_do_not_count(tmp_path: 
 
 
 def test_bits_decide_only_where_they_can() -> None:
-    clock = Clock()
+    clock = ManualClock()
     filters = _filters(clock, filter_bitmap_enabled=True)
     filters.register("g", [_sql("a = 1")])
     entry = make_filter(_sql("a = 1"), filters.find("T", "g"), filters).entry
@@ -191,7 +191,7 @@ def test_bits_decide_only_where_they_can() -> None:
 
 @pytest.mark.parametrize("retry", [True, False])
 def test_retries_are_judged_by_the_filter_on_their_own_topic(tmp_path: Path, retry: bool) -> None:
-    filters = _filters(Clock())
+    filters = _filters(ManualClock())
     filters.register("g", [_sql("a = 1", "T")])
     filters.register("other", [_sql("a = 2", "T")])
     subscription = parse_subscription("%RETRY%g", "*", "TAG", 1)
@@ -207,7 +207,7 @@ def test_retries_are_judged_by_the_filter_on_their_own_topic(tmp_path: Path, ret
 
 
 def test_a_change_of_the_filter_is_seen_by_retries_at_once() -> None:
-    filters = _filters(Clock())
+    filters = _filters(ManualClock())
     message_filter = make_filter(parse_subscription("%RETRY%g", "*", None, 1), None, filters, retry=True)
     assert message_filter.wants(_dispatched(a="2", RETRY_TOPIC="T"))
     filters.register("g", [_sql("a = 1", "T")])
@@ -215,7 +215,7 @@ def test_a_change_of_the_filter_is_seen_by_retries_at_once() -> None:
 
 
 def test_support_for_retries_leaves_other_topics_alone() -> None:
-    filters = _filters(Clock())
+    filters = _filters(ManualClock())
     filters.register("g", [_sql("a = 1", "T")])
     message_filter = make_filter(parse_subscription("T", "A", None, 1), None, filters, retry=True)
     assert message_filter.record is None

@@ -3,19 +3,19 @@
 import pytest
 
 from hanabi.broker.stats.broker_stats import BrokerStats
-from tests.store.stores import START_MS, Clock
+from hanabi.testing.clock import START_MS, ManualClock
 
 CLUSTER = "C"
 
 
-def pass_time(stats: BrokerStats, clock: Clock, seconds: int) -> None:
+def pass_time(stats: BrokerStats, clock: ManualClock, seconds: int) -> None:
     for _ in range(seconds):
-        clock.now_ms += 1_000
+        clock.ms += 1_000
         stats.tick()
 
 
-def make() -> tuple[BrokerStats, Clock]:
-    clock = Clock()
+def make() -> tuple[BrokerStats, ManualClock]:
+    clock = ManualClock()
     return BrokerStats(CLUSTER, clock), clock
 
 
@@ -115,7 +115,7 @@ def test_hour_and_day_are_sampled_every_ten_minutes_and_every_hour() -> None:
 def test_what_was_missed_while_the_loop_slept_is_one_sample_late_and_not_wrong() -> None:
     stats, clock = make()
     stats.put("T", 100, 0)
-    clock.now_ms += 3_600_000
+    clock.ms += 3_600_000
     stats.tick()
     view = stats.view("TOPIC_PUT_NUMS", "T")
     assert view is not None
@@ -187,7 +187,7 @@ def test_groups_far_behind_are_told_with_the_worst_of_their_queues() -> None:
 
 
 def test_names_that_peers_make_up_do_not_fill_the_memory() -> None:
-    stats = BrokerStats(CLUSTER, Clock(), keys_max=10)
+    stats = BrokerStats(CLUSTER, ManualClock(), keys_max=10)
     for number in range(100):
         stats.put(f"T{number}", 1, 1, number)
         stats.get(f"g{number}", "T", 1, 1, number)
@@ -202,7 +202,7 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     stats, clock = make()
     stats.put("T", 1, 1)
     pass_time(stats, clock, 30)
-    clock.now_ms = START_MS - 3_600_000
+    clock.ms = START_MS - 3_600_000
     stats.tick()
     stats.put("T", 5, 1)
     pass_time(stats, clock, 70)

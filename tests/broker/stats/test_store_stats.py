@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from hanabi.broker.stats.store_stats import StoreStats, java_double, percentile_ms
-from tests.store.stores import START_MS
+from hanabi.testing.clock import START_MS
 
 
 def test_rates_are_over_ten_sixty_and_six_hundred_seconds() -> None:

@@ -221,7 +221,7 @@ def test_a_producer_that_is_gone_does_not_stop_the_round(world: World) -> None:
 
 def test_young_messages_wait_behind_old_ones(world: World) -> None:
     world.send(b"old", key="K0")
-    world.clock.now_ms += 5_000
+    world.clock.ms += 5_000
     world.send(b"young", key="K1")
     assert [question.record.body for question in world.check(after_ms=1_000)] == [b"old"]
     assert world.offset(HALF_TOPIC) == 1
@@ -283,7 +283,7 @@ def test_what_cannot_be_moved_away_is_not_given_up(world: World) -> None:
 def test_a_round_gives_way_after_a_few_messages(world: World) -> None:
     for number in range(200):
         world.send(key=f"K{number}")
-    world.clock.now_ms += MINUTE_MS
+    world.clock.ms += MINUTE_MS
     steps = 0
     seen = 0
     for _ in world.transactions.check():
@@ -297,7 +297,7 @@ def test_a_round_gives_way_after_a_few_messages(world: World) -> None:
 
 def test_an_end_between_two_steps_of_a_round_is_seen(world: World) -> None:
     halves = [world.send(key=f"K{number}") for number in range(40)]
-    world.clock.now_ms += MINUTE_MS
+    world.clock.ms += MINUTE_MS
     steps = world.transactions.check()
     next(steps)
     for number in range(20, 40):
@@ -311,7 +311,7 @@ def test_op_messages_that_we_wrote_ourselves_are_not_read_again(world: World) ->
     world.check()
     for number in range(100):
         world.end(world.send(key=f"K{number}"), ROLLBACK, key=f"K{number}")
-    world.clock.now_ms += MINUTE_MS
+    world.clock.ms += MINUTE_MS
     assert sum(1 for _ in world.transactions.check()) == 0
     assert world.offset(OP_HALF_TOPIC) == 100
 

@@ -32,7 +32,7 @@ def test_a_committed_message_is_what_was_sent(world: World) -> None:
     assert (message.flag, message.reconsume_times) == (sent.flag, sent.reconsume_times)
     assert message.sys_flag == sysflag.TRANSACTION_COMMIT | sysflag.MULTI_TAGS
     assert message.prepared_offset == half.log_offset
-    assert (message.born_timestamp_ms, message.born_host) == (world.clock.now_ms, BORN_HOST)
+    assert (message.born_timestamp_ms, message.born_host) == (world.clock.ms, BORN_HOST)
     properties = decode_properties(message.properties)
     assert properties.items() >= {"TAGS": "A", "UNIQ_KEY": "K1", "PGROUP": GROUP, "user": "x"}.items()
 
@@ -218,7 +218,7 @@ def test_a_half_message_in_the_body_of_another_message_is_none(world: World, how
     end = world.store.max_log_offset
     names = {"PGROUP": GROUP, "REAL_TOPIC": "Closed", "REAL_QID": "0", "UNIQ_KEY": "K9"}
     body = forged_record(end, HALF_TOPIC, names, queue_offset=1)
-    world.store.put(PendingMessage("Other", 0, body, b"", world.clock.now_ms, BORN_HOST, BORN_HOST))
+    world.store.put(PendingMessage("Other", 0, body, b"", world.clock.ms, BORN_HOST, BORN_HOST))
     assert world.store.queries.record(end + BODY_AT) is not None, "it is not what an attacker would send"
     header = EndTransactionHeader(
         producer_group=GROUP,

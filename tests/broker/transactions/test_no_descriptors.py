@@ -43,7 +43,7 @@ def test_a_round_that_fails_for_the_system_is_one_line_in_the_log(
 ) -> None:
     world.send()
     close_queue_files(world)
-    world.clock.now_ms += 6_000
+    world.clock.ms += 6_000
 
     async def main() -> None:
         with no_free_descriptors():

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hanabi.testing.clock import ManualClock
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.system_names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from tests.broker.transactions.world import COMMIT, ROLLBACK, World
 from tests.store.sample_stores import unpack_golden
-from tests.store.stores import Clock
 
 MINUTE_MS = 60_000
 
@@ -152,7 +152,7 @@ def test_a_store_of_apache_s_goes_on(tmp_path: Path) -> None:
     """Apache's offsets say that four half messages are dealt with. Those are forgotten, so that all are looked at."""
     root = unpack_golden("store-clean.tar.gz", tmp_path)
     files = {"commit_log_segment_bytes": 65_536, "consume_queue_segment_bytes": 2_000}
-    world = World(root, Clock(1_794_725_200_000), store=files)
+    world = World(root, ManualClock(1_794_725_200_000), store=files)
     assert (world.offset(HALF_TOPIC), world.offset(OP_HALF_TOPIC)) == (4, 3)
     world.offsets.remove_group(TRANSACTION_GROUP)
     world.restart()

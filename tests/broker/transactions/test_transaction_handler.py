@@ -71,7 +71,7 @@ def test_a_connected_producer_is_asked_and_its_answer_ends_the_transaction(tmp_p
     """With the real table of producers, and the background work that asks."""
     world = World(tmp_path / "store", transaction_check_interval_ms=1)
     world.send()
-    world.clock.now_ms += 60_000
+    world.clock.ms += 60_000
     producers = Producers(world.clock)
     transactions = Transactions(
         world.store, world.intake, world.offsets, producers, world.topics, world.settings, world.clock
@@ -109,7 +109,7 @@ def test_a_connected_producer_is_asked_and_its_answer_ends_the_transaction(tmp_p
 def test_a_round_that_fails_is_not_the_last(tmp_path: Path) -> None:
     world = World(tmp_path / "store", transaction_check_interval_ms=1)
     world.send()
-    world.clock.now_ms += 60_000
+    world.clock.ms += 60_000
 
     async def main() -> None:
         asked_twice = asyncio.Event()
@@ -121,7 +121,7 @@ def test_a_round_that_fails_is_not_the_last(tmp_path: Path) -> None:
                 attempts += 1
                 if attempts == 2:
                     asked_twice.set()
-                world.clock.now_ms += 60_000
+                world.clock.ms += 60_000
                 raise RuntimeError("a fault of ours")
 
         transactions = Transactions(

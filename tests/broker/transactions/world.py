@@ -17,6 +17,7 @@ from hanabi.errors import ConnectionLostError
 from hanabi.remoting.dispatch import Reply
 from hanabi.store.commit_log import AppendResult, PendingMessage
 from hanabi.store.message_store import PutResult, PutStatus
+from hanabi.testing.clock import ManualClock
 from hanabi.wire import sysflag
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.headers.base import Header
@@ -25,7 +26,7 @@ from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import Record, decode_record
 from hanabi.wire.system_names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
-from tests.store.stores import Clock, copy_as_after_a_kill, open_store, read_queue
+from tests.store.stores import copy_as_after_a_kill, open_store, read_queue
 
 BORN_HOST = encode_host("192.168.7.7", 40001)
 STORE_HOST = encode_host("127.0.0.1", 10911)
@@ -93,9 +94,9 @@ class Tap:
 
 class World:
     def __init__(
-        self, root: Path, clock: Clock | None = None, *, store: Mapping[str, int] | None = None, **broker: object
+        self, root: Path, clock: ManualClock | None = None, *, store: Mapping[str, int] | None = None, **broker: object
     ) -> None:
-        self.root, self.clock = root, clock or Clock()
+        self.root, self.clock = root, clock or ManualClock()
         self._files = store or {"commit_log_segment_bytes": 1 << 20, "index_slots": 1000, "index_entries": 4000}
         self.broker = BrokerConfig(broker_name="broker-a", **broker)  # type: ignore[arg-type]
         self.producers = FakeProducers()
@@ -146,7 +147,7 @@ class World:
             QUEUE_ID,
             body,
             encode_properties(properties),
-            self.clock.now_ms,
+            self.clock.ms,
             BORN_HOST,
             STORE_HOST,
             flag=77,
@@ -183,7 +184,7 @@ class World:
 
     def check(self, after_ms: int = 0) -> list[Question]:
         """Let *after_ms* pass, then one round; return the questions of this round."""
-        self.clock.now_ms += after_ms
+        self.clock.ms += after_ms
         before = len(self.producers.producer.questions)
         for _ in self.transactions.check():
             pass

@@ -7,13 +7,13 @@ from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.producer import Producer
 from hanabi.message import Message, MessageQueue, StoredMessage
-from tests.client.world import World
+from hanabi.testing.cluster import Cluster
 
 
 class Inbox:
     """A consumer whose listener keeps what it gets."""
 
-    def __init__(self, cluster: World, group: str, topic: str = "T", expression: Any = "*", **options: Any) -> None:
+    def __init__(self, cluster: Cluster, group: str, topic: str = "T", expression: Any = "*", **options: Any) -> None:
         self.messages: list[StoredMessage] = []
         self.batches: list[int] = []
         ordered = options.pop("ordered", False)
@@ -40,7 +40,7 @@ class Inbox:
 
 
 async def send(
-    cluster: World, bodies: Iterable[bytes], topic: str = "T", *, queue_id: int | None = None, **fields: Any
+    cluster: Cluster, bodies: Iterable[bytes], topic: str = "T", *, queue_id: int | None = None, **fields: Any
 ) -> None:
     """Send messages with these bodies, to one queue or to all in turn."""
     queue = None if queue_id is None else MessageQueue(topic, "broker-a", queue_id)
@@ -49,7 +49,7 @@ async def send(
             await producer.send(Message(topic, body, **fields), queue=queue)
 
 
-def committed(cluster: World, group: str, topic: str = "T") -> dict[int, int]:
+def committed(cluster: Cluster, group: str, topic: str = "T") -> dict[int, int]:
     """The offsets that the broker keeps for *group*."""
     return dict(cluster.broker.tables.offsets.of(group, topic))
 

@@ -14,8 +14,8 @@ from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.client.consumer.push_config import PushConfig
 from hanabi.errors import ConnectError
 from hanabi.message import MessageQueue, StoredMessage
+from hanabi.testing.waiting import eventually
 from tests.client.consumer.stored import stored
-from tests.client.world import eventually
 
 QUEUE = MessageQueue("Orders", "broker-a", 0)
 

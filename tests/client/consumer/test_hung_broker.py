@@ -15,7 +15,7 @@ from hanabi.client.producer import Producer
 from hanabi.errors import SendFailed
 from hanabi.message import Message, StoredMessage
 from hanabi.testing.proxied import NAMESRV, ProxiedCluster, proxied_cluster
-from tests.client.world import eventually, within
+from hanabi.testing.waiting import eventually, within
 
 TOPICS = [f"T{number:02}" for number in range(30)]
 
@@ -23,7 +23,7 @@ TOPICS = [f"T{number:02}" for number in range(30)]
 async def fill(cluster: ProxiedCluster, topics: list[str], *, queues: int = 1) -> None:
     """Each topic has a message in each queue of broker-a."""
     for topic in topics:
-        await cluster.make_topic(topic, queues=queues)
+        await cluster.create_topic(topic, queues=queues)
     async with Producer("senders", namesrv=cluster.namesrv) as producer:
         for topic in topics:
             for queue in await producer.queues(topic):
@@ -82,7 +82,7 @@ def test_topics_of_the_hung_broker_alone_do_not_hold_up_the_others_and_are_consu
         async with proxied_cluster(tmp_path) as cluster:
             both, only_b = TOPICS[:10], [f"B{number}" for number in range(100)]
             for topic in only_b:
-                await cluster.make_topic(topic, queues=1, brokers=["broker-b"])
+                await cluster.create_topic(topic, queues=1, brokers=["broker-b"])
             await fill(cluster, both)
             cluster.hang("broker-b")
             got: list[str] = []
@@ -117,7 +117,7 @@ def test_with_a_silent_name_server_a_start_asks_for_all_topics_at_once(
 def test_a_producer_sends_to_the_healthy_broker_after_the_hung_one_has_not_answered_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with proxied_cluster(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=4)
+            await cluster.create_topic("T", queues=4)
             async with Producer(
                 "g", namesrv=cluster.namesrv, send_timeout_s=6.0, attempt_timeout_s=1.0, latency_fault_tolerance=True
             ) as producer:
@@ -137,7 +137,7 @@ def test_a_producer_sends_to_the_healthy_broker_after_the_hung_one_has_not_answe
 def test_a_filter_that_no_broker_could_check_does_not_keep_a_consumer_from_starting(tmp_path: Path) -> None:
     async def main() -> None:
         async with proxied_cluster(tmp_path, property_filter_enabled=True) as cluster:
-            await cluster.make_topic("T", queues=1)
+            await cluster.create_topic("T", queues=1)
             cluster.hang("broker-a")
             cluster.hang("broker-b")
             got: list[str] = []

@@ -12,17 +12,19 @@ import hanabi
 from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.producer import Producer
 from hanabi.message import Message, StoredMessage
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.embedded import EmbeddedCluster
+from hanabi.testing.waiting import SECONDS, eventually
 from hanabi.wire import sysflag
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
-from tests.client.world import SECONDS, World, WorldThread, eventually, world
 
 LONG_S = 3_600.0  # a shutdown that waits for its own listener would never end
 
 
 def test_a_listener_can_shut_its_consumer_down_and_what_it_has_counts_as_consumed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(1))
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first", shutdown_timeout_s=LONG_S)
             consumer.subscribe("T")
@@ -38,10 +40,10 @@ def test_a_listener_can_shut_its_consumer_down_and_what_it_has_counts_as_consume
     asyncio.run(main())
 
 
-def test_a_blocking_listener_can_end_the_run_of_its_consumer(cluster_thread: WorldThread) -> None:
-    cluster_thread.make_topic("T", queues=1)
-    cluster_thread.run(send(cluster_thread.world, numbered(1)))
-    consumer = hanabi.PushConsumer("g", config=cluster_thread.config(), consume_from="first", shutdown_timeout_s=LONG_S)
+def test_a_blocking_listener_can_end_the_run_of_its_consumer(hanabi_cluster: EmbeddedCluster) -> None:
+    hanabi_cluster.create_topic("T", queues=1)
+    hanabi_cluster.run(send(hanabi_cluster.cluster, numbered(1)))
+    consumer = hanabi.PushConsumer("g", config=hanabi_cluster.config(), consume_from="first", shutdown_timeout_s=LONG_S)
     consumer.subscribe("T")
 
     @consumer.listener
@@ -52,7 +54,7 @@ def test_a_blocking_listener_can_end_the_run_of_its_consumer(cluster_thread: Wor
     running.start()
     running.join(SECONDS)
     assert not running.is_alive()
-    assert committed(cluster_thread.world, "g") == {0: 1}
+    assert committed(hanabi_cluster.cluster, "g") == {0: 1}
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -60,8 +62,8 @@ def test_a_listener_that_returns_false_is_told_once_that_this_means_consumed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(3))
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
             consumer.subscribe("T")
@@ -88,8 +90,8 @@ def test_a_message_that_cannot_be_read_is_told_as_an_error_with_its_place(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(2))
             await _send_poison(cluster)
             async with Inbox(cluster, "g") as inbox:
@@ -103,7 +105,7 @@ def test_a_message_that_cannot_be_read_is_told_as_an_error_with_its_place(
     assert "hanabi offset reset" in told
 
 
-async def _send_poison(cluster: World) -> None:
+async def _send_poison(cluster: Cluster) -> None:
     """A message that claims to be compressed, and is not."""
     async with Producer("senders", config=cluster.config()) as producer:
         running = producer._must_run()

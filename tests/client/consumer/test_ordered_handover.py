@@ -17,11 +17,11 @@ from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address
-from hanabi.testing.cluster import HOST, small_store
+from hanabi.testing.cluster import HOST, Cluster, running_cluster, small_store
 from hanabi.testing.proxy import Proxy
+from hanabi.testing.waiting import eventually
 from hanabi.wire.bodies.topics import TopicConfig
 from tests.client.consumer.pushing import numbered, send
-from tests.client.world import World, eventually, world
 from tests.interop.processes import free_port
 
 
@@ -108,8 +108,8 @@ def test_after_a_broker_restart_a_member_begins_nothing_new_before_its_lock_is_r
 
 def test_a_member_goes_on_soon_after_its_connection_was_cut_as_its_lock_is_renewed_at_once(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             async with Proxy(cluster.broker.bound) as proxy:
                 done: list[bytes] = []
 
@@ -128,8 +128,8 @@ def test_a_member_goes_on_soon_after_its_connection_was_cut_as_its_lock_is_renew
 
 def test_a_paused_member_hands_its_queues_over(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             for queue_id in range(2):
                 await send(cluster, numbered(20), queue_id=queue_id)
             done: list[bytes] = []
@@ -160,8 +160,8 @@ def _holds_messages(consumer: PushConsumer) -> bool:
 
 def test_a_queue_that_waits_for_room_among_the_listeners_is_handed_over_at_once(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=4)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=4)
             for queue_id in range(4):
                 await send(cluster, numbered(5), queue_id=queue_id)
             never = asyncio.Event()
@@ -182,8 +182,8 @@ def test_a_queue_that_waits_for_room_among_the_listeners_is_handed_over_at_once(
 
 def test_the_lock_of_a_queue_whose_listener_still_runs_is_kept_at_the_shutdown(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             await send(cluster, numbered(1), queue_id=0)
             running, let_go = threading.Event(), threading.Event()
 
@@ -204,5 +204,5 @@ def test_the_lock_of_a_queue_whose_listener_still_runs_is_kept_at_the_shutdown(t
     asyncio.run(main())
 
 
-def locked_queues(cluster: World) -> list[MessageQueue]:
+def locked_queues(cluster: Cluster) -> list[MessageQueue]:
     return [queue for queue in cluster.broker.tables.locks.of_group("g") if queue.topic == "T"]

@@ -16,12 +16,13 @@ from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.consumer.push_config import PushConfig
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue, StoredMessage
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually, within
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
 from tests.client.consumer.stored import stored
-from tests.client.world import World, eventually, within, world
 
 
-def _ordered(cluster: World, group: str = "g", **options: Any) -> PushConsumer:
+def _ordered(cluster: Cluster, group: str = "g", **options: Any) -> PushConsumer:
     settings = {"consume_from": "first", "suspend_s": 0.02, **options}
     consumer = PushConsumer(group, config=cluster.config(), **settings)
     consumer.subscribe("T")
@@ -30,8 +31,8 @@ def _ordered(cluster: World, group: str = "g", **options: Any) -> PushConsumer:
 
 def test_each_queue_is_consumed_one_by_one_in_order_and_failures_skip_nothing(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=3)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=3)
             for queue_id in range(3):
                 await send(cluster, numbered(30), queue_id=queue_id)
             consumer = _ordered(cluster)
@@ -63,8 +64,8 @@ def test_each_queue_is_consumed_one_by_one_in_order_and_failures_skip_nothing(tm
 
 def test_a_plain_function_consumes_in_order_too_and_in_batches(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(50))
             consumer = _ordered(cluster, consume_batch=8)
             done: list[bytes] = []
@@ -85,8 +86,8 @@ def test_a_plain_function_consumes_in_order_too_and_in_batches(tmp_path: Path) -
 
 def test_where_tries_are_limited_the_last_one_makes_a_dead_letter_and_the_queue_goes_on(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(3))
             consumer = _ordered(cluster, max_reconsume_times=2)
             done: list[tuple[bytes, int]] = []
@@ -109,8 +110,8 @@ def test_where_tries_are_limited_the_last_one_makes_a_dead_letter_and_the_queue_
 
 def test_a_queue_changes_hands_when_its_listener_has_returned_and_at_once_then(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             for queue_id in range(2):
                 await send(cluster, numbered(20), queue_id=queue_id)
             log: list[tuple[str, int, bytes]] = []
@@ -155,8 +156,8 @@ def _topic_queues(consumer: PushConsumer) -> list[MessageQueue]:
 
 def test_a_lost_lock_ends_consumption_and_the_offset_is_nobodys_any_more(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             consumer = _ordered(cluster)
             done: list[bytes] = []
 
@@ -186,8 +187,8 @@ def test_a_lost_lock_ends_consumption_and_the_offset_is_nobodys_any_more(tmp_pat
 
 def test_shutdown_unlocks_and_the_next_member_need_not_wait(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=4)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=4)
             async with Inbox(cluster, "g", ordered=True) as first:
                 await eventually(lambda: len(_topic_queues(first.consumer)) == 4)
             async with Inbox(cluster, "g", ordered=True) as second:
@@ -200,8 +201,8 @@ def test_locks_are_given_back_before_the_member_leaves(tmp_path: Path) -> None:
     """A broker of Apache's does not free them for somebody who has left."""
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             async with Inbox(cluster, "g", ordered=True) as inbox:
                 await eventually(lambda: len(_topic_queues(inbox.consumer)) == 2)
                 session = inbox.consumer._session
@@ -249,8 +250,8 @@ def test_nothing_is_consumed_while_the_lock_is_not_ours() -> None:
 
 def test_a_message_that_is_never_consumed_does_not_keep_shutdown_waiting(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(2))
             consumer = _ordered(cluster, suspend_s=30.0)
             tried: list[bytes] = []
@@ -273,8 +274,8 @@ def test_broadcasting_in_order_needs_no_lock(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("ROCKETMQ_OFFSETS_DIR", str(tmp_path / "offsets"))
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(10))
             options: dict[str, Any] = {"ordered": True, "broadcasting": True}
             async with Inbox(cluster, "g", **options) as one, Inbox(cluster, "g", **options) as two:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,16 +12,17 @@ from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.consumer.subscription import sql
 from hanabi.errors import BrokerError, ConfigError, MQError
 from hanabi.message import StoredMessage
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually, within
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
-from tests.client.world import eventually, within, world
 
-QUICK_RETRIES = {"message_delay_levels": "1s 1s 1s 1s 1s 1s"}
+QUICK_RETRIES: dict[str, Any] = {"message_delay_levels": "1s 1s 1s 1s 1s 1s"}
 
 
 def test_messages_sent_before_and_after_the_start_are_consumed_once_each(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             await send(cluster, numbered(50))
             async with Inbox(cluster, "g") as inbox:
                 await eventually(lambda: len(inbox.messages) == 50)
@@ -38,8 +40,8 @@ def test_a_plain_function_consumes_in_threads_and_they_are_gone_afterwards(tmp_p
     meeting = threading.Barrier(3)
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             await send(cluster, numbered(30))
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first", concurrency=3)
             consumer.subscribe("T")
@@ -62,8 +64,8 @@ def test_a_plain_function_consumes_in_threads_and_they_are_gone_afterwards(tmp_p
 
 def test_a_group_goes_on_where_it_was_whatever_the_start_point_says(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             await send(cluster, numbered(10))
             async with Inbox(cluster, "g") as first:
                 await eventually(lambda: len(first.messages) == 10)
@@ -77,8 +79,8 @@ def test_a_group_goes_on_where_it_was_whatever_the_start_point_says(tmp_path: Pa
 
 def test_a_batch_listener_gets_as_many_messages_as_it_may(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(100))
             async with Inbox(cluster, "g", consume_batch=16) as inbox:
                 await eventually(lambda: len(inbox.messages) == 100)
@@ -90,8 +92,8 @@ def test_a_batch_listener_gets_as_many_messages_as_it_may(tmp_path: Path) -> Non
 
 def test_a_message_that_failed_comes_again_as_the_same_message(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, **QUICK_RETRIES) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path, **QUICK_RETRIES) as cluster:
+            await cluster.create_topic("T")
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
             consumer.subscribe("T")
             seen: list[StoredMessage] = []
@@ -117,8 +119,8 @@ def test_a_message_that_failed_comes_again_as_the_same_message(tmp_path: Path) -
 
 def test_a_listener_chooses_the_delay_and_what_of_its_batch_succeeded(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(4))
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first", consume_batch=4)
             consumer.subscribe("T")
@@ -140,8 +142,8 @@ def test_a_listener_chooses_the_delay_and_what_of_its_batch_succeeded(tmp_path: 
 @pytest.mark.parametrize("how", ["level -1", "no more tries"])
 def test_a_message_that_is_given_up_becomes_a_dead_letter(tmp_path: Path, how: str) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             tries = 0 if how == "no more tries" else None
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first", max_reconsume_times=tries)
             consumer.subscribe("T")
@@ -162,8 +164,8 @@ def test_a_message_that_is_given_up_becomes_a_dead_letter(tmp_path: Path, how: s
 
 def test_tags_are_filtered_and_what_is_filtered_counts_as_consumed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             for tag in ("Aa", "BB", "c"):  # the first two have the same hash code
                 await send(cluster, [tag.encode()], tags=tag)
             await send(cluster, [b"none"])
@@ -177,8 +179,8 @@ def test_tags_are_filtered_and_what_is_filtered_counts_as_consumed(tmp_path: Pat
 
 def test_an_expression_filters_where_the_broker_allows_it(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             await send(cluster, [b"little"], properties={"amount": "1"})
             await send(cluster, [b"much"], properties={"amount": "1000"})
             async with Inbox(cluster, "g", expression=sql("amount > 100")) as inbox:
@@ -190,8 +192,8 @@ def test_an_expression_filters_where_the_broker_allows_it(tmp_path: Path) -> Non
 
 def test_an_expression_that_the_broker_does_not_allow_is_refused_at_the_start(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, property_filter_enabled=False) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path, property_filter_enabled=False) as cluster:
+            await cluster.create_topic("T")
             inbox = Inbox(cluster, "g", expression=sql("amount > 100"))
             with pytest.raises(BrokerError, match="broker-a"):
                 await inbox.consumer.start()
@@ -205,8 +207,8 @@ def test_broadcasting_members_all_get_everything_and_nothing_comes_again(
     monkeypatch.setenv("ROCKETMQ_OFFSETS_DIR", str(tmp_path / "offsets"))
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             failing = PushConsumer("g", config=cluster.config(), broadcasting=True, consume_from="first")
             failing.subscribe("T")
             tried: list[bytes] = []
@@ -228,8 +230,8 @@ def test_broadcasting_members_all_get_everything_and_nothing_comes_again(
 
 def test_names_carry_their_namespace_on_the_wire_and_not_in_the_listener(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, **QUICK_RETRIES) as cluster:
-            await cluster.make_topic("shop%T")
+        async with running_cluster(tmp_path, **QUICK_RETRIES) as cluster:
+            await cluster.create_topic("shop%T")
             consumer = PushConsumer("g", config=cluster.config(namespace="shop"), consume_from="first")
             consumer.subscribe("T")
             seen: list[StoredMessage] = []
@@ -252,8 +254,8 @@ def test_names_carry_their_namespace_on_the_wire_and_not_in_the_listener(tmp_pat
 
 def test_no_more_is_pulled_than_the_limits_allow(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(200))
             consumer = PushConsumer(
                 "g", config=cluster.config(), consume_from="first", queue_messages_max=10, pull_batch=8, concurrency=1
@@ -284,8 +286,8 @@ def _held(consumer: PushConsumer) -> int:
 
 def test_a_paused_consumer_keeps_its_queues_and_consumes_nothing_until_it_is_resumed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             async with Inbox(cluster, "g") as inbox:
                 await eventually(lambda: len(inbox.consumer.queues) >= 4)
                 inbox.consumer.pause()
@@ -304,8 +306,8 @@ def test_shutdown_lets_the_listener_finish_and_saves_what_it_did(tmp_path: Path)
     release = threading.Event()
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(10))
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first", concurrency=2)
             consumer.subscribe("T")
@@ -336,8 +338,8 @@ def test_shutdown_does_not_wait_for_ever_and_what_was_unfinished_comes_again(tmp
     release = threading.Event()
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, [b"stuck"])
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
             consumer.subscribe("T")
@@ -370,8 +372,8 @@ def test_shutdown_does_not_wait_for_ever_and_what_was_unfinished_comes_again(tmp
 
 def test_a_listener_that_is_cancelled_or_exits_fails_and_nothing_else_ends(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, **QUICK_RETRIES) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path, **QUICK_RETRIES) as cluster:
+            await cluster.create_topic("T")
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
             consumer.subscribe("T")
             seen: list[int] = []
@@ -398,8 +400,8 @@ def test_a_function_that_returns_a_coroutine_has_not_consumed(tmp_path: Path) ->
     async def nobody_awaits(messages: list[StoredMessage]) -> None: ...
 
     async def main() -> None:
-        async with world(tmp_path, **QUICK_RETRIES) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path, **QUICK_RETRIES) as cluster:
+            await cluster.create_topic("T")
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
             consumer.subscribe("T")
             consumer.listener(lambda messages: nobody_awaits(messages))
@@ -412,9 +414,9 @@ def test_a_function_that_returns_a_coroutine_has_not_consumed(tmp_path: Path) ->
 
 def test_what_is_subscribed_to_can_change_while_it_runs(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
-            await cluster.make_topic("U")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
+            await cluster.create_topic("U")
             async with Inbox(cluster, "g") as inbox:
                 await eventually(lambda: len(inbox.consumer.queues) >= 4)
                 inbox.consumer.subscribe("U")

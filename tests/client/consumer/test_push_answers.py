@@ -7,6 +7,8 @@ from hanabi.client.consumer.listener import ConsumeLater
 from hanabi.client.consumer.push import PushConsumer
 from hanabi.message import StoredMessage
 from hanabi.remoting.connector import Connector
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually
 from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from hanabi.wire.bodies.offsets import ConsumerStatus
 from hanabi.wire.codes import RequestCode, ResponseCode
@@ -16,10 +18,9 @@ from hanabi.wire.headers.base import Header
 from hanabi.wire.headers.client import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
 from hanabi.wire.headers.offset import GetConsumerStatusHeader, ResetOffsetHeader
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
-from tests.client.world import World, eventually, world
 
 
-async def _ask(cluster: World, code: int, header: Header) -> Command:
+async def _ask(cluster: Cluster, code: int, header: Header) -> Command:
     operator = Connector()
     try:
         reply = await operator.request(cluster.broker.address, code, header)
@@ -31,8 +32,8 @@ async def _ask(cluster: World, code: int, header: Header) -> Command:
 
 def test_running_info_tells_queues_subscriptions_and_figures(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             await send(cluster, numbered(10))
             async with Inbox(cluster, "g", expression="*") as inbox:
                 await eventually(lambda: len(inbox.messages) == 10)
@@ -55,8 +56,8 @@ def test_running_info_tells_queues_subscriptions_and_figures(tmp_path: Path) -> 
 
 def test_consumer_status_tells_the_offsets_in_memory(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(3))
             async with Inbox(cluster, "g") as inbox:
                 await eventually(lambda: len(inbox.messages) == 3)
@@ -70,8 +71,8 @@ def test_consumer_status_tells_the_offsets_in_memory(tmp_path: Path) -> None:
 
 def test_a_reset_makes_the_group_go_on_there_whatever_it_has_consumed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             await send(cluster, numbered(10))
             for ordered in (False, True):
                 group = f"g-{ordered}"
@@ -88,8 +89,8 @@ def test_a_reset_makes_the_group_go_on_there_whatever_it_has_consumed(tmp_path: 
 
 def test_an_operator_has_one_message_consumed_and_hears_how_it_went(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(1))
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
             consumer.subscribe("T")

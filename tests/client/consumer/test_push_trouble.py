@@ -18,9 +18,9 @@ from hanabi.message import StoredMessage
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address, parse_address
-from hanabi.testing.cluster import HOST, small_store
+from hanabi.testing.cluster import HOST, Cluster, running_cluster, small_store
+from hanabi.testing.waiting import eventually, within
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
-from tests.client.world import World, eventually, within, world
 from tests.interop.processes import free_port
 
 
@@ -40,8 +40,8 @@ def test_a_consumer_that_starts_before_its_cluster_consumes_when_that_is_there(t
                 broker = await stack.enter_async_context(Broker(config, small_store(tmp_path / "store")))
                 await broker.start(HOST, 0)
                 await broker.registration.until_registered()
-                cluster = World(name_server, namesrv, [broker])
-                await cluster.make_topic("T")
+                cluster = Cluster(name_server, namesrv, [broker])
+                await cluster.create_topic("T")
                 await send(cluster, numbered(5))
                 await eventually(lambda: sorted(seen) == numbered(5))
             finally:
@@ -60,8 +60,8 @@ def test_a_broker_that_restarts_is_consumed_from_again_and_nothing_is_lost(tmp_p
             async with first:
                 _, port = await first.start(HOST, 0), parse_address(first.address)[1]
                 await first.registration.until_registered()
-                cluster = World(name_server, namesrv, [first])
-                await cluster.make_topic("T", queues=2)
+                cluster = Cluster(name_server, namesrv, [first])
+                await cluster.create_topic("T", queues=2)
                 await send(cluster, numbered(10))
                 inbox = Inbox(cluster, "g", route_refresh_s=0.5)
                 await inbox.consumer.start()
@@ -69,7 +69,7 @@ def test_a_broker_that_restarts_is_consumed_from_again_and_nothing_is_lost(tmp_p
             async with Broker(config, small_store(tmp_path / "store")) as second:
                 await second.start(HOST, port)
                 await second.registration.until_registered()
-                cluster = World(name_server, namesrv, [second])
+                cluster = Cluster(name_server, namesrv, [second])
                 await send(cluster, numbered(10, 10))
                 await eventually(lambda: len(set(inbox.bodies)) == 20)
                 await within(inbox.consumer.shutdown())
@@ -82,8 +82,8 @@ def test_a_broker_that_restarts_is_consumed_from_again_and_nothing_is_lost(tmp_p
 
 def test_one_broker_of_two_that_is_down_keeps_nobody_from_the_other(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
+            await cluster.create_topic("T", queues=2)
             async with Inbox(cluster, "g", request_timeout_s=0.5) as inbox:
                 await eventually(lambda: len(inbox.consumer.queues) >= 4)
                 await cluster.brokers[1].stop()
@@ -96,8 +96,8 @@ def test_one_broker_of_two_that_is_down_keeps_nobody_from_the_other(tmp_path: Pa
 @pytest.mark.parametrize("ordered", [False, True])
 def test_shutdown_with_all_brokers_down_ends_in_time(tmp_path: Path, ordered: bool) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             inbox = Inbox(cluster, "g", ordered=ordered, request_timeout_s=0.5)
             await inbox.consumer.start()
             await eventually(lambda: len(inbox.consumer.queues) >= 2)
@@ -109,8 +109,8 @@ def test_shutdown_with_all_brokers_down_ends_in_time(tmp_path: Path, ordered: bo
 
 def test_an_offset_that_the_broker_does_not_have_is_corrected_and_consumption_goes_on(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(5))
             cluster.broker.tables.offsets.reset("g", "T", 0, 1_000)
             async with Inbox(cluster, "g") as inbox:
@@ -123,8 +123,8 @@ def test_an_offset_that_the_broker_does_not_have_is_corrected_and_consumption_go
 
 def test_a_start_that_is_cancelled_or_refused_leaves_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             inbox = Inbox(cluster, "g")
             task = asyncio.create_task(inbox.consumer.start())
             await asyncio.sleep(0)
@@ -144,8 +144,8 @@ def test_a_start_that_is_cancelled_or_refused_leaves_nothing_behind(tmp_path: Pa
 
 def test_no_task_of_a_consumer_is_left_after_shutdown(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             before = asyncio.all_tasks()
             for ordered in (False, True):
                 async with Inbox(cluster, f"g-{ordered}", ordered=ordered) as inbox:
@@ -161,8 +161,8 @@ def test_no_task_of_a_consumer_is_left_after_shutdown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_shutdown_that_is_cancelled_leaves_no_task_and_no_thread_behind(tmp_path: Path, ordered: bool) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             await send(cluster, numbered(8))
             began, go_on = threading.Event(), threading.Event()
             consumer = PushConsumer("cancelled", config=cluster.config(), consume_from="first")
@@ -204,8 +204,8 @@ def test_hooks_hear_of_each_call_and_what_they_set_reaches_the_listener_alone(tm
     current = contextvars.ContextVar("current", default="nothing")
 
     async def main() -> None:
-        async with world(tmp_path, message_delay_levels="1s 1s 1s 1s") as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path, message_delay_levels="1s 1s 1s 1s") as cluster:
+            await cluster.create_topic("T", queues=1)
             hook = Remembering(current)
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first", hooks=[hook])
             consumer.subscribe("T")
@@ -235,9 +235,9 @@ def test_hooks_hear_of_each_call_and_what_they_set_reaches_the_listener_alone(tm
 
 def test_a_traced_consumer_tells_the_trace_topic_of_what_it_consumed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
-            await cluster.make_topic("Traces", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
+            await cluster.create_topic("Traces", queues=1)
             async with Inbox(cluster, "g", trace="Traces") as inbox:
                 await send(cluster, numbered(1))
                 await eventually(lambda: len(inbox.messages) == 1)
@@ -250,8 +250,8 @@ def test_a_traced_consumer_tells_the_trace_topic_of_what_it_consumed(tmp_path: P
 
 def test_a_failure_is_logged_with_topic_queue_and_message(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
             consumer.subscribe("T")
 

@@ -8,8 +8,9 @@ from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.consumer.rebalance import retry_delay
 from hanabi.client.producer import Producer
 from hanabi.message import Message, MessageQueue
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
-from tests.client.world import eventually, world
 
 
 def _queues(consumer: PushConsumer) -> list[MessageQueue]:
@@ -22,8 +23,8 @@ def _bodies(inboxes: list[Inbox]) -> Counter[bytes]:
 
 def test_two_members_share_the_queues_at_once_and_the_one_left_has_them_all(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=8)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=8)
             async with Inbox(cluster, "g") as first:
                 await eventually(lambda: len(_queues(first.consumer)) == 8)
                 async with Inbox(cluster, "g") as second:
@@ -36,8 +37,8 @@ def test_two_members_share_the_queues_at_once_and_the_one_left_has_them_all(tmp_
 
 def test_every_message_is_consumed_while_members_come_and_go(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
-            await cluster.make_topic("T", queues=4)
+        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
+            await cluster.create_topic("T", queues=4)
             inboxes: list[Inbox] = []
             sent = 0
             async with Producer("senders", config=cluster.config()) as producer:
@@ -77,8 +78,8 @@ def test_every_message_is_consumed_while_members_come_and_go(tmp_path: Path) -> 
 
 def test_a_topic_that_is_made_later_is_consumed_soon_after(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Inbox(cluster, "g") as inbox:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, Inbox(cluster, "g") as inbox:
+            await cluster.create_topic("T")
             await send(cluster, numbered(5))
             await eventually(lambda: len(inbox.messages) == 5)
 
@@ -87,14 +88,14 @@ def test_a_topic_that_is_made_later_is_consumed_soon_after(tmp_path: Path) -> No
 
 def test_a_topic_that_gets_more_queues_has_them_consumed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             consumer = PushConsumer("g", config=cluster.config(route_refresh_s=0.1), consume_from="first")
             consumer.subscribe("T")
             consumer.listener(lambda messages: None)
             async with consumer:
                 await eventually(lambda: len(_queues(consumer)) == 2)
-                await cluster.make_topic("T", queues=5)
+                await cluster.create_topic("T", queues=5)
                 await eventually(lambda: len(_queues(consumer)) == 5)
 
     asyncio.run(main())
@@ -102,8 +103,8 @@ def test_a_topic_that_gets_more_queues_has_them_consumed(tmp_path: Path) -> None
 
 def test_a_dropped_queue_has_its_offset_saved_before_it_is_forgotten(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             await send(cluster, numbered(10))
             async with Inbox(cluster, "g") as first:
                 await eventually(lambda: len(first.messages) == 10)

@@ -12,15 +12,16 @@ from hanabi.client.consumer.send_back import SendBack, copy_properties
 from hanabi.client.core import Core
 from hanabi.errors import MQError
 from hanabi.message import StoredMessage
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually
 from tests.client.consumer.pushing import Inbox, numbered, send
 from tests.client.consumer.stored import stored
-from tests.client.world import World, eventually, world
 
 
 @asynccontextmanager
-async def _failed_message(cluster: World) -> AsyncIterator[tuple[SendBack, StoredMessage]]:
+async def _failed_message(cluster: Cluster) -> AsyncIterator[tuple[SendBack, StoredMessage]]:
     """A message that group g has consumed, and the means to send it back."""
-    await cluster.make_topic("T", queues=1)
+    await cluster.create_topic("T", queues=1)
     await send(cluster, numbered(1), tags="a")
     async with Inbox(cluster, "g") as inbox:
         await eventually(lambda: len(inbox.messages) == 1)
@@ -34,7 +35,7 @@ async def _failed_message(cluster: World) -> AsyncIterator[tuple[SendBack, Store
 
 def test_a_message_that_its_broker_cannot_find_goes_back_as_a_copy(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, message_delay_levels="1s 1s 1s 1s 1s") as cluster:
+        async with running_cluster(tmp_path, message_delay_levels="1s 1s 1s 1s 1s") as cluster:
             async with _failed_message(cluster) as (back, message):
                 await back.send_back(msgspec.structs.replace(message, log_offset=1 << 40), "T", "broker-a", 0)
             async with Inbox(cluster, "g") as inbox:
@@ -49,7 +50,7 @@ def test_a_message_that_its_broker_cannot_find_goes_back_as_a_copy(tmp_path: Pat
 
 def test_a_message_whose_broker_has_no_master_goes_to_another_one(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, message_delay_levels="1s 1s 1s 1s 1s") as cluster:
+        async with running_cluster(tmp_path, message_delay_levels="1s 1s 1s 1s 1s") as cluster:
             async with _failed_message(cluster) as (back, message):
                 await back.send_back(message, "T", "broker-gone", 1)
             async with Inbox(cluster, "g") as inbox:
@@ -60,7 +61,7 @@ def test_a_message_whose_broker_has_no_master_goes_to_another_one(tmp_path: Path
 
 def test_a_copy_of_a_message_that_is_given_up_becomes_a_dead_letter(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
+        async with running_cluster(tmp_path) as cluster:
             async with _failed_message(cluster) as (back, message):
                 await back.send_back(message, "T", "broker-gone", -1)
             async with Inbox(cluster, "undertakers", "%DLQ%g") as inbox:
@@ -71,7 +72,7 @@ def test_a_copy_of_a_message_that_is_given_up_becomes_a_dead_letter(tmp_path: Pa
 
 def test_when_nobody_takes_it_the_caller_hears_why(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, _failed_message(cluster) as (back, message):
+        async with running_cluster(tmp_path) as cluster, _failed_message(cluster) as (back, message):
             await cluster.broker.stop()
             with pytest.raises(MQError, match="%RETRY%g"):
                 await back.send_back(message, "T", "broker-a", 0)

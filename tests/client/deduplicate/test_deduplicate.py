@@ -19,7 +19,8 @@ from hanabi.client.deduplicate.sqlite_keys import SqliteKeys
 from hanabi.client.producer import Producer
 from hanabi.errors import ConfigError, KeyStoreFailed
 from hanabi.message import Address, Message, StoredMessage
-from tests.client.world import eventually, world
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually
 
 
 def message(key: str | None, offset: int = 0) -> StoredMessage:
@@ -291,8 +292,8 @@ def threading_names() -> list[str]:
 
 def test_a_push_consumer_consumes_once_what_was_sent_twice(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=2)
             async with Producer("shop", config=cluster.config()) as producer:
                 for key in ("a", "b", "a", "c", "b", "a"):
                     await producer.send(Message("Orders", key.encode(), keys=[key]))

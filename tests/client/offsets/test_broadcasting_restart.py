@@ -13,8 +13,9 @@ import pytest
 from hanabi.client.consumer.lite_pull import LitePullConsumer
 from hanabi.client.consumer.offset_place import claim
 from hanabi.client.local_address import local_address
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually
 from tests.client.consumer.pushing import Inbox, numbered, send
-from tests.client.world import World, eventually, world
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def offsets_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @asynccontextmanager
-async def member(cluster: World, **options: Any) -> AsyncIterator[Inbox]:
+async def member(cluster: Cluster, **options: Any) -> AsyncIterator[Inbox]:
     async with Inbox(cluster, "g", broadcasting=True, consume_from="last", **options) as inbox:
         await eventually(lambda: len(inbox.consumer.queues) == 2)
         yield inbox
@@ -35,8 +36,8 @@ def test_messages_sent_while_a_broadcasting_consumer_was_down_are_delivered_afte
     tmp_path: Path, offsets_directory: Path
 ) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             async with member(cluster) as first:
                 await send(cluster, numbered(4))
                 await eventually(lambda: len(first.bodies) == 4)
@@ -51,8 +52,8 @@ def test_messages_sent_while_a_broadcasting_consumer_was_down_are_delivered_afte
 
 def test_a_lite_consumer_finds_its_broadcasting_offsets_again_as_well(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
 
             async def polled(count: int) -> list[bytes]:
                 consumer = LitePullConsumer("g", config=cluster.config(), broadcasting=True, consume_from="first")
@@ -76,8 +77,8 @@ def test_two_broadcasting_consumers_of_a_group_have_a_file_each_and_both_get_eve
     tmp_path: Path, offsets_directory: Path
 ) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             async with member(cluster) as first, member(cluster) as second:
                 await send(cluster, numbered(4))
                 await eventually(lambda: len(first.bodies) == len(second.bodies) == 4)
@@ -92,8 +93,8 @@ def test_two_broadcasting_consumers_of_a_group_have_a_file_each_and_both_get_eve
 
 def test_a_consumer_that_got_nothing_before_it_went_down_gets_what_was_sent_meanwhile(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=2)
             async with member(cluster):
                 pass
             await send(cluster, numbered(10))

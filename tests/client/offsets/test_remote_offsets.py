@@ -8,16 +8,17 @@ from pathlib import Path
 from hanabi.client.consumer.offset_store import ReadFrom, RemoteOffsets
 from hanabi.client.core import Core
 from hanabi.message import MessageQueue
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
-from tests.client.world import World, eventually, world
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
 
 @asynccontextmanager
-async def stores(home: Path) -> AsyncIterator[tuple[World, Core, RemoteOffsets]]:
-    async with world(home) as cluster:
-        await cluster.make_topic("T", queues=1)
+async def stores(home: Path) -> AsyncIterator[tuple[Cluster, Core, RemoteOffsets]]:
+    async with running_cluster(home) as cluster:
+        await cluster.create_topic("T", queues=1)
         await send(cluster, numbered(20))
         core = await Core.acquire(cluster.config())
         try:
@@ -29,7 +30,7 @@ async def stores(home: Path) -> AsyncIterator[tuple[World, Core, RemoteOffsets]]
             await core.release()
 
 
-async def cut(cluster: World, core: Core) -> None:
+async def cut(cluster: Cluster, core: Core) -> None:
     """End the connection of *core* to the broker."""
     losses = core.losses_of("broker-a")
     for connection in list(core.connector._connections.values()):
@@ -38,7 +39,7 @@ async def cut(cluster: World, core: Core) -> None:
     await eventually(lambda: core.losses_of("broker-a") > losses)
 
 
-def say(cluster: World, offset: int) -> None:
+def say(cluster: Cluster, offset: int) -> None:
     """What another member says."""
     cluster.broker.tables.offsets.commit("g", "T", 0, offset, backwards=True)
 
@@ -120,8 +121,8 @@ def test_a_consumer_that_was_cut_off_never_takes_its_group_back(tmp_path: Path) 
     """Neither when it saves its offsets nor with a pull, which carries them too."""
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             await send(cluster, numbered(5))
             seen: list[int] = []
             async with Inbox(cluster, "g", persist_offsets_s=0.02) as inbox:

@@ -14,7 +14,8 @@ from hanabi.client.core import Core
 from hanabi.client.producer import Producer
 from hanabi.errors import ConnectError
 from hanabi.message import Message, MessageQueue
-from tests.client.world import eventually, world
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually
 
 QUEUE = MessageQueue("Orders", "broker-a", 0)
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -47,8 +48,8 @@ def test_a_group_without_an_offset_begins_where_apaches_would(
 
 def test_at_a_broker_the_saved_offset_counts_and_then_the_start_point(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             async with Producer("writers", config=cluster.config()) as producer:
                 for _ in range(5):
                     await producer.send(Message("Orders", b"x"))
@@ -71,8 +72,8 @@ def test_at_a_broker_the_saved_offset_counts_and_then_the_start_point(tmp_path: 
 
 def test_remote_offsets_are_told_to_the_broker_and_read_from_it(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             core = await Core.acquire(cluster.config())
             try:
                 offsets = RemoteOffsets(core, "billing")
@@ -93,8 +94,8 @@ def test_remote_offsets_are_told_to_the_broker_and_read_from_it(tmp_path: Path) 
 
 def test_a_broker_that_is_unknown_does_not_keep_the_others_from_knowing(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             core = await Core.acquire(cluster.config())
             try:
                 offsets = RemoteOffsets(core, "billing")

@@ -10,11 +10,11 @@ from hanabi.client.producer import Producer
 from hanabi.errors import InvalidMessage, SendFailed
 from hanabi.message import Message, MessageQueue
 from hanabi.remoting.dispatch import Reply
+from hanabi.testing.cluster import running_cluster
 from hanabi.wire.batch import BatchMessage, decode_batch
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.send import SendMessageV2Header
 from tests.client.producer.scripted import look_up, scripted_broker, stored
-from tests.client.world import world
 
 
 def parts(*sizes: int) -> list[Part]:
@@ -57,8 +57,8 @@ def test_what_cannot_travel_together_is_refused(messages: list[Message], said: s
 
 def test_each_message_of_a_batch_gets_its_own_result(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic("T")
             messages = [Message("T", b"%d" % number, tags=f"t{number}", keys=[f"k{number}"]) for number in range(5)]
             results = await producer.send_batch(messages)
             assert len({result.queue for result in results}) == 1
@@ -76,10 +76,10 @@ def test_each_message_of_a_batch_gets_its_own_result(tmp_path: Path) -> None:
 def test_a_large_batch_travels_in_several_requests(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             Producer("g", namesrv=cluster.namesrv, batch_bytes_max=50_000) as producer,
         ):
-            await cluster.make_topic("T")
+            await cluster.create_topic("T")
             bodies = [bytes([number]) * 10_000 for number in range(1, 21)]
             results = await producer.send_batch([Message("T", body) for body in bodies])
             assert len(results) == 20
@@ -92,8 +92,8 @@ def test_a_large_batch_travels_in_several_requests(tmp_path: Path) -> None:
 
 def test_a_batch_request_has_javas_fields_and_is_not_compressed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as scripted:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: scripted.address})
             async with Producer("g", config=config) as producer:
                 await producer.send_batch([Message("T", b"a" * 9000), Message("T", b"b")])
@@ -108,8 +108,8 @@ def test_a_batch_request_has_javas_fields_and_is_not_compressed(tmp_path: Path) 
 
 def test_when_a_part_fails_the_error_says_how_much_is_stored(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as scripted:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: scripted.address})
 
             def only_first(header: SendMessageV2Header, body: bytes) -> Reply:

@@ -14,11 +14,12 @@ from hanabi.client.producer_config import ProducerConfig
 from hanabi.errors import SendFailed
 from hanabi.message import Message
 from hanabi.remoting.dispatch import Reply
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import within
 from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.send import SendMessageV2Header
 from tests.client.producer.scripted import look_up, scripted_broker, stored
-from tests.client.world import within, world
 
 WORDS = b"abcdefgh" * (THREAD_BYTES // 2)  # 256 KiB, and easy to compress
 
@@ -64,8 +65,8 @@ def test_a_small_body_is_compressed_at_once_and_one_that_gets_no_smaller_stays()
 @pytest.mark.parametrize("way", ["send", "send_many", "begin", "oneway", "hooked"])
 def test_a_large_message_arrives_as_it_was_however_it_is_sent(tmp_path: Path, way: str) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             async with Producer("g", config=cluster.config(), trace=way == "hooked") as producer:
                 message = Message("T", WORDS)
                 if way == "send_many":
@@ -99,8 +100,8 @@ class Ended:
 
 def test_shutdown_waits_for_what_is_being_compressed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             producer = Producer("g", config=cluster.config())
             await producer.start()
             await producer.send(Message("T", b"x"))  # the route is known
@@ -152,8 +153,8 @@ def test_many_messages_for_a_slow_broker_are_sent_fewer_at_a_time_until_all_are_
 
     async def main() -> None:
         slow = SlowBroker(work_s=0.003, wait_s=0.5)
-        async with world(tmp_path) as cluster, scripted_broker(slow.answer) as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(slow.answer) as broker:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: broker.address})
             async with Producer("g", config=config, send_timeout_s=60.0) as producer:
                 bodies = [b"%d" % number for number in range(700)]
@@ -178,8 +179,8 @@ def test_a_broker_that_is_busy_for_a_while_gets_the_message_when_it_is_not(tmp_p
             refusals -= 1
             return Reply(ResponseCode.SYSTEM_BUSY, "busy") if refusals >= 0 else stored(header, body)
 
-        async with world(tmp_path) as cluster, scripted_broker(answer) as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(answer) as broker:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: broker.address})
             async with Producer("g", config=config, send_timeout_s=10.0) as producer:
                 await within(producer.send(Message("T", b"x")))

@@ -6,18 +6,11 @@ from hanabi.client.fault_tolerance import FaultTolerance, avoid_seconds
 from hanabi.client.first_sends import FirstSends
 from hanabi.client.queue_choice import QueueChoice, alternating
 from hanabi.message import MessageQueue
+from hanabi.testing.clock import ManualClock
 
 
 def queues(**counts: int) -> list[MessageQueue]:
     return [MessageQueue("T", name, number) for name, count in counts.items() for number in range(count)]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def test_brokers_alternate() -> None:
@@ -65,30 +58,30 @@ def test_the_slower_an_answer_the_longer_its_broker_is_avoided(latency: float, a
 
 
 def test_a_slow_broker_is_avoided_until_its_time_is_over() -> None:
-    clock = Clock()
-    faults = FaultTolerance(clock)
+    clock = ManualClock(1_000_000)
+    faults = FaultTolerance(clock.seconds)
     choice = QueueChoice(queues(a=2, b=2), faults=faults)
     faults.record("a", 0.6, failed=False)
     assert {choice.next().broker_name for _ in range(8)} == {"b"}
-    clock.seconds += 29.9
+    clock.ms += 29_900
     assert {choice.next().broker_name for _ in range(8)} == {"b"}
-    clock.seconds += 0.2
+    clock.ms += 200
     assert {choice.next().broker_name for _ in range(8)} == {"a", "b"}
 
 
 def test_a_broker_that_failed_is_avoided_for_ten_minutes_and_a_good_answer_ends_that() -> None:
-    clock = Clock()
-    faults = FaultTolerance(clock)
+    clock = ManualClock(1_000_000)
+    faults = FaultTolerance(clock.seconds)
     faults.record("a", 0.001, failed=True)
-    clock.seconds += 599
+    clock.ms += 599_000
     assert not faults.is_usable("a")
     faults.record("a", 0.001, failed=False)
     assert faults.is_usable("a")
 
 
 def test_of_bad_brokers_the_least_bad_is_taken() -> None:
-    clock = Clock()
-    faults = FaultTolerance(clock)
+    clock = ManualClock(1_000_000)
+    faults = FaultTolerance(clock.seconds)
     choice = QueueChoice(queues(a=2, b=2, c=2), faults=faults)
     faults.record("a", 5.0, failed=False)
     faults.record("b", 0.7, failed=False)

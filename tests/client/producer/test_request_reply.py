@@ -22,12 +22,13 @@ from hanabi.errors import (
 )
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.remoting.connector import Connector
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import ReplyMessageHeader
 from hanabi.wire.record import decode_records
 from hanabi.wire.stored import to_message
 from tests.client.producer.scripted import until_it_has
-from tests.client.world import World, eventually, within, world
 
 TOPIC = "Questions"
 
@@ -50,7 +51,7 @@ async def pull(api: Api, address: str, broker_name: str, queue_id: int, offset: 
 
 
 @asynccontextmanager
-async def answering(cluster: World, answer: Callable[[Producer, StoredMessage], object]) -> AsyncIterator[Producer]:
+async def answering(cluster: Cluster, answer: Callable[[Producer, StoredMessage], object]) -> AsyncIterator[Producer]:
     """A consumer, as simple as can be, that gives every message of the topic to *answer*."""
     async with Producer("repliers", config=cluster.config(instance="repliers")) as replier:
         connector = Connector()
@@ -87,8 +88,8 @@ def test_a_request_is_answered(tmp_path: Path) -> None:
             assert is_request(message)
             await replier.reply(message, b"re: " + message.body, properties={"mood": "good"})
 
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic(TOPIC, queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic(TOPIC, queues=2)
             async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
                 reply = await within(producer.request(Message(TOPIC, b"what?")))
                 assert reply.body == b"re: what?"
@@ -107,8 +108,8 @@ def test_large_answers_travel_compressed(tmp_path: Path) -> None:
         async def answer(replier: Producer, message: StoredMessage) -> None:
             await replier.reply(message, b"x" * 100_000)
 
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic(TOPIC, queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic(TOPIC, queues=2)
             async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
                 assert (await within(producer.request(Message(TOPIC, b"more")))).body == b"x" * 100_000
 
@@ -121,8 +122,8 @@ def test_answers_come_back_also_with_several_brokers(tmp_path: Path) -> None:
             result = await replier.reply(message, message.body)
             assert result.queue.broker_name == message.broker_name  # it knows who asked
 
-        async with world(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
-            await cluster.make_topic(TOPIC, queues=2)
+        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
+            await cluster.create_topic(TOPIC, queues=2)
             async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
                 for number in range(8):
                     body = b"%d" % number
@@ -133,8 +134,8 @@ def test_answers_come_back_also_with_several_brokers(tmp_path: Path) -> None:
 
 def test_no_answer_is_an_error_that_says_where_the_request_lies(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("asking", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic(TOPIC, queues=2)
+        async with running_cluster(tmp_path) as cluster, Producer("asking", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic(TOPIC, queues=2)
             with pytest.raises(RequestTimeoutError, match=r"no answer within 1 s.*topic Questions.*broker-a.*reply"):
                 await producer.request(Message(TOPIC, b"?"), timeout=1.0)
             assert len(producer._requests) == 0
@@ -152,8 +153,8 @@ def test_who_asked_is_gone_and_the_replier_learns_it(tmp_path: Path) -> None:
             except SendFailed as error:
                 failures.append(error)
 
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic(TOPIC, queues=2)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic(TOPIC, queues=2)
             async with Producer("asking", namesrv=cluster.namesrv) as producer:
                 with pytest.raises(RequestTimeoutError):
                     await producer.request(Message(TOPIC, b"?"), timeout=1.0)
@@ -166,8 +167,8 @@ def test_who_asked_is_gone_and_the_replier_learns_it(tmp_path: Path) -> None:
 
 def test_shutdown_ends_the_waiting(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic(TOPIC, queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic(TOPIC, queues=1)
             producer = Producer("asking", namesrv=cluster.namesrv)
             await producer.start()
             running = producer._running
@@ -184,8 +185,8 @@ def test_shutdown_ends_the_waiting(tmp_path: Path) -> None:
 
 def test_a_request_that_meets_the_shutdown_half_way_fails_and_does_not_hang(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic(TOPIC, queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic(TOPIC, queues=1)
             for turns in range(12):
                 producer = Producer("asking", namesrv=cluster.namesrv)
                 await producer.start()

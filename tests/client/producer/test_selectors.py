@@ -10,7 +10,7 @@ from hanabi.client.producer import Producer
 from hanabi.client.selectors import by_hash, by_random, chooser, hash_code, round_robin
 from hanabi.errors import InvalidMessage
 from hanabi.message import Message, MessageQueue
-from tests.client.world import world
+from hanabi.testing.cluster import running_cluster
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
 MESSAGE = Message("T", b"x")
@@ -80,8 +80,8 @@ def test_a_selector_must_return_a_queue_of_the_topic() -> None:
 
 def test_an_argument_without_a_selector_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("p", config=cluster.config()) as producer:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, Producer("p", config=cluster.config()) as producer:
+            await cluster.create_topic("T")
             message = Message("T", b"x")
             for send in (producer.send, producer.send_oneway, producer.request):
                 with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):

@@ -11,9 +11,10 @@ from hanabi.client.send_result import TransactionState
 from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.errors import SendFailed
 from hanabi.message import Message, MessageQueue, StoredMessage
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import ResponseCode
 from tests.client.producer.scripted import look_up, refusing, scripted_broker, until_it_has
-from tests.client.world import eventually, world
 
 
 class Recorder:
@@ -48,10 +49,10 @@ def test_a_hook_hears_of_each_send_and_adds_properties(tmp_path: Path) -> None:
     async def main() -> None:
         hook = Recorder()
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             Producer("g", namesrv=cluster.namesrv, hooks=[Broken(), hook]) as producer,
         ):
-            await cluster.make_topic("T", queues=1)
+            await cluster.create_topic("T", queues=1)
             message = Message("T", b"x")
             result = await producer.send(message)
             (heard,) = hook.after
@@ -78,8 +79,8 @@ def test_a_hook_hears_of_failures(tmp_path: Path) -> None:
     async def main() -> None:
         hook = Recorder()
         no = refusing(ResponseCode.MESSAGE_ILLEGAL, "no")
-        async with world(tmp_path) as cluster, scripted_broker(no) as scripted:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(no) as scripted:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: scripted.address})
             async with Producer("g", config=config, hooks=[hook]) as producer:
                 with pytest.raises(SendFailed) as raised:
@@ -98,8 +99,8 @@ def test_a_hook_hears_of_the_ends_of_transactions(tmp_path: Path) -> None:
         def check(message: StoredMessage) -> TransactionState:
             return TransactionState.ROLLBACK
 
-        async with world(tmp_path, transaction_timeout_ms=50, transaction_check_interval_ms=50) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path, transaction_timeout_ms=50, transaction_check_interval_ms=50) as cluster:
+            await cluster.create_topic("T", queues=1)
             async with TransactionProducer("g", namesrv=cluster.namesrv, check=check, hooks=[hook]) as producer:
                 queue = MessageQueue("T", "broker-a", 0)
                 result = await producer.send_in_transaction(Message("T", b"x"), lambda message, sent: None)
@@ -116,10 +117,10 @@ def test_a_hook_hears_of_the_ends_of_transactions(tmp_path: Path) -> None:
 
 def test_a_traced_producer_tells_the_trace_topic_of_its_messages(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             trace_queue = MessageQueue("Traces", "broker-a", 0)
-            await cluster.make_topic("Traces", queues=1)
+            await cluster.create_topic("Traces", queues=1)
             async with Producer("g", namesrv=cluster.namesrv, trace="Traces") as producer:
                 await producer.send_many([Message("T", b"x")] * 20)
             await until_it_has(cluster.broker.address, trace_queue, 1)

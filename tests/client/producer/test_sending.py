@@ -15,18 +15,19 @@ from hanabi.client.selectors import by_hash
 from hanabi.client.send_result import SendStatus
 from hanabi.errors import ConfigError, InvalidMessage, MQError, TopicNotExist
 from hanabi.message import Message, MessageQueue
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire import sysflag
 from hanabi.wire.compression import CompressionType
 from hanabi.wire.message_id import decode_unique_id
 from hanabi.wire.properties import parse_properties, sending_properties
 from tests.client.producer.scripted import look_up, scripted_broker, until_it_has
-from tests.client.world import eventually, within, world
 
 
 def test_a_message_arrives_with_everything_that_it_carries(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("orders", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("Orders")
+        async with running_cluster(tmp_path) as cluster, Producer("orders", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic("Orders")
             message = Message(
                 "Orders", b"coffee", tags="created", keys=["42", "k-7"], properties={"shop": "Köln"}, flag=9
             )
@@ -51,8 +52,8 @@ def test_a_message_arrives_with_everything_that_it_carries(tmp_path: Path) -> No
 
 def test_queues_take_turns_and_ids_are_unique(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("orders", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T", queues=4)
+        async with running_cluster(tmp_path) as cluster, Producer("orders", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic("T", queues=4)
             results = [await producer.send(Message("T", b"x")) for _ in range(8)]
             assert sorted(result.queue.queue_id for result in results) == [0, 0, 1, 1, 2, 2, 3, 3]
             assert len({result.message_id for result in results}) == 8
@@ -62,8 +63,8 @@ def test_queues_take_turns_and_ids_are_unique(tmp_path: Path) -> None:
 
 def test_a_queue_or_a_selector_decides_where_it_goes(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("orders", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T", queues=4)
+        async with running_cluster(tmp_path) as cluster, Producer("orders", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic("T", queues=4)
             queue = MessageQueue("T", "broker-a", 2)
             assert (await producer.send(Message("T", b"x"), queue=queue)).queue == queue
             assert await producer.queues("T") == [MessageQueue("T", "broker-a", number) for number in range(4)]
@@ -82,8 +83,11 @@ def test_a_queue_or_a_selector_decides_where_it_goes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["zlib", "lz4", "zstd"])
 def test_large_bodies_travel_compressed_unless_that_makes_them_larger(tmp_path: Path, name: str) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv, compression=name) as producer:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path) as cluster,
+            Producer("g", namesrv=cluster.namesrv, compression=name) as producer,
+        ):
+            await cluster.create_topic("T")
             for body, packed in ((b"x" * 4096, True), (b"x" * 4095, False)):
                 result = await producer.send(Message("T", body))
                 stored = await look_up(cluster.broker.address, result)
@@ -103,8 +107,11 @@ def test_large_bodies_travel_compressed_unless_that_makes_them_larger(tmp_path: 
 
 def test_many_are_sent_at_once_and_the_results_are_in_order(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv, pipeline_depth=50) as producer:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path) as cluster,
+            Producer("g", namesrv=cluster.namesrv, pipeline_depth=50) as producer,
+        ):
+            await cluster.create_topic("T")
             bodies = [b"%d" % number for number in range(500)]
             results = await producer.send_many(Message("T", body) for body in bodies)
             assert len(results) == 500
@@ -116,8 +123,8 @@ def test_many_are_sent_at_once_and_the_results_are_in_order(tmp_path: Path) -> N
 
 def test_what_fails_of_many_stands_in_its_place_or_is_raised_at_the_end(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic("T")
             messages = [Message("T", b"a"), Message("T", b""), Message("T", b"c")]
             results = await producer.send_many(messages, return_exceptions=True)
             assert isinstance(results[1], InvalidMessage)
@@ -131,8 +138,8 @@ def test_what_fails_of_many_stands_in_its_place_or_is_raised_at_the_end(tmp_path
 
 def test_one_way_messages_arrive_too(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic("T", queues=1)
             for number in range(50):
                 await producer.send_oneway(Message("T", b"%d" % number))
             await until_it_has(cluster.broker.address, MessageQueue("T", "broker-a", 0), 50)
@@ -142,8 +149,8 @@ def test_one_way_messages_arrive_too(tmp_path: Path) -> None:
 
 def test_a_broker_that_reads_slowly_slows_one_way_sends_down_but_loses_none(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as scripted:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
+            await cluster.create_topic("T", queues=1)
             config = cluster.config(address_map={cluster.broker.address: scripted.address})
             async with Producer("g", config=config) as producer:
                 body = random.Random(3).randbytes(500_000)
@@ -156,8 +163,8 @@ def test_a_broker_that_reads_slowly_slows_one_way_sends_down_but_loses_none(tmp_
 
 def test_delays_are_a_level_or_a_moment(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic("T")
             by_level = await producer.send(Message("T", b"later", delay_level=1))
             stored = await look_up(cluster.broker.address, by_level)
             assert stored.topic == "SCHEDULE_TOPIC_XXXX"
@@ -173,10 +180,10 @@ def test_delays_are_a_level_or_a_moment(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as scripted:
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
             config = cluster.config(address_map={cluster.broker.address: scripted.address})
             async with Producer("g", config=config, message_bytes_max=100) as producer:
-                await cluster.make_topic("T")
+                await cluster.create_topic("T")
                 for message in (
                     Message("", b"x"),
                     Message("T", b""),
@@ -217,7 +224,7 @@ def test_a_wrong_type_is_told_by_the_name_of_its_field(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             Producer("g", namesrv=cluster.namesrv) as plain,
             Producer("g2", namesrv=cluster.namesrv, hooks=[Hook()]) as hooked,
         ):
@@ -244,7 +251,7 @@ def test_a_wrong_type_is_told_by_the_name_of_its_field(tmp_path: Path) -> None:
 def test_a_topic_that_nobody_has_or_makes_says_which_name_servers_were_asked(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
-            world(tmp_path, auto_create_topic=False) as cluster,
+            running_cluster(tmp_path, auto_create_topic=False) as cluster,
             Producer("g", namesrv=cluster.namesrv) as producer,
         ):
             with pytest.raises(TopicNotExist, match=f"Nowhere.*{cluster.namesrv}.*autoCreateTopicEnable"):
@@ -255,8 +262,8 @@ def test_a_topic_that_nobody_has_or_makes_says_which_name_servers_were_asked(tmp
 
 def test_namespaces_are_put_on_and_taken_off(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("shop%T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("shop%T")
             async with Producer("g", namesrv=cluster.namesrv, namespace="shop") as producer:
                 result = await producer.send(Message("T", b"x"))
                 assert result.queue.topic == "T"
@@ -272,8 +279,8 @@ def test_namespaces_are_put_on_and_taken_off(tmp_path: Path) -> None:
 
 def test_the_request_has_the_fields_of_javas(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as scripted:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: scripted.address})
             async with Producer("g", config=config) as producer:
                 before = time.time_ns() // 1_000_000
@@ -293,8 +300,8 @@ def test_the_request_has_the_fields_of_javas(tmp_path: Path) -> None:
 
 def test_the_short_way_to_properties_gives_the_same_as_the_long_one(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as scripted:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: scripted.address})
             async with Producer("g", config=config) as producer:
                 for message in (
@@ -316,7 +323,7 @@ def test_the_short_way_to_properties_gives_the_same_as_the_long_one(tmp_path: Pa
 
 def test_a_producer_says_when_it_does_not_run(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
+        async with running_cluster(tmp_path) as cluster:
             producer = Producer("orders", namesrv=cluster.namesrv)
             with pytest.raises(MQError, match="group orders is not running"):
                 await producer.send(Message("T", b"x"))
@@ -328,7 +335,7 @@ def test_a_producer_says_when_it_does_not_run(tmp_path: Path) -> None:
             with pytest.raises(MQError, match="is not running"):
                 await producer.send(Message("T", b"x"))
             await producer.start()
-            await cluster.make_topic("T")
+            await cluster.create_topic("T")
             await producer.send(Message("T", b"x"))
             await producer.shutdown()
 

@@ -13,10 +13,11 @@ from hanabi.client.send_result import SendResult, SendStatus
 from hanabi.errors import InvalidMessage, SendFailed
 from hanabi.message import Message, MessageQueue
 from hanabi.remoting.dispatch import Reply
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.send import SendMessageV2Header
 from tests.client.producer.scripted import refusing, scripted_broker, stored, stored_with
-from tests.client.world import eventually, within, world
 
 TWO = ("broker-a", "broker-b")
 
@@ -52,8 +53,8 @@ async def begun(producer: Producer, message: Message, **options: Any) -> tuple[S
 
 def test_a_send_to_a_known_broker_goes_the_short_way(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             async with Producer("g", config=cluster.config()) as producer:
                 _, was_short = await begun(producer, Message("T", b"first"))
                 assert not was_short  # neither the route nor a connection was there
@@ -75,8 +76,8 @@ def test_a_send_to_a_known_broker_goes_the_short_way(tmp_path: Path) -> None:
 def test_what_the_first_broker_refuses_the_other_takes(tmp_path: Path) -> None:
     async def main() -> None:
         busy = refusing(ResponseCode.SYSTEM_BUSY, "too hot")
-        async with world(tmp_path, brokers=TWO) as cluster, scripted_broker() as a, scripted_broker() as b:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path, brokers=TWO) as cluster, scripted_broker() as a, scripted_broker() as b:
+            await cluster.create_topic("T")
             addresses = {cluster.brokers[0].address: a.address, cluster.brokers[1].address: b.address}
             config = cluster.config(address_map=addresses)
             async with Producer("g", config=config, send_timeout_s=2.0) as producer:
@@ -102,8 +103,8 @@ def test_no_answer_in_time_and_a_lost_connection_are_told_as_on_the_long_way(tmp
             await asyncio.Event().wait()
             raise AssertionError
 
-        async with world(tmp_path) as cluster, scripted_broker() as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as broker:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: broker.address})
             async with Producer("g", config=config, retries=0) as producer:
                 await producer.send(Message("T", b"x"))
@@ -131,8 +132,8 @@ def test_no_answer_in_time_and_a_lost_connection_are_told_as_on_the_long_way(tmp
 def test_a_message_that_is_not_stored_safely_is_tried_again_only_where_that_is_wanted(tmp_path: Path) -> None:
     async def main() -> None:
         unsafe = stored_with(ResponseCode.FLUSH_DISK_TIMEOUT)
-        async with world(tmp_path, brokers=TWO) as cluster, scripted_broker() as a, scripted_broker() as b:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path, brokers=TWO) as cluster, scripted_broker() as a, scripted_broker() as b:
+            await cluster.create_topic("T")
             addresses = {cluster.brokers[0].address: a.address, cluster.brokers[1].address: b.address}
             for retry, brokers in ((False, 1), (True, 2)):
                 config = cluster.config(address_map=addresses)
@@ -152,8 +153,8 @@ def test_a_message_that_is_not_stored_safely_is_tried_again_only_where_that_is_w
 
 def test_what_is_wrong_with_a_message_is_raised_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T")
             async with Producer("g", config=cluster.config()) as producer:
                 await producer.send(Message("T", b"x"))
                 with pytest.raises(InvalidMessage):
@@ -167,8 +168,8 @@ def test_what_is_wrong_with_a_message_is_raised_at_once_and_leaves_nothing_behin
 
 def test_a_send_without_time_left_is_not_begun(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as broker:
+            await cluster.create_topic("T")
             async with Producer(
                 "g", config=cluster.config(address_map={cluster.broker.address: broker.address})
             ) as producer:

@@ -15,9 +15,10 @@ from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.remoting.connector import Connector
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire.codes import ResponseCode
 from tests.client.producer.scripted import look_up, scripted_broker, stored_with, until_it_has
-from tests.client.world import eventually, within, world
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -57,10 +58,10 @@ def test_a_committed_message_is_seen_and_a_rolled_back_one_is_not(tmp_path: Path
             return COMMIT if message.body == b"yes" else ROLLBACK
 
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             TransactionProducer("g", namesrv=cluster.namesrv, check=never) as producer,
         ):
-            await cluster.make_topic("T", queues=1)
+            await cluster.create_topic("T", queues=1)
             run = both_ways(execute)[kind]
             for body in (b"no", b"yes", b"no"):
                 message = Message("T", body, tags="t")
@@ -77,10 +78,10 @@ def test_a_committed_message_is_seen_and_a_rolled_back_one_is_not(tmp_path: Path
 def test_the_message_keeps_its_id_through_both_halves(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             TransactionProducer("g", namesrv=cluster.namesrv, check=never) as producer,
         ):
-            await cluster.make_topic("T", queues=1)
+            await cluster.create_topic("T", queues=1)
             result = await producer.send_in_transaction(Message("T", b"x"), lambda message, sent: COMMIT)
             half = await look_up(cluster.broker.address, result.send)
             assert half.topic == "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -103,10 +104,10 @@ def test_def_runs_in_a_thread_and_async_def_in_the_loop(tmp_path: Path) -> None:
             return COMMIT
 
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             TransactionProducer("g", namesrv=cluster.namesrv, check=never) as producer,
         ):
-            await cluster.make_topic("T", queues=1)
+            await cluster.create_topic("T", queues=1)
             await producer.send_in_transaction(Message("T", b"x"), blocking)
             await producer.send_in_transaction(Message("T", b"x"), in_loop)
             assert threads[0] != threading.main_thread().name
@@ -125,10 +126,10 @@ def test_what_is_raised_or_no_state_counts_as_unknown(tmp_path: Path, answer: ob
             return answer
 
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             TransactionProducer("g", namesrv=cluster.namesrv, check=never) as producer,
         ):
-            await cluster.make_topic("T", queues=1)
+            await cluster.create_topic("T", queues=1)
             result = await producer.send_in_transaction(Message("T", b"x"), execute)
             assert result.state is UNKNOWN
             if answer is None:
@@ -154,8 +155,8 @@ def test_the_broker_asks_for_what_it_was_not_told_until_it_knows(tmp_path: Path,
             return COMMIT
 
         producer: TransactionProducer
-        async with world(tmp_path, transaction_timeout_ms=50, transaction_check_interval_ms=50) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path, transaction_timeout_ms=50, transaction_check_interval_ms=50) as cluster:
+            await cluster.create_topic("T", queues=1)
             producer = TransactionProducer("g", namesrv=cluster.namesrv)
             producer.check(both_ways(check)[kind])
             async with producer:
@@ -172,8 +173,8 @@ def test_the_broker_asks_for_what_it_was_not_told_until_it_knows(tmp_path: Path,
 def test_a_half_that_is_not_stored_safely_is_rolled_back_unexecuted(tmp_path: Path) -> None:
     async def main() -> None:
         unsafe = stored_with(ResponseCode.FLUSH_SLAVE_TIMEOUT)
-        async with world(tmp_path) as cluster, scripted_broker(unsafe) as scripted:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(unsafe) as scripted:
+            await cluster.create_topic("T")
             config = cluster.config(address_map={cluster.broker.address: scripted.address})
             async with TransactionProducer("g", config=config, check=never) as producer:
                 executed: list[Message] = []
@@ -193,7 +194,7 @@ def test_a_half_that_is_not_stored_safely_is_rolled_back_unexecuted(tmp_path: Pa
 def test_a_transaction_has_no_delay_and_its_producer_a_check(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             TransactionProducer("g", namesrv=cluster.namesrv, check=never) as producer,
         ):
             with pytest.raises(InvalidMessage, match="cannot be delayed"):
@@ -213,8 +214,8 @@ def test_shutdown_lets_a_transaction_end_that_has_begun(tmp_path: Path) -> None:
             await go_on.wait()
             return COMMIT
 
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             producer = TransactionProducer("g", namesrv=cluster.namesrv, check=never)
             await producer.start()
             sending = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), execute))
@@ -245,8 +246,8 @@ class SlowCommit:
 def test_shutdown_leaves_behind_what_never_returns(tmp_path: Path) -> None:
     async def main() -> None:
         slow = SlowCommit()
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             producer = TransactionProducer("g", namesrv=cluster.namesrv, check=never)
             await producer.start()
             sending = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), slow))
@@ -261,8 +262,8 @@ def test_shutdown_leaves_behind_what_never_returns(tmp_path: Path) -> None:
 def test_a_shutdown_that_is_cancelled_leaves_no_thread_and_no_trace_behind(tmp_path: Path) -> None:
     async def main() -> None:
         slow = SlowCommit()
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("T", queues=1)
             before = asyncio.all_tasks()
             producer = TransactionProducer("cancelled", namesrv=cluster.namesrv, check=never, trace=True)
             await producer.start()
@@ -287,8 +288,8 @@ def test_namespaces_are_taken_off_for_the_check(tmp_path: Path) -> None:
             asked.append(message.topic)
             return ROLLBACK
 
-        async with world(tmp_path, transaction_timeout_ms=50, transaction_check_interval_ms=50) as cluster:
-            await cluster.make_topic("shop%T", queues=1)
+        async with running_cluster(tmp_path, transaction_timeout_ms=50, transaction_check_interval_ms=50) as cluster:
+            await cluster.create_topic("shop%T", queues=1)
             async with TransactionProducer("g", namesrv=cluster.namesrv, namespace="shop", check=check) as producer:
                 await producer.send_in_transaction(Message("T", b"x"), lambda message, sent: None)
                 await eventually(lambda: asked)
@@ -300,10 +301,10 @@ def test_namespaces_are_taken_off_for_the_check(tmp_path: Path) -> None:
 def test_a_function_that_returns_nothing_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with (
-            world(tmp_path) as cluster,
+            running_cluster(tmp_path) as cluster,
             TransactionProducer("p", check=never, config=cluster.config()) as producer,
         ):
-            await cluster.make_topic("T")
+            await cluster.create_topic("T")
             for _ in range(2):
                 result = await producer.send_in_transaction(Message("T", b"x"), lambda *_: None)
                 assert (result.state, result.error) == (UNKNOWN, None)

@@ -20,10 +20,11 @@ from hanabi.errors import (
 )
 from hanabi.message import Message, MessageQueue
 from hanabi.remoting.dispatch import Reply
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.send import SendMessageV2Header
 from tests.client.producer.scripted import Scripted, refusing, scripted_broker, stored, stored_with
-from tests.client.world import World, eventually, within, world
 
 TWO = ("broker-a", "broker-b")
 
@@ -33,7 +34,7 @@ async def hang(header: SendMessageV2Header, body: bytes) -> Reply:
     raise AssertionError
 
 
-def mapped(cluster: World, *scripted: Scripted) -> dict[str, str]:
+def mapped(cluster: Cluster, *scripted: Scripted) -> dict[str, str]:
     """*scripted* in place of the real brokers."""
     return {real.address: fake.address for real, fake in zip(cluster.brokers, scripted, strict=False)}
 
@@ -52,11 +53,11 @@ def mapped(cluster: World, *scripted: Scripted) -> dict[str, str]:
 def test_what_one_broker_refuses_the_other_takes(tmp_path: Path, code: ResponseCode) -> None:
     async def main() -> None:
         async with (
-            world(tmp_path, brokers=TWO) as cluster,
+            running_cluster(tmp_path, brokers=TWO) as cluster,
             scripted_broker(refusing(code, "not now")) as bad,
             scripted_broker() as good,
         ):
-            await cluster.make_topic("T")
+            await cluster.create_topic("T")
             async with Producer("g", config=cluster.config(address_map=mapped(cluster, bad, good))) as producer:
                 for _ in range(4):
                     assert (await producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
@@ -68,8 +69,8 @@ def test_what_one_broker_refuses_the_other_takes(tmp_path: Path, code: ResponseC
 @pytest.mark.parametrize("code", [ResponseCode.MESSAGE_ILLEGAL, ResponseCode.REQUEST_CODE_NOT_SUPPORTED])
 def test_what_no_broker_would_take_is_not_tried_again(tmp_path: Path, code: ResponseCode) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(refusing(code, "never")) as bad:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path, brokers=TWO) as cluster, scripted_broker(refusing(code, "never")) as bad:
+            await cluster.create_topic("T")
             async with Producer("g", config=cluster.config(address_map=mapped(cluster, bad, bad))) as producer:
                 with pytest.raises(SendFailed, match=r"tried once.*never"):
                     await producer.send(Message("T", b"x"))
@@ -81,8 +82,12 @@ def test_what_no_broker_would_take_is_not_tried_again(tmp_path: Path, code: Resp
 def test_one_that_forbids_is_asked_once_and_the_others_once_each(tmp_path: Path) -> None:
     async def main() -> None:
         no = refusing(ResponseCode.NO_PERMISSION, "read only")
-        async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(no) as bad, scripted_broker(no) as worse:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path, brokers=TWO) as cluster,
+            scripted_broker(no) as bad,
+            scripted_broker(no) as worse,
+        ):
+            await cluster.create_topic("T")
             config = cluster.config(address_map=mapped(cluster, bad, worse))
             async with Producer("g", config=config, retries=5) as producer:
                 with pytest.raises(SendFailed, match=r"tried 2 times.*read only.*right to be written") as raised:
@@ -97,11 +102,11 @@ def test_one_that_forbids_is_asked_once_and_the_others_once_each(tmp_path: Path)
 def test_a_failed_send_names_the_topic_every_broker_the_time_and_what_to_do(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
-            world(tmp_path, brokers=TWO) as cluster,
+            running_cluster(tmp_path, brokers=TWO) as cluster,
             scripted_broker(refusing(ResponseCode.SYSTEM_BUSY, "too hot")) as busy,
             scripted_broker(refusing(ResponseCode.SERVICE_NOT_AVAILABLE, "disk full")) as full,
         ):
-            await cluster.make_topic("Orders")
+            await cluster.create_topic("Orders")
             async with Producer("g", config=cluster.config(address_map=mapped(cluster, busy, full))) as producer:
                 with pytest.raises(SendFailed) as raised:
                     await producer.send(Message("Orders", b"x"))
@@ -122,8 +127,11 @@ def test_a_failed_send_names_the_topic_every_broker_the_time_and_what_to_do(tmp_
 
 def test_one_broker_of_two_down_costs_no_message(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=TWO) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path, brokers=TWO) as cluster,
+            Producer("g", namesrv=cluster.namesrv) as producer,
+        ):
+            await cluster.create_topic("T")
             await producer.send_many([Message("T", b"x")] * 16)
             await cluster.brokers[0].stop(0.1)
             results = await within(producer.send_many([Message("T", b"x")] * 200))
@@ -135,11 +143,11 @@ def test_one_broker_of_two_down_costs_no_message(tmp_path: Path) -> None:
 def test_a_broker_that_dies_with_requests_under_way_costs_no_message_either(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
-            world(tmp_path, brokers=TWO) as cluster,
+            running_cluster(tmp_path, brokers=TWO) as cluster,
             scripted_broker(hang) as dying,
             scripted_broker() as good,
         ):
-            await cluster.make_topic("T")
+            await cluster.create_topic("T")
             async with Producer("g", config=cluster.config(address_map=mapped(cluster, dying, good))) as producer:
                 sends = asyncio.ensure_future(producer.send_many([Message("T", b"x")] * 20))
                 await eventually(lambda: len(dying.sent) >= 10)
@@ -152,8 +160,12 @@ def test_a_broker_that_dies_with_requests_under_way_costs_no_message_either(tmp_
 
 def test_the_timeout_includes_the_retries_and_the_message_may_be_stored(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(hang) as a, scripted_broker(hang) as b:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path, brokers=TWO) as cluster,
+            scripted_broker(hang) as a,
+            scripted_broker(hang) as b,
+        ):
+            await cluster.create_topic("T")
             config = cluster.config(address_map=mapped(cluster, a, b))
             async with Producer("g", config=config, attempt_timeout_s=0.1) as producer:
                 with pytest.raises(SendFailed, match="may store it twice") as raised:
@@ -169,8 +181,12 @@ def test_the_timeout_includes_the_retries_and_the_message_may_be_stored(tmp_path
 
 def test_a_slow_broker_is_given_up_for_another_when_a_try_has_its_own_timeout(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(hang) as slow, scripted_broker() as good:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path, brokers=TWO) as cluster,
+            scripted_broker(hang) as slow,
+            scripted_broker() as good,
+        ):
+            await cluster.create_topic("T")
             config = cluster.config(address_map=mapped(cluster, slow, good))
             async with Producer("g", config=config, attempt_timeout_s=1.0, latency_fault_tolerance=True) as producer:
                 for _ in range(6):
@@ -183,8 +199,12 @@ def test_a_slow_broker_is_given_up_for_another_when_a_try_has_its_own_timeout(tm
 def test_a_fixed_queue_is_tried_again_only_while_nothing_can_be_stored_twice(tmp_path: Path) -> None:
     async def main() -> None:
         queue = MessageQueue("T", "broker-a", 0)
-        async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(hang) as broker, scripted_broker() as good:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path, brokers=TWO) as cluster,
+            scripted_broker(hang) as broker,
+            scripted_broker() as good,
+        ):
+            await cluster.create_topic("T")
             config = cluster.config(address_map=mapped(cluster, broker, good))
             async with Producer("g", config=config, attempt_timeout_s=1.0) as producer:
                 with pytest.raises(SendFailed, match="tried once"):
@@ -199,8 +219,8 @@ def test_a_fixed_queue_is_tried_again_only_while_nothing_can_be_stored_twice(tmp
 
 def test_a_queue_of_an_unknown_broker_says_so(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv, retries=0) as producer:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv, retries=0) as producer:
+            await cluster.create_topic("T")
             with pytest.raises(SendFailed, match="no master of broker-x"):
                 await producer.send(Message("T", b"x"), queue=MessageQueue("T", "broker-x", 0))
 
@@ -213,8 +233,12 @@ def test_a_message_that_is_stored_but_not_safely_is_a_result_unless_another_try_
 ) -> None:
     async def main() -> None:
         unsafe = stored_with(ResponseCode.FLUSH_DISK_TIMEOUT)
-        async with world(tmp_path, brokers=TWO) as cluster, scripted_broker(unsafe) as a, scripted_broker(unsafe) as b:
-            await cluster.make_topic("T")
+        async with (
+            running_cluster(tmp_path, brokers=TWO) as cluster,
+            scripted_broker(unsafe) as a,
+            scripted_broker(unsafe) as b,
+        ):
+            await cluster.create_topic("T")
             config = cluster.config(address_map=mapped(cluster, a, b))
             async with Producer("g", config=config, retry_not_stored=insists) as producer:
                 result = await producer.send(Message("T", b"x"))
@@ -228,8 +252,8 @@ def test_a_message_that_is_stored_but_not_safely_is_a_result_unless_another_try_
 
 def test_a_broker_that_is_gone_is_tried_again_and_the_error_says_how_to_find_it(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as broker:
+            await cluster.create_topic("T")
             async with Producer("g", config=cluster.config(address_map=mapped(cluster, broker))) as producer:
                 await producer.send(Message("T", b"x"))
                 await broker.kill()
@@ -243,8 +267,8 @@ def test_a_broker_that_is_gone_is_tried_again_and_the_error_says_how_to_find_it(
 
 def test_a_broker_that_restarts_gets_the_message_when_it_is_back(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker() as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker() as broker:
+            await cluster.create_topic("T")
             async with Producer("g", config=cluster.config(address_map=mapped(cluster, broker))) as producer:
                 await producer.send(Message("T", b"x"))
                 port = int(broker.address.rpartition(":")[2])
@@ -261,10 +285,13 @@ def test_a_broker_that_restarts_gets_the_message_when_it_is_back(tmp_path: Path)
 
 def test_routes_are_asked_for_again_when_a_send_fails_on_them(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=TWO) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T", brokers=cluster.brokers[:1])
+        async with (
+            running_cluster(tmp_path, brokers=TWO) as cluster,
+            Producer("g", namesrv=cluster.namesrv) as producer,
+        ):
+            await cluster.create_topic("T", brokers=cluster.brokers[:1])
             await producer.send(Message("T", b"x"))
-            await cluster.make_topic("T", brokers=cluster.brokers[1:])
+            await cluster.create_topic("T", brokers=cluster.brokers[1:])
             await cluster.brokers[0].stop(0.1)
             # The route has only the broker that is gone; the new one is asked for while the old one is tried again.
             result = await within(producer.send(Message("T", b"x")))
@@ -275,8 +302,8 @@ def test_routes_are_asked_for_again_when_a_send_fails_on_them(tmp_path: Path) ->
 
 def test_a_name_server_that_goes_away_later_is_not_missed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
+            await cluster.create_topic("T")
             await producer.send(Message("T", b"x"))
             await cluster.name_server.stop(0.1)
             await within(producer.send_many([Message("T", b"x")] * 50))
@@ -308,8 +335,8 @@ def test_no_more_than_the_limit_is_under_way(tmp_path: Path) -> None:
             assert isinstance(answer, Reply)
             return answer
 
-        async with world(tmp_path) as cluster, scripted_broker(slowly) as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(slowly) as broker:
+            await cluster.create_topic("T")
             config = cluster.config(address_map=mapped(cluster, broker))
             async with Producer("g", config=config, in_flight_max=10) as producer:
                 sends = [asyncio.create_task(producer.send(Message("T", b"x"))) for _ in range(40)]
@@ -325,8 +352,8 @@ def test_no_more_than_the_limit_is_under_way(tmp_path: Path) -> None:
 
 def test_a_send_that_is_cancelled_leaves_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker(hang) as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(hang) as broker:
+            await cluster.create_topic("T")
             config = cluster.config(address_map=mapped(cluster, broker))
             async with Producer("g", config=config, in_flight_max=1) as producer:
                 send = asyncio.create_task(producer.send(Message("T", b"x")))
@@ -349,8 +376,8 @@ def test_shutdown_finishes_what_is_under_way(tmp_path: Path) -> None:
             assert isinstance(answer, Reply)
             return answer
 
-        async with world(tmp_path) as cluster, scripted_broker(later) as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(later) as broker:
+            await cluster.create_topic("T")
             producer = Producer("g", config=cluster.config(address_map=mapped(cluster, broker)))
             await producer.start()
             sends = [asyncio.create_task(producer.send(Message("T", b"x"))) for _ in range(20)]
@@ -368,8 +395,8 @@ def test_shutdown_finishes_what_is_under_way(tmp_path: Path) -> None:
 
 def test_shutdown_does_not_wait_longer_than_it_may(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, scripted_broker(hang) as broker:
-            await cluster.make_topic("T")
+        async with running_cluster(tmp_path) as cluster, scripted_broker(hang) as broker:
+            await cluster.create_topic("T")
             producer = Producer("g", config=cluster.config(address_map=mapped(cluster, broker)))
             await producer.start()
             send = asyncio.create_task(producer.send(Message("T", b"x"), timeout=60))
@@ -385,8 +412,8 @@ def test_shutdown_does_not_wait_longer_than_it_may(tmp_path: Path) -> None:
 
 def test_who_gives_no_time_hears_that_nothing_was_sent(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster, Producer("p", config=cluster.config()) as producer:
-            await cluster.make_topic("T", queues=1)
+        async with running_cluster(tmp_path) as cluster, Producer("p", config=cluster.config()) as producer:
+            await cluster.create_topic("T", queues=1)
             first = await producer.send(Message("T", b"first"))
             for timeout in (0, -1):
                 with pytest.raises(SendFailed, match="Give it more time") as raised:

@@ -14,27 +14,27 @@ from hanabi.client.consumer.lite_pull import LitePullConsumer
 from hanabi.client.producer import Producer
 from hanabi.errors import ConfigError, MQError
 from hanabi.message import Message, MessageQueue, StoredMessage
-from hanabi.testing.cluster import running_broker
-from tests.client.world import World, eventually, within, world
+from hanabi.testing.cluster import Cluster, running_broker, running_cluster
+from hanabi.testing.waiting import eventually, within
 
 TOPIC = "Orders"
 
 
-def in_world(home: Path, main: Callable[[World], Awaitable[None]], *, queues: int = 4, **settings: Any) -> None:
+def in_world(home: Path, main: Callable[[Cluster], Awaitable[None]], *, queues: int = 4, **settings: Any) -> None:
     async def body() -> None:
-        async with world(home, **settings) as cluster:
-            await cluster.make_topic(TOPIC, queues=queues)
+        async with running_cluster(home, **settings) as cluster:
+            await cluster.create_topic(TOPIC, queues=queues)
             await within(main(cluster), 60)
 
     asyncio.run(body())
 
 
-def lite(cluster: World, group: str = "readers", **options: Any) -> LitePullConsumer:
+def lite(cluster: Cluster, group: str = "readers", **options: Any) -> LitePullConsumer:
     options = {"consume_from": "first", "hold_s": 1.0, **options}
     return LitePullConsumer(group, config=cluster.config(), **options)
 
 
-async def send(cluster: World, count: int, *, queue: MessageQueue | None = None, **fields: Any) -> list[str]:
+async def send(cluster: Cluster, count: int, *, queue: MessageQueue | None = None, **fields: Any) -> list[str]:
     """Send so many messages; their bodies."""
     bodies = [f"message {number}" for number in range(count)]
     async with Producer("writers", config=cluster.config()) as producer:
@@ -62,7 +62,7 @@ async def poll_all(consumer: LitePullConsumer, count: int) -> list[StoredMessage
 
 
 def test_a_subscriber_gets_every_message_of_all_queues(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         sent = await send(cluster, 100)
         consumer = lite(cluster)
         consumer.subscribe(TOPIC)
@@ -77,7 +77,7 @@ def test_a_subscriber_gets_every_message_of_all_queues(tmp_path: Path) -> None:
 
 
 def test_only_the_tags_subscribed_to_arrive_and_the_others_count_as_consumed(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         await send(cluster, 5, queue=queue_of(0), tags="paid")
         await send(cluster, 5, queue=queue_of(0), tags="created")
         consumer = lite(cluster)
@@ -93,7 +93,7 @@ def test_only_the_tags_subscribed_to_arrive_and_the_others_count_as_consumed(tmp
 
 
 def test_assigned_queues_are_read_and_no_others(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         sent = await send(cluster, 6, queue=queue_of(1))
         await send(cluster, 6, queue=queue_of(2))
         consumer = lite(cluster)
@@ -109,7 +109,7 @@ def test_assigned_queues_are_read_and_no_others(tmp_path: Path) -> None:
 
 
 def test_a_queue_that_is_assigned_again_goes_on_where_it_was(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         await send(cluster, 6, queue=queue_of(1))
         consumer = lite(cluster)
         consumer.assign([queue_of(1)])
@@ -135,7 +135,7 @@ def test_subscribing_and_assigning_exclude_each_other(tmp_path: Path) -> None:
 
 
 def test_seeking_goes_to_an_offset_the_begin_the_end_and_a_moment(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         queue = queue_of(0)
         await send(cluster, 10, queue=queue)
         consumer = lite(cluster, hold_s=20.0)
@@ -165,7 +165,7 @@ def test_seeking_goes_to_an_offset_the_begin_the_end_and_a_moment(tmp_path: Path
 
 
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         queue = queue_of(0)
         sent = await send(cluster, 4, queue=queue)
         consumer = lite(cluster)
@@ -185,7 +185,7 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(tmp_path: Path) -> Non
 
 
 def test_what_poll_gave_is_consumed_when_poll_is_called_again_and_not_before(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         queue = queue_of(0)
         await send(cluster, 6, queue=queue)
         consumer = lite(cluster)
@@ -204,7 +204,7 @@ def test_what_poll_gave_is_consumed_when_poll_is_called_again_and_not_before(tmp
 
 
 def test_without_automatic_commits_nothing_is_consumed_before_commit(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         queue = queue_of(0)
         await send(cluster, 4, queue=queue)
         consumer = lite(cluster, auto_commit=False)
@@ -222,7 +222,7 @@ def test_without_automatic_commits_nothing_is_consumed_before_commit(tmp_path: P
 
 
 def test_offsets_are_saved_by_themselves_while_it_runs(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         queue = queue_of(0)
         await send(cluster, 4, queue=queue)
         consumer = LitePullConsumer("readers", config=cluster.config(persist_offsets_s=0.05), consume_from="first")
@@ -237,7 +237,7 @@ def test_offsets_are_saved_by_themselves_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_iterating_gives_one_message_after_the_other_and_ends_at_shutdown(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         sent = await send(cluster, 20)
         consumer = lite(cluster)
         consumer.subscribe(TOPIC)
@@ -259,7 +259,7 @@ def test_iterating_gives_one_message_after_the_other_and_ends_at_shutdown(tmp_pa
 
 
 async def offset_after(
-    cluster: World, work: Callable[[LitePullConsumer], Awaitable[object]], **options: Any
+    cluster: Cluster, work: Callable[[LitePullConsumer], Awaitable[object]], **options: Any
 ) -> int | None:
     """Send five messages to a queue, let *work* have a consumer of it in `async with`; the offset at the broker."""
     await send(cluster, 5, queue=queue_of(0))
@@ -274,7 +274,7 @@ async def offset_after(
 def offsets_after(home: Path, work: Callable[[LitePullConsumer], Awaitable[object]], **options: Any) -> int | None:
     found: list[int | None] = []
 
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         found.append(await offset_after(cluster, work, **options))
 
     in_world(home, main)
@@ -330,7 +330,7 @@ def test_shutdown_by_itself_does_not_count_what_the_last_poll_gave(tmp_path: Pat
 
 
 def test_members_share_the_queues_and_hear_of_it(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         told: list[tuple[str, int, int]] = []
         first, second = lite(cluster), lite(cluster)
         first.subscribe(TOPIC, rebalanced=lambda topic, every, ours: told.append((topic, len(every), len(ours))))
@@ -352,7 +352,7 @@ def test_members_share_the_queues_and_hear_of_it(tmp_path: Path) -> None:
 def test_a_broadcasting_consumer_keeps_its_offsets_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCKETMQ_OFFSETS_DIR", str(tmp_path / "offsets"))
 
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         await send(cluster, 8, queue=queue_of(0))
         for expected in ([0, 1, 2], [3, 4, 5, 6, 7]):
             consumer = LitePullConsumer(
@@ -369,7 +369,7 @@ def test_a_broadcasting_consumer_keeps_its_offsets_in_a_file(tmp_path: Path, mon
 
 
 def test_no_more_is_fetched_than_the_limits_allow(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         await send(cluster, 300, queue=queue_of(0))
         consumer = lite(cluster, queue_messages_max=50, pull_batch=20)
         consumer.assign([queue_of(0)])
@@ -385,17 +385,17 @@ def test_no_more_is_fetched_than_the_limits_allow(tmp_path: Path) -> None:
 
 
 def test_a_listener_hears_of_queues_that_come_and_go(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         changes: list[tuple[str, int]] = []
         consumer = LitePullConsumer("readers", config=cluster.config(route_refresh_s=0.05))
         consumer.on_queues_changed(TOPIC, lambda topic, queues: changes.append((topic, len(queues))))
         consumer.assign(await known_queues(cluster))
         async with consumer:
             assert changes == []
-            await cluster.make_topic(TOPIC, queues=6)
+            await cluster.create_topic(TOPIC, queues=6)
             await eventually(lambda: changes == [(TOPIC, 6)])
 
-    async def known_queues(cluster: World) -> list[MessageQueue]:
+    async def known_queues(cluster: Cluster) -> list[MessageQueue]:
         async with LitePullConsumer("others", config=cluster.config()) as other:
             return await other.queues_of(TOPIC)
 
@@ -403,8 +403,8 @@ def test_a_listener_hears_of_queues_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_names_carry_the_namespace_on_the_wire_alone(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
-        await cluster.make_topic(f"shop%{TOPIC}", queues=1)
+    async def main(cluster: Cluster) -> None:
+        await cluster.create_topic(f"shop%{TOPIC}", queues=1)
         config = cluster.config(namespace="shop")
         async with Producer("writers", config=config) as producer:
             await producer.send(Message(TOPIC, b"x"))
@@ -423,7 +423,7 @@ def test_names_carry_the_namespace_on_the_wire_alone(tmp_path: Path) -> None:
 
 def test_it_goes_on_when_the_broker_comes_back_at_another_address(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path, brokers=()) as cluster:
+        async with running_cluster(tmp_path, brokers=()) as cluster:
             consumer = LitePullConsumer(
                 "readers", config=cluster.config(route_refresh_s=0.1), consume_from="first", hold_s=1.0
             )
@@ -432,7 +432,7 @@ def test_it_goes_on_when_the_broker_comes_back_at_another_address(tmp_path: Path
             async with AsyncExitStack() as stack:
                 async with running_broker(tmp_path / "store", settings) as broker:
                     await broker.registration.until_registered()
-                    await cluster.make_topic(TOPIC, queues=1, brokers=[broker])
+                    await cluster.create_topic(TOPIC, queues=1, brokers=[broker])
                     await send(cluster, 2)
                     await stack.enter_async_context(consumer)
                     assert len(await poll_all(consumer, 2)) == 2
@@ -459,7 +459,7 @@ def test_a_consumer_that_is_not_started_says_so(tmp_path: Path) -> None:
 
 
 def test_only_one_task_waits_for_messages(tmp_path: Path) -> None:
-    async def main(cluster: World) -> None:
+    async def main(cluster: Cluster) -> None:
         consumer = lite(cluster)
         consumer.subscribe(TOPIC)
         async with consumer:

@@ -12,12 +12,13 @@ from hanabi.client.hooks import ConsumeContext
 from hanabi.client.producer import Producer
 from hanabi.errors import ConfigError, MQError
 from hanabi.message import Message, MessageQueue
-from tests.client.world import World, within, world
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import within
 
 QUEUE = MessageQueue("Orders", "broker-a", 0)
 
 
-async def send(cluster: World, count: int, **fields: object) -> None:
+async def send(cluster: Cluster, count: int, **fields: object) -> None:
     async with Producer("writers", config=cluster.config()) as producer:
         for number in range(count):
             await producer.send(Message("Orders", b"%d" % number, **fields), queue=QUEUE)  # type: ignore[arg-type]
@@ -25,8 +26,8 @@ async def send(cluster: World, count: int, **fields: object) -> None:
 
 def test_it_pulls_what_it_asks_for_and_keeps_count_itself(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             await send(cluster, 10)
             async with PullConsumer("readers", config=cluster.config()) as consumer:
                 assert await consumer.queues_of("Orders") == [QUEUE]
@@ -47,8 +48,8 @@ def test_it_pulls_what_it_asks_for_and_keeps_count_itself(tmp_path: Path) -> Non
 
 def test_the_end_of_a_queue_and_offsets_beyond_it_are_told_apart(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             await send(cluster, 2)
             async with PullConsumer("readers", config=cluster.config()) as consumer:
                 assert (await consumer.pull(QUEUE, 2)).status is PullStatus.NO_NEW_MESSAGE
@@ -62,8 +63,8 @@ def test_the_end_of_a_queue_and_offsets_beyond_it_are_told_apart(tmp_path: Path)
 
 def test_a_pull_that_may_wait_gets_the_message_when_it_comes(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             async with PullConsumer("readers", config=cluster.config()) as consumer:
                 waiting = asyncio.create_task(consumer.pull(QUEUE, 0, hold_s=20))
                 await asyncio.sleep(0.05)
@@ -76,8 +77,8 @@ def test_a_pull_that_may_wait_gets_the_message_when_it_comes(tmp_path: Path) -> 
 
 def test_filters_are_those_of_each_pull(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             await send(cluster, 2, tags="paid", properties={"amount": "5"})
             await send(cluster, 2, tags="created", properties={"amount": "50"})
             async with PullConsumer("readers", config=cluster.config()) as consumer:
@@ -93,8 +94,8 @@ def test_filters_are_those_of_each_pull(tmp_path: Path) -> None:
 
 def test_a_message_that_was_sent_back_comes_again_from_the_retry_topic(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             await send(cluster, 1)
             async with PullConsumer("readers", config=cluster.config()) as consumer:
                 (message,) = (await consumer.pull(QUEUE, 0)).messages
@@ -119,8 +120,8 @@ def test_hooks_see_what_was_pulled(tmp_path: Path) -> None:
             raise RuntimeError("a hook that fails is no reason to fail")
 
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             await send(cluster, 2)
             async with PullConsumer("readers", config=cluster.config(), hooks=[Hook()]) as consumer:
                 assert len((await consumer.pull(QUEUE, 0)).messages) == 2
@@ -131,8 +132,8 @@ def test_hooks_see_what_was_pulled(tmp_path: Path) -> None:
 
 def test_brokers_know_it_while_it_is_there(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             async with PullConsumer("readers", config=cluster.config(heartbeat_s=0.1)) as consumer:
                 await consumer.pull(QUEUE, 0)
                 address = (await consumer._started().core.routes.find("Orders")).master_of("broker-a")
@@ -145,8 +146,8 @@ def test_brokers_know_it_while_it_is_there(tmp_path: Path) -> None:
 
 def test_a_queue_of_a_broker_that_nobody_knows_is_an_error_that_says_so(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             async with PullConsumer("readers", config=cluster.config()) as consumer:
                 with pytest.raises(MQError, match=r"know no broker broker-x that serves it, only broker-a"):
                     await consumer.pull(MessageQueue("Orders", "broker-x", 0), 0)

@@ -11,11 +11,12 @@ from hanabi.client.consumer.push import PushConsumer
 from hanabi.client.consumer.unpacking import PACKED_BYTES_MIN, takes_long
 from hanabi.client.producer import Producer
 from hanabi.message import Message, StoredMessage
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire import sysflag
 from hanabi.wire.compression import CompressionType
 from tests.client.busy_thread import busy_thread
 from tests.client.pull.test_pulling import record
-from tests.client.world import World, eventually, within, world
 
 PACKED = sysflag.with_compression(0, CompressionType.ZLIB)
 HALF = bytes(PACKED_BYTES_MIN // 2)
@@ -45,8 +46,8 @@ def large(number: int, pieces: int = 20_000) -> bytes:
     return b"".join(b"%d," % (number * pieces + piece) for piece in range(pieces))
 
 
-async def store(cluster: World, topic: str, bodies: list[bytes], compression: str = "zlib") -> None:
-    await cluster.make_topic(topic, queues=1)
+async def store(cluster: Cluster, topic: str, bodies: list[bytes], compression: str = "zlib") -> None:
+    await cluster.create_topic(topic, queues=1)
     async with Producer("makers", config=cluster.config(), compression=compression) as producer:
         for body in bodies:
             await producer.send(Message(topic, body))
@@ -55,7 +56,7 @@ async def store(cluster: World, topic: str, bodies: list[bytes], compression: st
 @pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd"])
 def test_the_loop_goes_on_while_large_bodies_are_unpacked(tmp_path: Path, compression: str) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
+        async with running_cluster(tmp_path) as cluster:
             bodies = [large(number) for number in range(3)]
             await store(cluster, "Large", [*bodies, b"small"], compression)
             async with PullConsumer("readers", config=cluster.config()) as consumer:
@@ -75,7 +76,7 @@ def test_the_loop_goes_on_while_large_bodies_are_unpacked(tmp_path: Path, compre
 
 def test_listeners_get_large_and_small_bodies_in_the_order_of_the_queue(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
+        async with running_cluster(tmp_path) as cluster:
             bodies = [large(number // 2) if number % 2 else b"%d" % number for number in range(40)]
             await store(cluster, "Mixed", bodies)
             seen: list[bytes] = []
@@ -96,7 +97,7 @@ def test_listeners_get_large_and_small_bodies_in_the_order_of_the_queue(tmp_path
 
 def test_who_leaves_while_bodies_are_unpacked_does_not_wait_for_them_and_loses_none(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
+        async with running_cluster(tmp_path) as cluster:
             bodies = [large(number) for number in range(3)]
             await store(cluster, "Left", bodies)
             with busy_thread() as thread:

@@ -17,7 +17,8 @@ from hanabi.client.otel import OpenTelemetry
 from hanabi.client.producer import Producer
 from hanabi.errors import MQError, SendFailed
 from hanabi.message import Message, StoredMessage
-from tests.client.world import eventually, world
+from hanabi.testing.cluster import running_cluster
+from hanabi.testing.waiting import eventually
 
 
 class Spans:
@@ -54,8 +55,8 @@ def test_the_span_of_a_listener_is_a_child_of_the_one_that_sent(tmp_path: Path, 
 
     async def main() -> None:
         telemetry = OpenTelemetry(spans.provider)
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", hooks=[telemetry])
             consumer.subscribe("Orders")
             if kind == "def":
@@ -90,8 +91,8 @@ def test_the_span_of_a_listener_is_a_child_of_the_one_that_sent(tmp_path: Path, 
 def test_a_listener_of_several_messages_has_links_to_those_that_sent_them(tmp_path: Path, spans: Spans) -> None:
     async def main() -> None:
         telemetry = OpenTelemetry(spans.provider)
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             async with Producer("shop", config=cluster.config(), hooks=[telemetry]) as producer:
                 for _ in range(3):
                     await producer.send(Message("Orders", b"x"))
@@ -116,7 +117,7 @@ def test_a_listener_of_several_messages_has_links_to_those_that_sent_them(tmp_pa
 def test_what_fails_is_an_error_in_its_span(tmp_path: Path, spans: Spans) -> None:
     async def main() -> None:
         telemetry = OpenTelemetry(spans.provider)
-        async with world(tmp_path, auto_create_topic=False) as cluster:
+        async with running_cluster(tmp_path, auto_create_topic=False) as cluster:
             async with Producer("shop", config=cluster.config(), hooks=[telemetry]) as producer:
                 with pytest.raises(MQError):
                     await producer.send(Message("Nowhere", b"x"))
@@ -130,8 +131,8 @@ def test_what_fails_is_an_error_in_its_span(tmp_path: Path, spans: Spans) -> Non
 def test_a_listener_that_raises_is_an_error_in_its_span(tmp_path: Path, spans: Spans) -> None:
     async def main() -> None:
         telemetry = OpenTelemetry(spans.provider)
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             async with Producer("shop", config=cluster.config()) as producer:
                 await producer.send(Message("Orders", b"x"))
             consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", hooks=[telemetry])

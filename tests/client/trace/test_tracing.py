@@ -17,12 +17,13 @@ from hanabi.client.trace.tracing import Tracing
 from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.errors import MQError
 from hanabi.message import Message, StoredMessage
+from hanabi.testing.cluster import Cluster, running_cluster
+from hanabi.testing.waiting import eventually, within
 from hanabi.wire.property_names import MESSAGE_REGION
 from hanabi.wire.system_names import TRACE_TOPIC
-from tests.client.world import World, eventually, within, world
 
 
-async def traces(cluster: World, count: int, topic: str = TRACE_TOPIC) -> list[list[str]]:
+async def traces(cluster: Cluster, count: int, topic: str = TRACE_TOPIC) -> list[list[str]]:
     """The fields of that many lines in the trace topic, by type and time."""
     lines: list[list[str]] = []
     reader = LitePullConsumer("auditors", config=cluster.config(route_refresh_s=0.1), consume_from="first")
@@ -40,8 +41,8 @@ async def traces(cluster: World, count: int, topic: str = TRACE_TOPIC) -> list[l
 
 def test_a_message_is_traced_from_its_sending_to_its_consumption(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             got: list[StoredMessage] = []
             consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", trace=True)
             consumer.subscribe("Orders")
@@ -72,9 +73,9 @@ def test_a_message_is_traced_from_its_sending_to_its_consumption(tmp_path: Path)
 
 def test_traces_go_to_a_topic_of_ones_own_and_are_not_traced_themselves(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
+        async with running_cluster(tmp_path) as cluster:
             for topic in ("Orders", "MyTraces"):
-                await cluster.make_topic(topic, queues=1)
+                await cluster.create_topic(topic, queues=1)
             async with Producer("shop", config=cluster.config(), trace="MyTraces") as producer:
                 sent = [await producer.send(Message("Orders", b"x")) for _ in range(3)]
                 await producer.send(
@@ -92,8 +93,8 @@ def test_traces_go_to_a_topic_of_ones_own_and_are_not_traced_themselves(tmp_path
 
 def test_every_message_of_a_batch_has_its_line(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             async with Producer("shop", config=cluster.config(), trace=True) as producer:
                 results = await producer.send_batch([Message("Orders", b"%d" % number) for number in range(3)])
             found = await traces(cluster, 3)
@@ -104,8 +105,8 @@ def test_every_message_of_a_batch_has_its_line(tmp_path: Path) -> None:
 
 def test_both_halves_of_a_transaction_are_traced(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             producer = TransactionProducer("shop", config=cluster.config(), trace=True, check=lambda _: None)
             async with producer:
 
@@ -123,8 +124,8 @@ def test_both_halves_of_a_transaction_are_traced(tmp_path: Path) -> None:
 
 def test_what_failed_is_traced_as_failed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("Orders", queues=1)
             async with Producer("shop", config=cluster.config()) as producer:
                 await producer.send(Message("Orders", b"x"))
             reader = LitePullConsumer("readers", config=cluster.config(), consume_from="first")
@@ -147,8 +148,8 @@ def test_what_failed_is_traced_as_failed(tmp_path: Path) -> None:
 
 def test_names_in_traces_carry_no_namespace_and_neither_does_their_topic(tmp_path: Path) -> None:
     async def main() -> None:
-        async with world(tmp_path) as cluster:
-            await cluster.make_topic("ns%Orders", queues=1)
+        async with running_cluster(tmp_path) as cluster:
+            await cluster.create_topic("ns%Orders", queues=1)
             async with Producer("shop", config=cluster.config(namespace="ns"), trace=True) as producer:
                 await producer.send(Message("Orders", b"x"))
             (published,) = await traces(cluster, 1)

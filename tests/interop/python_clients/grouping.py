@@ -6,11 +6,12 @@ from typing import TypeAlias
 
 from hanabi.client.consumer.push import PushConsumer
 from hanabi.message import Message, StoredMessage
+from hanabi.testing.waiting import eventually
 from hanabi.wire.bodies.offsets import ResetOffset
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.offset import ResetOffsetHeader
-from tests.interop.python_clients.stage import PATIENCE_S, Inbox, Stage, now_ms, numbered, send, sent, until
+from tests.interop.python_clients.stage import PATIENCE_S, WAIT_S, Inbox, Stage, now_ms, numbered, send, sent
 
 Start: TypeAlias = Callable[[Stage, str, str, Inbox], Awaitable[PushConsumer]]
 
@@ -35,7 +36,7 @@ async def _shared(topic: str, queues: int, *consumers: PushConsumer) -> None:
         own = [{queue for queue in consumer.queues if queue.topic == topic} for consumer in consumers]
         return all(len(each) == queues // len(consumers) for each in own) and len(set().union(*own)) == queues
 
-    await until(f"equal shares of {queues} queues for {len(consumers)}", equal_shares)
+    await eventually(equal_shares, f"equal shares of {queues} queues for {len(consumers)}", seconds=WAIT_S)
 
 
 async def clustering(stage: Stage) -> None:
@@ -128,8 +129,9 @@ async def reset_offset(stage: Stage) -> None:
         await stage.broker(), RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, timeout=PATIENCE_S
     )
     assert sum(decode_body(reply.body, ResetOffset).offset_table.values()) == 10
-    await until(
-        lambda: f"each recent message twice, found {inbox.bodies}",
+    await eventually(
         lambda: all(inbox.bodies.count(body) == 2 for body in recent),
+        lambda: f"each recent message twice, found {inbox.bodies}",
+        seconds=WAIT_S,
     )
     assert all(inbox.bodies.count(body) == 1 for body in old)

@@ -11,12 +11,13 @@ from hanabi.client.producer import Producer
 from hanabi.client.selectors import by_hash
 from hanabi.errors import InvalidMessage, MQError, SendFailed, UnknownReplyError
 from hanabi.message import Message, MessageQueue, StoredMessage
+from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.query import QueryMessageHeader
 from hanabi.wire.message_id import decode_offset_id
 from hanabi.wire.record import decode_record
 from hanabi.wire.stored import to_message
-from tests.interop.python_clients.stage import PATIENCE_S, Stage, now_ms, numbered, send, sent, until
+from tests.interop.python_clients.stage import PATIENCE_S, WAIT_S, Stage, now_ms, numbered, send, sent
 
 
 async def send_sync(stage: Stage) -> None:
@@ -209,4 +210,4 @@ async def trace(stage: Stage) -> None:
         return any(f"{kind}\x01" in body and result.message_id in body for body in traced.bodies)
 
     for kind in ("Pub", "SubBefore", "SubAfter"):
-        await until(f"a trace of kind {kind}", partial(is_traced, kind))
+        await eventually(partial(is_traced, kind), f"a trace of kind {kind}", seconds=WAIT_S)

@@ -16,6 +16,7 @@ from hanabi.client.send_result import SendResult, SendStatus
 from hanabi.errors import MQError
 from hanabi.message import Message, StoredMessage
 from hanabi.testing.topics import plain_topic
+from hanabi.testing.waiting import eventually
 
 PATIENCE_S = 20.0  # of requests: what is slow here is the machine
 WAIT_S = 60.0  # for what must happen
@@ -29,15 +30,6 @@ class Client(Protocol):
 
 
 C = TypeVar("C", bound=Client)
-
-
-async def until(what: str | Callable[[], str], true: Callable[[], object]) -> None:
-    """Look until it is so; the error says what was waited for."""
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {WAIT_S:.0f} s: {what if isinstance(what, str) else what()}")
-        await asyncio.sleep(0.01)
 
 
 class Arrival(NamedTuple):
@@ -78,7 +70,11 @@ class Inbox:
             missing.difference_update(arrival.body for arrival in new)
             return not missing
 
-        await until(lambda: f"{len(missing)} of {len(expected)} messages, one of them {min(missing)[:80]!r}", all_came)
+        await eventually(
+            all_came,
+            lambda: f"{len(missing)} of {len(expected)} messages, one of them {min(missing)[:80]!r}",
+            seconds=WAIT_S,
+        )
 
     async def exactly(self, expected: Collection[str]) -> None:
         """Wait until these have come; then no others must be there, nor one twice."""

@@ -6,8 +6,9 @@ from collections import Counter
 from hanabi.client.send_result import SendResult, TransactionState
 from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.message import Message, StoredMessage
+from hanabi.testing.waiting import eventually
 from hanabi.wire.message_id import decode_offset_id
-from tests.interop.python_clients.stage import Stage, send, sent, until
+from tests.interop.python_clients.stage import WAIT_S, Stage, send, sent
 
 PAST_A_CHECK_S = 7.0
 STATES = {
@@ -84,7 +85,7 @@ async def transaction_check_back(stage: Stage) -> None:
     for body in (early, never, late):
         await transactions.send(producer, topic, body)
     await inbox.bodies_came([early, late])
-    await until("a question about what is rolled back then", lambda: transactions.questions[never])
+    await eventually(lambda: transactions.questions[never], "a question about what is rolled back then", seconds=WAIT_S)
     await asyncio.sleep(2.5)
     assert set(inbox.bodies) == {early, late}
     assert transactions.questions[late] >= 3

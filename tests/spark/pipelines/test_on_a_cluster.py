@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from hanabi.testing.waiting import wait_until
 from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, send
 from tests.spark.pipelines.commands import arrived, facts_in, output_of, pipeline_command
-from tests.spark.standalone import CONF, Standalone, standalone, wait_until
+from tests.spark.standalone import CONF, Standalone, standalone
 
 MESSAGES = 400
 
@@ -38,4 +39,4 @@ def test_an_archive_is_written_and_replayed_by_the_executors_of_a_cluster(tmp_pa
 
         ran = [path.name for path in (tmp_path / "cluster").glob("work-*/app-*")]
         assert len(set(ran)) == 4, "each run was an application of the cluster"
-        wait_until("the end of all executors", lambda: not cluster.executors(), 60)
+        wait_until(lambda: not cluster.executors(), "the end of all executors", seconds=60)

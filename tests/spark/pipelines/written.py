@@ -1,14 +1,16 @@
 """Waiting for what a broker writes into its files in its own time."""
 
-import time
 from pathlib import Path
 
 from hanabi.store.consume_queue import count_present
+from hanabi.testing.waiting import wait_until
 
 
 def wait_for_queues(store: Path, topic: str, messages: int) -> None:
-    """A broker writes the newest entries of its queues within a second or so: until they are there for all to see."""
-    deadline = time.monotonic() + 60
-    while sum(count_present(path.read_bytes()) for path in (store / "consumequeue" / topic).rglob("0" * 20)) < messages:
-        assert time.monotonic() < deadline, "the queues were not written"
-        time.sleep(0.05)
+    """Wait until the newest entries of a topic's queues are in their files, which takes a second or so."""
+    files = store / "consumequeue" / topic
+
+    def are_there() -> bool:
+        return sum(count_present(path.read_bytes()) for path in files.rglob("0" * 20)) >= messages
+
+    wait_until(are_there, f"{messages} entries in the queues of {topic}", seconds=60)
