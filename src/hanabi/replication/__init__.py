@@ -8,7 +8,11 @@
     acks.py          progress, rules and waiters joined: the object that a broker asks about a put     pure
     pacing.py        the flow limit and the transfer rate                                              pure
     peers.py         which addresses may connect                                                       pure
+    complaints.py    how often a log line is repeated                                                  pure
     config.py        the settings, under Apache's keys
+    log_access.py    what master and slave need of a log (Protocols), and the message store as such a log
+    master.py        the replication port; sender.py is one connection to a slave
+    slave.py         the client that follows a master; follower.py is one connection to it
 
 Nothing here knows the broker: topics, groups and offsets are copied by requests of the main port, not on this wire.
 """

@@ -1,0 +1,134 @@
+"""One connection of a slave to its master: it reports what it holds, and appends what it is sent.
+
+Differs from Apache's HAClient on purpose: it reports at once and not after five seconds, refuses a heartbeat whose
+offset is not its own, checks that each append has worked, and notices a master that is silent.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import cast
+
+from hanabi.errors import RemoteProtocolError, StoreError
+from hanabi.replication.config import ReplicationConfig
+from hanabi.replication.log_access import LogSink
+from hanabi.replication.sender import STALL_SECONDS
+from hanabi.replication.verdicts import Refusal, RefusalKind, check_piece
+from hanabi.replication.wire import Piece, PieceParser, encode_report
+
+
+class Follower(asyncio.Protocol):
+    """Follows one master over one connection. `ended` is done when that is over: a refusal, or None if it was lost."""
+
+    def __init__(self, sink: LogSink, config: ReplicationConfig, now: Callable[[], float] = time.monotonic) -> None:
+        self._sink, self._config, self._now = sink, config, now
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Refusal | None] = self._loop.create_future()
+        self.error: Exception | None = None  # why the connection was lost, where that is known
+        self.received_bytes = 0
+        self.heard_at = self.wrote_at = now()
+        self._transport: asyncio.Transport | None = None
+        self._pieces = PieceParser()
+        self._is_paused = False
+        self._watch: asyncio.TimerHandle | None = None
+
+    # What the loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.heard_at = self._now()
+        self._report()
+        self._watch_from(self._now())
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        self.heard_at = self._now()
+        is_answer_due = False
+        try:
+            for piece in self._pieces.feed(data):
+                refusal = self._take(piece)
+                if refusal is not None:
+                    self._end(refusal)
+                    return
+                is_answer_due = True
+        except RemoteProtocolError as error:
+            self._end(Refusal(RefusalKind.NOT_A_MASTER, f"it sends {error}: it is no master of this protocol"))
+            return
+        if is_answer_due:  # one report for all that came at once; also for a heartbeat, which may ask for it
+            self._report()
+
+    def _take(self, piece: Piece) -> Refusal | None:
+        """Append a piece that continues the log; say why it cannot be, if so."""
+        sink, (offset, data) = self._sink, piece
+        refusal = check_piece(offset, len(data), own_end=sink.end_offset, file_bytes=sink.file_bytes)
+        if refusal is not None or not data:
+            return refusal
+        try:
+            sink.append_raw(offset, data)
+        except StoreError as error:
+            return Refusal(RefusalKind.STORE, f"what it sends cannot be stored: {error}")
+        self.received_bytes += len(data)
+        return None
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._report()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.error = error
+        self._end(None)
+
+    # Reports and time
+
+    def _report(self) -> None:
+        """Tell the master what is here. If it does not read reports, the next one says it."""
+        if self._transport is not None and not self._is_paused:
+            self.wrote_at = self._now()
+            self._transport.write(encode_report(self._sink.end_offset))
+
+    def _watch_from(self, now: float) -> None:
+        """Set the timer to the next moment at which a heartbeat or the end of patience may be due."""
+        due = min(self.wrote_at + self._heartbeat_seconds, self.heard_at + self._housekeeping_seconds)
+        due = max(due, now + 0.001)
+        self._watch = self._loop.call_later(due - now, self._look, due)
+
+    def _look(self, due: float) -> None:
+        now = self._now()
+        if now - due > STALL_SECONDS:  # we did not run: what the master sent meanwhile is still unread
+            self.heard_at = max(self.heard_at, now - self._heartbeat_seconds)
+        limit = self._housekeeping_seconds
+        if now - self.heard_at >= limit:
+            text = f"nothing was heard of it for {limit:g} s (haHousekeepingInterval)"
+            self._end(Refusal(RefusalKind.SILENT, text))
+            return
+        if now - self.wrote_at >= self._heartbeat_seconds - 0.001:
+            self._report()
+            self.wrote_at = now
+        self._watch_from(now)
+
+    @property
+    def _heartbeat_seconds(self) -> float:
+        return self._config.heartbeat_interval_ms / 1000
+
+    @property
+    def _housekeeping_seconds(self) -> float:
+        return self._config.housekeeping_interval_ms / 1000
+
+    # The end
+
+    def close(self) -> None:
+        """Leave the master."""
+        self._end(None)
+
+    def _end(self, refusal: Refusal | None) -> None:
+        transport, self._transport = self._transport, None
+        if self._watch is not None:
+            self._watch.cancel()
+        if transport is not None:
+            transport.abort()
+        if not self.ended.done():
+            self.ended.set_result(refusal)

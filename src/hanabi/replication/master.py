@@ -1,0 +1,174 @@
+"""The replication port of a master: it accepts slaves and sends each of them the log.
+
+    master = Master(StoreLog(store), config, config.put_rule(is_sync=...))
+    host, port = await master.start("0.0.0.0", 10912)
+    master.appended()                               after each append, from the loop's thread: cheap
+    master.acks.why_refused(end)                    before an append of a SYNC_MASTER
+    master.acks.wait(end_offset, on_done)           after it; many answers of one iteration may share one wait
+    await master.stop()
+
+All that was appended in one iteration of the loop leaves in the next one, in one write for each slave.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from hanabi.replication.acks import Acknowledgements
+from hanabi.replication.complaints import Complaints
+from hanabi.replication.config import ReplicationConfig
+from hanabi.replication.log_access import LogSource
+from hanabi.replication.progress import is_in_sync
+from hanabi.replication.put_rules import PutRule
+from hanabi.replication.sender import Sender
+from hanabi.replication.verdicts import Refusal, RefusalKind
+
+logger = logging.getLogger(__name__)
+
+BACKLOG: Final = 64
+TLS_HANDSHAKE_SECONDS: Final = 10.0
+
+
+class SlaveState(msgspec.Struct, frozen=True, kw_only=True):
+    """One slave, as an operator sees it (HAConnectionRuntimeInfo of GET_BROKER_HA_STATUS)."""
+
+    address: str
+    held_offset: int
+    sent_offset: int
+    lag_bytes: int
+    lag_seconds: float
+    is_in_sync: bool
+    bytes_per_second: int
+
+
+class Master:
+    """Listens for slaves. `refusals` counts the connections that were refused or closed by us, by kind."""
+
+    def __init__(
+        self,
+        log: LogSource,
+        config: ReplicationConfig,
+        rule: PutRule,
+        *,
+        tls: ssl.SSLContext | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """With *tls* the port speaks TLS only, which Apache's slaves cannot; `verify_mode` may ask for certificates."""
+        self._log, self._config, self._tls, self._now = log, config, tls, now
+        self._peers = config.peers()
+        timeout_seconds = config.slave_timeout_ms / 1000
+        self.acks = Acknowledgements(rule, timeout_seconds=timeout_seconds, now=now, on_wait=self._expire_at)
+        self.refusals: Counter[RefusalKind] = Counter()
+        self._complaints = Complaints()
+        self._senders: set[Sender] = set()
+        self._server: asyncio.Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._is_sending_due = False
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen, and return the address that was bound: port 0 means any. A taken port is an OSError."""
+        self._loop = asyncio.get_running_loop()
+        handshake = TLS_HANDSHAKE_SECONDS if self._tls is not None else None
+        self._server = await self._loop.create_server(
+            self._new_sender, host, port, ssl=self._tls, ssl_handshake_timeout=handshake, backlog=BACKLOG
+        )
+        bound = self._server.sockets[0].getsockname()
+        logger.info("slaves may connect to %s:%d", bound[0], bound[1])
+        return bound[0], bound[1]
+
+    async def stop(self) -> None:
+        """Accept no more, close all connections, and end the puts that wait."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for sender in list(self._senders):
+            sender.close()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self.acks.end_all()
+        await asyncio.sleep(0)  # the transports tell that they are closed
+
+    def appended(self) -> None:
+        """Send what the log has got, soon: once for all that is appended in this iteration of the loop."""
+        if self._senders and not self._is_sending_due and self._loop is not None:
+            self._is_sending_due = True
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        self._is_sending_due = False
+        for sender in tuple(self._senders):
+            sender.pump()
+
+    # What operators see
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open, with those that have not asked for a position."""
+        return len(self._senders)
+
+    def slaves(self) -> list[SlaveState]:
+        """Return the slaves that are connected and have asked for a position."""
+        end, now, gap = self._log.end_offset, self._now(), self.acks.rule.fall_behind_bytes_max
+        return [
+            SlaveState(
+                address=slave.address,
+                held_offset=slave.held,
+                sent_offset=slave.sent,
+                lag_bytes=slave.lag_bytes(end),
+                lag_seconds=slave.lag_seconds(end, now),
+                is_in_sync=is_in_sync(slave, end, gap),
+                bytes_per_second=sender.bytes_per_second(),
+            )
+            for sender in self._senders
+            if (slave := sender.slave) is not None
+        ]
+
+    # What senders tell
+
+    def admit(self, sender: Sender, host: str) -> Refusal | None:
+        """Count a new connection, or say why it cannot be."""
+        if not self._peers.allows(host):
+            return Refusal(RefusalKind.ADDRESS, "its address is not in haAllowedPeers")
+        if len(self._senders) >= self._config.connections_max:
+            return Refusal(
+                RefusalKind.CONNECTIONS, f"there are {len(self._senders)} connections already (haConnectionsMax)"
+            )
+        self._senders.add(sender)
+        return None
+
+    def refused(self, sender: Sender, refusal: Refusal) -> None:
+        """Count and log a refusal: one line a minute for each host and kind."""
+        self.refusals[refusal.kind] += 1
+        key = (sender.host, refusal.kind)
+        if self._complaints.is_due(key, self._now()):
+            again = self._complaints.held_back(key)
+            more = f" ({again} more times since the last line)" if again else ""
+            logger.warning("slave %s is refused: %s%s", sender.address, refusal.text, more)
+
+    def gone(self, sender: Sender) -> None:
+        """Forget a connection that is closed."""
+        self._senders.discard(sender)
+
+    def _new_sender(self) -> Sender:
+        return Sender(self._log, self._config, self.acks, self, self._now)
+
+    # Puts that wait
+
+    def _expire_at(self, deadline: float) -> None:
+        if self._loop is not None and (self._expiry is None or self._expiry.cancelled()):
+            self._expiry = self._loop.call_later(max(deadline - self._now(), 0), self._expire)
+
+    def _expire(self) -> None:
+        """End the puts whose deadline has come, and come again for the next one."""
+        self._expiry = None
+        self.acks.expire()
+        deadline = self.acks.next_deadline
+        if deadline is not None:
+            self._expire_at(deadline)

@@ -1,0 +1,266 @@
+"""One connection of a master to a slave: it reads reports and sends the log from the first of them on.
+
+    connected ─ first report ─► a position, or a refusal ─► pieces ... heartbeats ... pieces ─► closed
+                                                       ◄─ reports: what the slave holds
+
+A piece goes out as its header and a slice of the mapped log, without a copy of ours. At most `BUFFERED_BYTES_MAX` wait
+for a slave that reads slowly; then its sending stops until it has read. So a slave costs bounded memory, and bounded
+time in each iteration of the loop, and the others do not notice it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from hanabi.remoting.address import format_address
+from hanabi.replication.acks import Acknowledgements
+from hanabi.replication.config import ReplicationConfig
+from hanabi.replication.log_access import LogSource
+from hanabi.replication.pacing import TokenBucket, TransferRate
+from hanabi.replication.progress import SlaveProgress
+from hanabi.replication.verdicts import LogRange, Refusal, RefusalKind, check_acknowledgement, start_position
+from hanabi.replication.wire import ReportParser, encode_header
+
+logger = logging.getLogger(__name__)
+
+BUFFERED_BYTES_MAX: Final = 256 << 10
+TURN_BYTES_MAX: Final = 1 << 20  # then the other connections have their turn
+STALL_SECONDS: Final = 1.0  # a timer that is so late says that this process did not run
+
+
+class SenderOwner(Protocol):
+    """What a sender tells its master."""
+
+    def admit(self, sender: "Sender", host: str) -> Refusal | None:
+        """Count a new connection, or say why it cannot be."""
+
+    def refused(self, sender: "Sender", refusal: Refusal) -> None:
+        """Note a refusal; the connection is being closed."""
+
+    def gone(self, sender: "Sender") -> None:
+        """Forget a connection that is closed."""
+
+
+class Sender(asyncio.Protocol):
+    """Sends the log to one slave. `slave` is its progress, from its first report on."""
+
+    def __init__(
+        self,
+        log: LogSource,
+        config: ReplicationConfig,
+        acks: Acknowledgements,
+        owner: SenderOwner,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log, self._config, self._acks, self._owner, self._now = log, config, acks, owner, now
+        self._loop = asyncio.get_running_loop()
+        self.address, self.host = "unknown", ""
+        self.slave: SlaveProgress | None = None
+        self._transport: asyncio.Transport | None = None  # None: not yet open, or closed
+        self._reports = ReportParser()
+        self._heard_at = self._wrote_at = now()
+        self._paused_at: float | None = None  # since when the slave does not read what we sent
+        self._bucket = TokenBucket(config.transfer_bytes_per_second, now()) if config.flow_control_enabled else None
+        self._rate = TransferRate(now())
+        self._watch: asyncio.TimerHandle | None = None
+        self._pump_later: asyncio.Handle | None = None
+
+    # What the loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer: Any = transport.get_extra_info("peername") or ("unknown", 0)
+        self.address, self.host = format_address(peer), peer[0]
+        self._transport.set_write_buffer_limits(high=BUFFERED_BYTES_MAX)
+        refusal = self._owner.admit(self, self.host)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        self._heard_at = self._wrote_at = self._now()
+        self._watch_from(self._now())
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None or not (reports := self._reports.feed(data)):
+            return
+        self._heard_at = self._now()
+        if self.slave is None:
+            self._start(reports[0])
+            reports = reports[1:]
+        if reports:
+            self._acknowledge(reports[-1])
+
+    def eof_received(self) -> bool:
+        return False  # the transport closes itself: a slave that has ended its reports cannot acknowledge
+
+    def pause_writing(self) -> None:
+        self._paused_at = self._now()
+
+    def resume_writing(self) -> None:
+        self._paused_at = None
+        self.pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._close()
+        if self.slave is not None:
+            self._acks.leave(self.slave)
+            behind = self.slave.lag_bytes(self._log.end_offset)
+            reason = f": {error}" if error is not None else ""
+            logger.info(
+                "slave %s is gone at offset %d, %d bytes behind%s", *(self.address, self.slave.held, behind, reason)
+            )
+            self.slave = None
+        self._owner.gone(self)
+
+    # Reports
+
+    def _start(self, report: int) -> None:
+        """Begin to send from where the first report asks for."""
+        log = LogRange(self._log.min_offset, self._log.end_offset, self._log.file_bytes)
+        start = start_position(report, log)
+        if isinstance(start, Refusal):
+            self._refuse(start)
+            return
+        now = self._now()
+        self.slave = SlaveProgress(
+            address=self.address, reported=report, held=start, sent=start, heard_at=now, caught_up_at=now
+        )
+        self._acks.join(self.slave)
+        logger.info("slave %s follows from offset %d, %d bytes behind", self.address, start, log.end - start)
+        if start == log.end:
+            self._write(encode_header(start, 0))  # our slaves answer with what they hold: an acknowledgement
+        self.pump()
+
+    def _acknowledge(self, report: int) -> None:
+        slave = self.slave
+        if slave is None:
+            return
+        refusal = check_acknowledgement(report, previous=slave.reported, sent=slave.sent)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        is_more = report > slave.acked
+        slave.acknowledge(report, end=self._log.end_offset, now=self._now())
+        if is_more:
+            self._acks.acknowledged()
+
+    # Pieces
+
+    def pump(self) -> None:
+        """Send what the log has and the slave has not, as far as it reads and the flow limit allows."""
+        slave, left = self.slave, TURN_BYTES_MAX
+        if slave is None:
+            return
+        end = self._log.end_offset
+        while slave.sent < end and self._paused_at is None and self._transport is not None:
+            if left <= 0:
+                self._pump_after(0)
+                return
+            size = self._allowed()
+            if not size or not (sent := self._send_piece(slave, size)):
+                return
+            left -= sent
+
+    def _send_piece(self, slave: SlaveProgress, size: int) -> int:
+        """Send one piece of at most *size* bytes; return its size, or 0 if the log has it no more."""
+        piece = self._log.slice(slave.sent, size)
+        if not piece:
+            text = f"it is at {slave.sent}, but the oldest file here begins at {self._log.min_offset} by now"
+            self._refuse(Refusal(RefusalKind.BELOW_START, text))
+            return 0
+        self._write(encode_header(slave.sent, len(piece)), piece)
+        slave.sent += len(piece)
+        slave.transferred_bytes += len(piece)
+        if self._bucket is not None:
+            self._bucket.take(len(piece))
+        return len(piece)
+
+    def _allowed(self) -> int:
+        """Return how many bytes the next piece may have; 0 if it has to wait for the flow limit."""
+        size, bucket = self._config.transfer_batch_bytes, self._bucket
+        if bucket is None:
+            return size
+        allowed = min(size, bucket.allowance(self._now()))
+        wait = bucket.seconds_until(size)
+        if wait <= 0:
+            return max(allowed, 1)
+        self._pump_after(wait)
+        return 0
+
+    def _pump_after(self, seconds: float) -> None:
+        """Call `pump` later, once."""
+        if self._pump_later is not None:
+            self._pump_later.cancel()
+        if seconds:
+            self._pump_later = self._loop.call_later(seconds, self.pump)
+        else:
+            self._pump_later = self._loop.call_soon(self.pump)
+
+    def _write(self, *parts: bytes | memoryview) -> None:
+        if self._transport is not None:
+            self._wrote_at = self._now()
+            self._transport.writelines(parts)
+
+    # Time
+
+    def _watch_from(self, now: float) -> None:
+        """Set the timer to the next moment at which a heartbeat or the end of patience may be due."""
+        patience_ends = min(self._heard_at, self._paused_at or self._heard_at) + self._housekeeping_seconds
+        due = min(self._wrote_at + self._heartbeat_seconds, patience_ends)
+        due = max(due, now + 0.001)
+        self._watch = self._loop.call_later(due - now, self._look, due)
+
+    def _look(self, due: float) -> None:
+        """Send a heartbeat, or close a connection that is dead."""
+        now = self._now()
+        if now - due > STALL_SECONDS:  # we did not run: what the slave sent meanwhile is still unread
+            self._heard_at = max(self._heard_at, now - self._heartbeat_seconds)
+            self._paused_at = None if self._paused_at is None else now
+        refusal = self._why_dead(now)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        if now - self._wrote_at >= self._heartbeat_seconds - 0.001:
+            if self.slave is not None and self._paused_at is None:
+                self._write(encode_header(self.slave.sent, 0))
+            self._wrote_at = now
+        self._watch_from(now)
+
+    def _why_dead(self, now: float) -> Refusal | None:
+        limit = self._housekeeping_seconds
+        if now - self._heard_at >= limit:
+            return Refusal(RefusalKind.SILENT, f"nothing was heard of it for {limit:g} s (haHousekeepingInterval)")
+        if self._paused_at is not None and now - self._paused_at >= limit:
+            return Refusal(RefusalKind.SILENT, f"it has read nothing for {limit:g} s (haHousekeepingInterval)")
+        return None
+
+    @property
+    def _heartbeat_seconds(self) -> float:
+        return self._config.heartbeat_interval_ms / 1000
+
+    @property
+    def _housekeeping_seconds(self) -> float:
+        return self._config.housekeeping_interval_ms / 1000
+
+    # The end
+
+    def bytes_per_second(self) -> int:
+        """Return what was sent in the last whole second."""
+        return 0 if self.slave is None else self._rate.bytes_per_second(self.slave.transferred_bytes, self._now())
+
+    def close(self) -> None:
+        """Close the connection; `gone` is told later."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._close()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._owner.refused(self, refusal)
+        self.close()
+
+    def _close(self) -> None:
+        self._transport = None
+        for handle in (self._watch, self._pump_later):
+            if handle is not None:
+                handle.cancel()

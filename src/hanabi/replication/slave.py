@@ -1,0 +1,199 @@
+"""A slave that follows its master: it connects, appends what the master sends, and connects again.
+
+    slave = Slave(StoreLog(store), config)
+    slave.start()
+    slave.follow("192.0.2.1:10912")        haMasterAddress, or haServerAddr of a registration's answer; None: stay alone
+    slave.state()                          for operators
+    await slave.stop()
+
+A refusal (the logs differ, the disk is full, the peer is no master) is logged once a minute and tried again at the
+longest pause: it may need an operator. A lost connection is tried again soon, then less and less often.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from hanabi.remoting.address import parse_address
+from hanabi.replication.complaints import Complaints
+from hanabi.replication.config import ReplicationConfig
+from hanabi.replication.follower import Follower
+from hanabi.replication.log_access import LogSink
+from hanabi.replication.pacing import TransferRate
+from hanabi.replication.verdicts import Refusal, RefusalKind
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS: Final = 0.2
+_UNREACHABLE: Final = "unreachable"
+
+
+class SlaveView(msgspec.Struct, frozen=True, kw_only=True):
+    """A slave's own state, as an operator sees it (HAClientRuntimeInfo of GET_BROKER_HA_STATUS)."""
+
+    master_address: str | None
+    is_connected: bool
+    end_offset: int
+    received_bytes: int
+    bytes_per_second: int
+    silent_seconds: float  # since the master was last heard of; 0 if not connected
+    trouble: str  # why it does not follow; empty if it does
+
+
+class Slave:
+    """Follows one master at a time. `refusals` counts what it refused, by kind."""
+
+    def __init__(
+        self,
+        sink: LogSink,
+        config: ReplicationConfig,
+        *,
+        tls: ssl.SSLContext | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sink, self._config, self._tls, self._now = sink, config, tls, now
+        self._address: str | None = None
+        self._changed = asyncio.Event()  # there is another address
+        self._follower: Follower | None = None
+        self._received_before = 0  # by earlier connections
+        self._rate = TransferRate(now())
+        self._trouble = ""
+        self._task: asyncio.Task[None] | None = None
+        self._complaints = Complaints()
+        self.refusals: Counter[RefusalKind] = Counter()
+
+    def start(self) -> None:
+        """Begin to follow, as soon as there is an address."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Leave the master, for good."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    def follow(self, address: str | None) -> None:
+        """Follow the master at "host:port" from now on; with None leave the one that is followed."""
+        if address is not None:
+            parse_address(address)
+        if address == self._address:
+            return
+        self._address = address
+        self._complaints = Complaints()
+        self._changed.set()
+        if self._follower is not None:
+            self._follower.close()
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the log that masters have sent."""
+        return self._received_before + (self._follower.received_bytes if self._follower is not None else 0)
+
+    def state(self) -> SlaveView:
+        """Return what an operator wants to know."""
+        now, follower = self._now(), self._follower
+        return SlaveView(
+            master_address=self._address,
+            is_connected=follower is not None,
+            end_offset=self._sink.end_offset,
+            received_bytes=self.received_bytes,
+            bytes_per_second=self._rate.bytes_per_second(self.received_bytes, now),
+            silent_seconds=now - follower.heard_at if follower is not None else 0.0,
+            trouble=self._trouble,
+        )
+
+    # How it follows
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            await self._address_is_known()
+            received = self.received_bytes
+            refusal = await self._follow_once(self._address or "")
+            if self._changed.is_set():
+                pause = FIRST_PAUSE_SECONDS
+                continue
+            longest = self._config.reconnect_interval_ms / 1000
+            if refusal is not None:
+                pause = longest
+            elif self.received_bytes > received:
+                pause = FIRST_PAUSE_SECONDS
+            await self._rest(min(pause, longest))
+            pause = min(pause * 2, longest)
+
+    async def _address_is_known(self) -> None:
+        while self._address is None:
+            self._changed.clear()
+            await self._changed.wait()
+        self._changed.clear()
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but not if another address comes."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _follow_once(self, address: str) -> Refusal | None:
+        """Follow the master at *address* until the connection ends."""
+        follower = await self._connect(address)
+        if follower is None:
+            return None
+        if self._changed.is_set():  # another address came while this one was connected to
+            follower.close()
+            return None
+        self._follower, self._trouble = follower, ""
+        self._complaints.forget(_UNREACHABLE)
+        logger.info("following the master %s from offset %d", address, self._sink.end_offset)
+        try:
+            refusal = await follower.ended
+        finally:
+            follower.close()
+            self._received_before += follower.received_bytes
+            self._follower = None
+        self._note_end(address, refusal, follower.error)
+        return refusal
+
+    async def _connect(self, address: str) -> Follower | None:
+        """Open a connection; None if that fails."""
+        host, port = parse_address(address)
+        loop = asyncio.get_running_loop()
+        name = host if self._tls is not None else None
+        try:
+            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+                _, follower = await loop.create_connection(
+                    lambda: Follower(self._sink, self._config, self._now),
+                    host,
+                    port,
+                    ssl=self._tls,
+                    server_hostname=name,
+                )
+        except OSError as error:  # TimeoutError and SSLError are ones
+            self._trouble = f"no connection to the master {address}: {error or 'no answer in time'}"
+            self._complain(_UNREACHABLE, self._trouble)
+            return None
+        return follower
+
+    def _note_end(self, address: str, refusal: Refusal | None, error: Exception | None) -> None:
+        if refusal is None:
+            self._trouble = f"the connection to the master {address} was lost: {error or 'closed by the master'}"
+            if not self._changed.is_set():
+                self._complain("lost", self._trouble)
+            return
+        self.refusals[refusal.kind] += 1
+        self._trouble = f"the master {address} is not followed: {refusal.text}"
+        self._complain(refusal.kind, self._trouble)
+
+    def _complain(self, key: str, text: str) -> None:
+        """Log *text*, once a minute for each kind."""
+        if self._complaints.is_due(key, self._now()):
+            again = self._complaints.held_back(key)
+            logger.warning("%s%s", text, f" ({again} more times since the last line)" if again else "")
