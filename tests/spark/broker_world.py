@@ -114,19 +114,25 @@ def send(serving: Served, topic: str, bodies: Sequence[str], *, tags: str | None
 
 def send_poison(serving: Served, topic: str, body: bytes = b"not zlib", sys_flag: int = COMPRESSED) -> None:
     """A message to queue 0 whose *body* is said to be compressed and is not."""
+    put_raw(serving, topic, [body], 1, sys_flag)
+
+
+def put_raw(serving: Served, topic: str, bodies: Sequence[bytes], queues: int, sys_flag: int = 0) -> None:
+    """Bodies as they are, in turn to all queues of any topic: no producer checks them."""
 
     async def put(core: Core) -> None:
-        header = SendMessageV2Header(
-            producer_group="tests",
-            topic=topic,
-            default_topic="TBW102",
-            default_topic_queue_nums=4,
-            queue_id=0,
-            sys_flag=sys_flag,
-            born_timestamp=int(time.time() * 1_000),
-            flag=0,
-        )
-        await core.api.send_message(serving.broker, header, body, WAIT_S)
+        for number, body in enumerate(bodies):
+            header = SendMessageV2Header(
+                producer_group="tests",
+                topic=topic,
+                default_topic="TBW102",
+                default_topic_queue_nums=4,
+                queue_id=number % queues,
+                sys_flag=sys_flag,
+                born_timestamp=int(time.time() * 1_000),
+                flag=0,
+            )
+            await core.api.send_message(serving.broker, header, body, WAIT_S)
 
     _with_core(serving, put)
 

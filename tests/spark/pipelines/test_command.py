@@ -117,6 +117,12 @@ def test_what_spark_raises_is_told_in_one_sentence(spark: SparkSession) -> None:
     assert "SQLSTATE" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert str(in_one_sentence("")) == "Spark: it failed without a word"
+    lost = "[STREAM_FAILED] Query [id = 7] ended: DataLost: topic T was made again\n\n=== Streaming Query ==="
+    assert str(in_one_sentence(lost)) == "topic T was made again"
+    damaged = (
+        'RemoteProtocolError: body 5 is damaged (option onDamage: "skip" leaves such messages out, "raw" gives it)'
+    )
+    assert str(in_one_sentence(damaged)) == "body 5 is damaged (--on-damage skip leaves such messages out)"
 
 
 def test_the_user_has_the_last_word_about_settings() -> None:

@@ -56,6 +56,9 @@ def test_the_command_that_sends_them_again_is_told() -> None:
     assert replay_command(options) == (
         "hanabi pipeline run replay --namesrv h:1 --topics %DLQ%a,%DLQ%b --since 2026-11-15T06:00:00 --to-origin"
     )
+    skipping = DeadLettersOptions(on_damage="skip")
+    assert replay_command(skipping).endswith("--on-damage skip --to-origin")
+    assert (skipping.archiving("x").on_damage, skipping.replaying().on_damage) == ("skip", "skip")
     assert replay_command(DeadLettersOptions()) == "hanabi pipeline run replay --pattern %DLQ%.+ --to-origin"
 
 

@@ -5,7 +5,7 @@ They can be kept as an archive and sent again, by the pipelines for that; this o
 
 import shlex
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -31,6 +31,9 @@ class DeadLettersOptions(Connection, frozen=True, kw_only=True):
     export: Annotated[
         str | None, msgspec.Meta(description="keep all of them as an archive in this directory, for replay and others")
     ] = None
+    on_damage: Annotated[
+        Literal["fail", "skip"], msgspec.Meta(description="a body that cannot be read: fail, or leave its letter out")
+    ] = "fail"
     resend: Annotated[bool, msgspec.Meta(description="send them to the topics that they came from")] = False
     rate: Annotated[Rate | None, msgspec.Meta(description="with resend: at most so many a second")] = None
     dry_run: Annotated[bool, msgspec.Meta(description="with resend: only show what would be sent")] = False
@@ -52,7 +55,7 @@ class DeadLettersOptions(Connection, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in Connection.__struct_fields__}
 
     def _letters(self) -> dict[str, Any]:
-        which: dict[str, Any] = {"store": self.store, "since": self.since, "until": self.until}
+        which: dict[str, Any] = {name: getattr(self, name) for name in ("store", "since", "until", "on_damage")}
         if self.groups:
             return which | {"topics": [DEAD_LETTER_PREFIX + group for group in self.groups]}
         return which | {"pattern": f"{DEAD_LETTER_PREFIX}.+"}
@@ -64,7 +67,7 @@ class DeadLettersOptions(Connection, frozen=True, kw_only=True):
     def archiving(self, to: str) -> archive.ArchiveOptions:
         """Hands over to `archive`."""
         which = {name: value for name, value in self._letters().items() if name not in ("since", "until")}
-        return archive.ArchiveOptions(**self._connection(), **which, to=to)
+        return archive.ArchiveOptions(**self._connection(), **which, to=to, fail_on_data_loss=self.on_damage == "fail")
 
 
 def run(spark: SparkSession, options: DeadLettersOptions, progress: Progress) -> Outcome:
@@ -106,6 +109,7 @@ def replay_command(options: DeadLettersOptions) -> str:
         "pattern": None if options.groups else f"{DEAD_LETTER_PREFIX}.+",
         "since": options.since,
         "until": options.until,
+        "on-damage": None if options.on_damage == "fail" else options.on_damage,
     }
     words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     return shlex.join(["hanabi", "pipeline", "run", "replay", *words, "--to-origin"])

@@ -10,10 +10,14 @@ from pyspark.errors import PySparkException
 
 from hanabi import errors
 from hanabi.errors import ConfigError, MQError
+from hanabi.spark.broker_loss import DataLost
 from hanabi.spark.pipelines.contract import SparkFailed
 
-_NAMES: Final = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MQError)]
-_OURS: Final = re.compile(rf"\b({'|'.join(_NAMES)}): (.+)")
+_KINDS: Final = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MQError)
+} | {DataLost.__name__: DataLost}
+_OURS: Final = re.compile(rf"\b({'|'.join(_KINDS)}): (.+)")
+_ON_DAMAGE: Final = re.compile(r"\(option onDamage: \"skip\" leaves such (\w+) out.*?\)")  # of the sources
 _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*$")
 
 
@@ -33,9 +37,9 @@ def in_one_sentence(error: PySparkException | str) -> MQError:
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
-        name, sentence = ours[0]
-        kind = getattr(errors, name)
-        return ConfigError(sentence.strip()) if issubclass(kind, ConfigError) else MQError(sentence.strip())
+        name, told = ours[0]
+        sentence = _ON_DAMAGE.sub(r"(--on-damage skip leaves such \1 out)", told.strip())
+        return ConfigError(sentence) if issubclass(_KINDS[name], ConfigError) else MQError(sentence)
     return SparkFailed(f"Spark: {first_line(text)}")
 
 

@@ -8,7 +8,7 @@ gets every total at least once; query 3 has no shuffle, so what it sends again h
 """
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,7 @@ from hanabi.spark.pipelines.contract import Cell, Outcome, Pipeline, Progress
 from hanabi.spark.pipelines.file_system import FileSystem
 from hanabi.spark.pipelines.orders_frames import (
     COLUMNS,
+    DAMAGE,
     as_messages,
     checked_orders,
     enriched,
@@ -57,6 +58,13 @@ class OrdersOptions(Connection, frozen=True, kw_only=True):
         "orders-pipeline"
     )
     batch_orders: Annotated[int, msgspec.Meta(description="messages that one step takes at most", ge=1)] = 100_000
+    fail_on_data_loss: Annotated[
+        bool, msgspec.Meta(description="end with an error where orders were deleted, or their topic was made again")
+    ] = True
+    on_damage: Annotated[
+        Literal["fail", "skip"],
+        msgspec.Meta(description="a body that cannot be read: fail; or skip it, and list it with what is no order"),
+    ] = "fail"
     follow: Annotated[bool, msgspec.Meta(description="do not end: take what comes, until interrupted")] = False
     interval_s: Annotated[float, msgspec.Meta(description="with follow: seconds between steps", ge=0)] = 5.0
     for_s: Annotated[_Seconds | None, msgspec.Meta(description="with follow: end after so many seconds")] = None
@@ -122,8 +130,11 @@ class _Run:
             "startingOffsets": "earliest",
             "groupId": self._options.group,
             "maxOffsetsPerTrigger": str(self._options.batch_orders),
+            "failOnDataLoss": str(self._options.fail_on_data_loss),
+            "onDamage": "fail" if self._options.on_damage == "fail" else "raw",
         }
-        return self._spark.readStream.format(BROKER_FORMAT).options(**given).schema(COLUMNS).load()
+        columns = COLUMNS if self._options.on_damage == "fail" else f"{COLUMNS}, {DAMAGE}"
+        return self._spark.readStream.format(BROKER_FORMAT).options(**given).schema(columns).load()
 
     def _products(self) -> DataFrame | None:
         path = self._options.products

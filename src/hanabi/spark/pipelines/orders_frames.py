@@ -16,6 +16,7 @@ from hanabi.errors import ConfigError
 from hanabi.spark.suggestions import did_you_mean
 
 COLUMNS: Final = "messageId string, body binary, bornTimestamp timestamp, storeTimestamp timestamp"
+DAMAGE: Final = "damage string"  # why a body cannot be read; only where such messages are wanted
 JOINED_BY: Final = "product"
 
 _ORDER: Final = "order string, customer string, product string, quantity long, price decimal(12,2), at string"
@@ -25,16 +26,19 @@ _CLOCKS_DIFFER: Final = "1 hour"  # an order from the future would close the win
 def checked_orders(messages: DataFrame) -> DataFrame:
     """A row for each message. What is no order has its `problem`, and its text; it has no time, and is never late."""
     text = f.make_valid_utf8(f.col("body").cast("string"))
+    damage = f.col("damage") if "damage" in messages.columns else f.lit(None).cast("string")
     read = messages.select(
         "messageId",
         "storeTimestamp",
         "bornTimestamp",
+        damage.alias("damage"),
         text.alias("text"),
         f.from_json(text, _ORDER).alias("told"),
     ).select("*", "told.*", f.try_to_timestamp("told.at").alias("told_at"))
     at = f.coalesce("told_at", "bornTimestamp")
     problem = (
-        f.when(f.col("order").isNull(), f.lit("it is no JSON object with an order"))
+        f.when(f.col("damage").isNotNull(), f.col("damage"))
+        .when(f.col("order").isNull(), f.lit("it is no JSON object with an order"))
         .when(f.col("product").isNull(), f.lit("it has no product"))
         .when(f.col("quantity").isNull() | (f.col("quantity") < 1), f.lit("its quantity is no number above 0"))
         .when(f.col("price").isNull() | (f.col("price") < 0), f.lit("its price is no number"))
