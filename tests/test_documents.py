@@ -37,9 +37,6 @@ STILL_LONG: set[str] = {
     "CONTRIBUTING.md",
     "SECURITY.md",
     "deploy/README.md",
-    "docs/pipelines.md",
-    "docs/spark-walkthrough.md",
-    "docs/spark.md",
     "tests/golden/README.md",
 }
 NOTEBOOKS = {"docs/spark-walkthrough.md"}  # promised to work in a notebook
