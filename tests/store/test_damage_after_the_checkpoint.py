@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hanabi.store.config import FlushMode
 from hanabi.store.message_store import MessageStore
+from hanabi.testing.clock import ManualClock
 from tests.store.stores import SEGMENT_BYTES, bodies, copy_as_after_a_kill, message, open_store, read_queue
 
 COUNT = 60
@@ -100,15 +102,60 @@ def test_a_damaged_message_at_the_end_of_its_queue_keeps_its_number(memory_direc
     store.close()
 
 
-def test_a_bad_bit_in_a_body_of_zeros_costs_that_message_only(memory_directory: Path) -> None:
-    store = open_store(memory_directory / "a")
+@pytest.mark.parametrize("mode", FlushMode)
+def test_what_follows_zeros_in_a_damaged_message_is_kept_where_it_may_have_been_promised(
+    memory_directory: Path, mode: FlushMode
+) -> None:
+    """With SYNC_FLUSH the last message may be acknowledged. With ASYNC_FLUSH the zeros may be a page that a power cut
+    has taken, and what such a cut leaves has no gap."""
+    store = open_store(memory_directory / "a", flush_mode=mode)
     for content in (b"first", bytes(2_000), b"last"):
         store.put(message(content))
     copy = copy_as_after_a_kill(store, memory_directory / "b")
     flip(copy, read_queue(store)[1].log_offset + 200)
     store.close()
-    again = open_store(copy)
-    assert bodies(again) == [b"first", b"last"]
+    again = open_store(copy, flush_mode=mode)
+    assert bodies(again) == ([b"first", b"last"] if mode is FlushMode.SYNC_FLUSH else [b"first"])
+    again.close()
+
+
+def test_zeros_in_a_message_that_the_checkpoint_vouches_for_are_damage(memory_directory: Path) -> None:
+    """It was flushed, so no power cut has taken it: it is lost, and what follows is kept."""
+    clock = ManualClock()
+    store = open_store(memory_directory / "a", clock=clock)
+    store.put(message(b"first"))
+    (place,) = store.put(message(b"x" * 2_000)).appended
+    store.put(message(b"flushed"))
+    clock.ms += 10_000
+    store.put(message(b"newer"))
+    store.flush()
+    store.put(message(b"last"))
+    copy = copy_as_after_a_kill(store, memory_directory / "b")
+    store.close()
+    path = copy / "commitlog" / f"{0:020d}"
+    data = path.read_bytes()
+    hole = place.log_offset + -place.log_offset % 512 + 512
+    path.write_bytes(data[:hole] + bytes(512) + data[hole + 512 :])
+    again = open_store(copy, clock=clock)
+    assert bodies(again) == [b"first", b"flushed", b"newer", b"last"]
+    again.close()
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_a_page_that_a_power_cut_took_from_a_message_leaves_no_gap_with_async_flush(
+    memory_directory: Path, mode: FlushMode
+) -> None:
+    store = open_store(memory_directory / "a", flush_mode=mode, commit_log_segment_bytes=1 << 16)
+    places = [store.put(message(b"%0*d" % (2_000, number))).appended[0].log_offset for number in range(6)]
+    copy = copy_as_after_a_kill(store, memory_directory / "b")
+    store.close()
+    path = copy / "commitlog" / f"{0:020d}"
+    data = path.read_bytes()
+    hole = places[2] + -places[2] % 512 + 512
+    path.write_bytes(data[:hole] + bytes(1024) + data[hole + 1024 :])
+    again = open_store(copy, flush_mode=mode, commit_log_segment_bytes=1 << 16)
+    kept = [int(each) for each in bodies(again)]
+    assert kept == ([0, 1] if mode is FlushMode.ASYNC_FLUSH else [0, 1, 3, 4, 5])
     again.close()
 
 

@@ -31,7 +31,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.home = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
         self.clock = ManualClock()
-        self.stored: dict[tuple[str, int], list[bytes | None]] = {}  # None: a power cut has damaged it
+        self.stored: dict[tuple[str, int], list[bytes]] = {}
         self.order: list[tuple[str, int]] = []  # the queue of each message, in the order of the log
         self.durable = 0
         self.recovered: dict[tuple[str, int], int] | None = None  # the ends of the queues after the last crash
@@ -103,7 +103,7 @@ class StoreMachine(RuleBasedStateMachine):
         elif start >= len(stored):
             assert result.next_offset == len(stored)
             assert result.status in (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.OFFSET_OVERFLOW_BADLY)
-        elif None not in stored[start:]:
+        else:
             records = records_of(result)
             assert result.status is GetStatus.FOUND
             assert 1 <= len(records) <= count
@@ -178,19 +178,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.synced is not None
         written = self.copy("cut")
         lose_pages(self.synced, written, dice)
-        durable = self.durable
         self.replace(written)
-        self.forget_what_is_damaged(durable)
-
-    def forget_what_is_damaged(self, durable: int) -> None:
-        """A message that was not durable may have lost a page though a whole one follows: it is passed over."""
-        counts: dict[tuple[str, int], int] = {}
-        readable = {queue: {record.queue_offset for record in read_queue(self.store, *queue)} for queue in self.stored}
-        for number, queue in enumerate(self.order):
-            offset = counts.get(queue, 0)
-            counts[queue] = offset + 1
-            if number >= durable and offset not in readable[queue]:
-                self.stored[queue][offset] = None
 
     def replace(self, root: Path) -> None:
         old = Path(self.store.config.root)
@@ -216,8 +204,7 @@ class StoreMachine(RuleBasedStateMachine):
         for queue, stored in self.stored.items():
             low = self.store.reader.min_offset(*queue)
             assert self.store.reader.max_offset(*queue) == len(stored)
-            left = [body for body in stored[low:] if body is not None]
-            assert [record.body for record in read_queue(self.store, *queue)] == left
+            assert [record.body for record in read_queue(self.store, *queue)] == stored[low:]
 
 
 def lose_pages(synced: Path, written: Path, dice: Random) -> None:

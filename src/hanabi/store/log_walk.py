@@ -3,9 +3,13 @@
 A log ends where a write was torn. But a bad bit is not its end: what follows may have been flushed and acknowledged.
 What lies before a valid record is damage, which is reported and passed over, if one of these holds. Else the log ends.
 
-- The valid record was certainly flushed, by its time.
+- The valid record was certainly flushed, by its time: the checkpoint has a later one.
 - It begins where the damaged one says that it ends.
 - Between the two there is no sector of zeros, which is what pages leave that never reached the disk.
+
+With ASYNC_FLUSH a power cut may take any page that was not synced. So the second holds only if the damaged record has
+no sector of zeros either: what a power cut leaves of the log has no gap. With SYNC_FLUSH the valid record may have been
+acknowledged, and then all before it was on the disk: the zeros are damage, and the record is kept.
 
 It must not be older than what lies before the damage: such a record was given up at an earlier crash. A filler up to
 the end of the file counts as a valid record.
@@ -50,6 +54,21 @@ class Damage(NamedTuple):
     claim: Dispatch | None  # what the damaged record says of itself, if its parts fit
 
 
+class Doubt(NamedTuple):
+    """What may have happened to the newest records, which no checkpoint vouches for.
+
+    `may_be_torn`: the writer crashed, so properties that look torn count only if a whole record follows.
+    `may_lack_pages`: a power cut may have taken any page. `marks_zeros`: the writer marked zeros in properties.
+    """
+
+    may_be_torn: bool = False
+    may_lack_pages: bool = False
+    marks_zeros: bool = False
+
+
+NO_DOUBT: Final = Doubt()
+
+
 def record_at(log: Log, log_offset: int, *, check_crc: bool = False) -> Dispatch | None:
     """The record at *log_offset* if a whole and valid one begins there. Raises StoreDamaged if it cannot be read."""
     view = log.read_tail(log_offset)
@@ -74,14 +93,13 @@ class LogWalk:
         check_crc: bool,
         flushed_before_ms: int,
         certain_before_ms: int = 0,
-        may_be_torn: bool = False,
+        doubt: Doubt = NO_DOUBT,
     ) -> None:
         """Records stored before *flushed_before_ms* are known to have been on the disk, so they were never torn.
 
-        *certain_before_ms*: of those stored later, `uncertain_from` tells where the first lies. *may_be_torn*: the
-        writer crashed, so properties that look torn count only if a whole record follows."""
+        *certain_before_ms*: of those stored later, `uncertain_from` tells where the first lies."""
         self._log, self._check_crc, self._flushed_before_ms = log, check_crc, flushed_before_ms
-        self._certain_before_ms, self._may_be_torn = certain_before_ms, may_be_torn
+        self._certain_before_ms, self._doubt = certain_before_ms, doubt
         self.start = self.end = start
         self.end_reason = "the last file is full"
         self.is_torn = False  # something lies where the log ends, and it is no record
@@ -90,7 +108,7 @@ class LogWalk:
         self.damages: list[Damage] = []
 
     def __iter__(self) -> Iterator[Dispatch]:
-        log, check_crc, may_be_torn = self._log, self._check_crc, self._may_be_torn
+        log, check_crc, may_be_torn = self._log, self._check_crc, self._doubt.may_be_torn
         while (segment := log.find(self.end)) is not None:
             base, position = segment.base_offset, self.end - segment.base_offset
             view = segment.tail(0)
@@ -100,7 +118,7 @@ class LogWalk:
                 checked = _check_ahead(segment, view, position, checked)
                 try:
                     record = _decode(view, position, base + position, check_crc=check_crc)
-                    if may_be_torn and looks_torn(record.properties) and not self._is_followed(record):
+                    if may_be_torn and looks_torn(record.properties) and not self._is_kept(segment, record):
                         raise RemoteProtocolError(f"record at {position}: its properties were not written to the end")
                 except RemoteProtocolError as error:
                     if view[position + _MAGIC_AT : position + BLANK_BYTES_MIN] == _BLANK:
@@ -124,9 +142,17 @@ class LogWalk:
             if position < log.segment_bytes:
                 return  # what is readable ends before the file does
 
-    def _is_followed(self, record: Dispatch) -> bool:
-        """Whether a whole record of the same age or younger lies directly behind *record*."""
-        following = record_at(self._log, record.log_offset + record.size, check_crc=True)
+    def _is_kept(self, segment: Segment, record: Dispatch) -> bool:
+        """Whether *record*, whose properties look torn, counts: a whole one of its age or younger lies behind it."""
+        end = record.log_offset + record.size
+        is_flushed = record.store_timestamp_ms < self._flushed_before_ms
+        if (
+            self._doubt.marks_zeros
+            and not is_flushed
+            and self._lacks_pages(segment, record.log_offset - segment.base_offset, end)
+        ):
+            return False
+        following = record_at(self._log, end, check_crc=True)
         return following is not None and following.store_timestamp_ms >= record.store_timestamp_ms
 
     def _resume_after(self, segment: Segment, position: int, reason: str) -> int | None:
@@ -135,11 +161,16 @@ class LogWalk:
         end = self._end_if_flushed(log_offset)
         if end is None:
             end = self._end_by_size(segment, position)
+            if end is not None and self._lacks_pages(segment, position, end):
+                return None
         if end is None:
             end = self._end_by_search(segment, position)
         if end is not None:
             self.damages.append(Damage(log_offset, end, reason, _claim(segment, position, end)))
         return None if end is None else end - segment.base_offset
+
+    def _lacks_pages(self, segment: Segment, position: int, end: int) -> bool:
+        return self._doubt.may_lack_pages and segment.base_offset + _first_unwritten(segment, position) < end
 
     def _end_if_flushed(self, log_offset: int) -> int | None:
         """Where the next record begins, if that was flushed before the crash."""

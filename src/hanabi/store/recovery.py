@@ -20,13 +20,13 @@ from typing import Final, NamedTuple
 from hanabi.errors import StoreDamaged, StoreError
 from hanabi.store.checkpoint import SLACK_MS, Checkpoint
 from hanabi.store.commit_log import CommitLog
-from hanabi.store.config import StoreConfig
+from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.consume_queue import ENTRY_BYTES, ConsumeQueue, is_blank
 from hanabi.store.consume_queues import ConsumeQueues
 from hanabi.store.indexer import Indexer, QueueHoleError
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.log import Log
-from hanabi.store.log_walk import Damage, LogWalk, record_at
+from hanabi.store.log_walk import Damage, Doubt, LogWalk, record_at
 from hanabi.store.missing_log_files import count_on, queues_beyond
 from hanabi.store.queue_ends import Place, QueueEnd
 from hanabi.wire.record import Dispatch
@@ -98,7 +98,8 @@ def recover(
     else:
         start, cut = _clean_start(log, queues)
         damaged += cut
-    walk, records = _bring_in_step(parts, config, start, damaged, clock, crashed=crashed)
+    doubt = Doubt(crashed, crashed and config.flush_mode is FlushMode.ASYNC_FLUSH, crashed_as_ours)
+    walk, records = _bring_in_step(parts, config, start, damaged, clock, doubt)
     lost = [queue for queue in damaged if queue not in beyond]
     _go_on_counting(queues, lost, known_ends or {}, walk.end)
     _cut(walk, parts, beyond)
@@ -148,7 +149,8 @@ def _crash_start(parts: Parts, config: StoreConfig, *, search_in_file: bool) -> 
 
 def _flushed_before(parts: Parts, config: StoreConfig) -> int:
     """Messages stored before this time were certainly on the disk, even where the checkpoint is old or lost."""
-    margin_ms = max(_FLUSH_MARGIN_MS, 3 * config.flush_commit_log_thorough_interval_ms)
+    slowest_ms = max(config.flush_commit_log_thorough_interval_ms, config.flush_commit_log_interval_ms)
+    margin_ms = max(_FLUSH_MARGIN_MS, 3 * slowest_ms)
     return max(parts.checkpoint.log_ms, newest_file_ms(parts.commit_log.log) - margin_ms)
 
 
@@ -244,8 +246,7 @@ def _bring_in_step(
     start: int,
     damaged: list[ConsumeQueue],
     clock: Callable[[], float],
-    *,
-    crashed: bool,
+    doubt: Doubt,
 ) -> tuple[LogWalk, int]:
     """Dispatch everything from *start* on; then once more from further back, should a queue lack something there.
 
@@ -253,7 +254,7 @@ def _bring_in_step(
     one the next number, or is there a hole?
     """
     ends = {queue: queue.max_log_offset for queue in damaged}
-    walk, holes, records = _dispatch(parts, config, start, clock, crashed=crashed, fill_holes=False)
+    walk, holes, records = _dispatch(parts, config, start, clock, doubt, fill_holes=False)
     if start > parts.commit_log.log.min_offset:
         for queue, end in ends.items():
             if end < 0:
@@ -265,7 +266,7 @@ def _bring_in_step(
         logger.warning("%d consume queues are built again from log offset %d on", len(holes), rebuild_from)
         if parts.key_index is not None:  # what was left out of a queue was left out of the index, too
             parts.key_index.truncate(rebuild_from)
-        walk, _, more = _dispatch(parts, config, rebuild_from, clock, crashed=crashed, fill_holes=True)
+        walk, _, more = _dispatch(parts, config, rebuild_from, clock, doubt, fill_holes=True)
         records += more
     for damage in walk.damages:
         logger.error("the log has no valid record from %d to %d: %s", damage.start, damage.end, damage.reason)
@@ -273,7 +274,7 @@ def _bring_in_step(
 
 
 def _dispatch(
-    parts: Parts, config: StoreConfig, start: int, clock: Callable[[], float], *, crashed: bool, fill_holes: bool
+    parts: Parts, config: StoreConfig, start: int, clock: Callable[[], float], doubt: Doubt, *, fill_holes: bool
 ) -> tuple[LogWalk, dict[ConsumeQueue, int], int]:
     """Walk from *start* to the end. Returns the walk, the queues with a hole and where it begins, how many records."""
     indexer, log = parts.indexer, parts.commit_log.log
@@ -283,7 +284,7 @@ def _dispatch(
         check_crc=config.check_crc_on_recover,
         flushed_before_ms=_flushed_before(parts, config),
         certain_before_ms=_certain_before(parts, config),
-        may_be_torn=crashed,
+        doubt=doubt,
     )
 
     def has_message(queue: ConsumeQueue, queue_offset: int) -> bool:
