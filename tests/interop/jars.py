@@ -1,4 +1,4 @@
-"""Apache RocketMQ's jars and a client from npm, kept in `.interop/`: only the first run needs the network.
+"""Apache RocketMQ's jars, clients from npm and one in Rust, kept in `.interop/`: only the first run needs the network.
 
 Each folder of `java/` with a pom.xml is one set of jars; our own drivers beside them are compiled against a set.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 JAVA = Path(__file__).parent / "java"
 CACHE = Path(__file__).parent.parent.parent / ".interop"
 DOWNLOAD_TIMEOUT_S = 600
+BUILD_TIMEOUT_S = 3_600  # 400 crates, on a machine with much else to do
 
 SERVERS_4 = "servers-4"
 ADMIN_4 = "admin-4"
@@ -68,6 +69,19 @@ def node_modules() -> Path:
     return folder / "node_modules"
 
 
+@cache
+def rust_peer() -> Path:
+    """The program with rocketmq-rust's client, built by cargo: minutes, so only where HANABI_SLOW_TESTS asks for it."""
+    folder = Path(__file__).parent / "rust"
+    program = CACHE / f"rust-{_digest(folder / 'Cargo.toml', folder / 'src' / 'main.rs')}"
+    if not program.exists():
+        if not os.environ.get("HANABI_SLOW_TESTS"):
+            raise JavaUnavailable("HANABI_SLOW_TESTS is not set: building rocketmq-rust's client takes minutes")
+        command = [_need("cargo"), "install", "--debug", "--path", str(folder), "--root", "{}"]
+        _into(program, [*command, "--target-dir", str(CACHE / "rust-target")], seconds=BUILD_TIMEOUT_S)
+    return program / "bin" / "rust-peer"
+
+
 def _digest(*paths: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
 
@@ -79,12 +93,12 @@ def _need(program: str) -> str:
     return found
 
 
-def _into(folder: Path, command: list[str]) -> None:
+def _into(folder: Path, command: list[str], *, seconds: int = DOWNLOAD_TIMEOUT_S) -> None:
     """Run *command* on a new folder in place of its {}, and give the folder its name only when all is in it."""
     CACHE.mkdir(exist_ok=True)
     partial = Path(tempfile.mkdtemp(dir=CACHE, prefix="partial-"))
     try:
-        _run([part.replace("{}", str(partial)) for part in command])
+        _run([part.replace("{}", str(partial)) for part in command], seconds)
         try:
             partial.rename(folder)
         except OSError:
@@ -94,11 +108,11 @@ def _into(folder: Path, command: list[str]) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], seconds: int) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired as error:
-        raise JavaUnavailable(f"{Path(command[0]).name} took more than {DOWNLOAD_TIMEOUT_S} s") from error
+        raise JavaUnavailable(f"{Path(command[0]).name} took more than {seconds} s") from error
     if done.returncode:
         complaint = next((line for line in done.stdout.splitlines() if "ERROR" in line), done.stderr.strip()[:500])
         raise JavaUnavailable(f"{Path(command[0]).name} failed: {complaint}")
