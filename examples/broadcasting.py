@@ -1,4 +1,4 @@
-"""Broadcasting: every member of the group gets every message, and keeps its own offsets in a file.
+"""Broadcasting: every member of the group receives every message and keeps its own offsets in a file.
 
 python broadcasting.py 127.0.0.1:9876
 """
@@ -18,7 +18,7 @@ arrived: queue.Queue[tuple[str, str]] = queue.Queue()
 
 
 def member(name: str) -> hanabi.PushConsumer:
-    """In production each is a process of its own, with a `client_id` that stays the same after a restart."""
+    """Create a member. In production each is a separate process with a fixed `client_id`."""
     consumer = hanabi.PushConsumer("cache-owners", namesrv=namesrv, broadcasting=True, consume_from="first")
     consumer.subscribe("ConfigChanges")
 

@@ -1,4 +1,4 @@
-"""Delayed messages (one of the broker's delay levels) and timed ones (any moment; RocketMQ 5 or Hanabi).
+"""Delayed messages (one of the broker's delay levels) and timed messages (any time; RocketMQ 5 or Hanabi).
 
 python delayed_and_timed.py 127.0.0.1:9876
 """

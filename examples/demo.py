@@ -1,7 +1,7 @@
-"""A tour in one program: a cluster of its own, all kinds of messages through it, what was seen, a pipeline on Spark.
+"""Tour in one program: a new cluster, every kind of message, and a pipeline on Spark.
 
 python demo.py                 (or `make demo`)
-python demo.py --keep          (or `make demo KEEP=1`: the server goes on, to look at)
+python demo.py --keep          (or `make demo KEEP=1`: the server keeps running)
 """
 
 import json
@@ -25,11 +25,11 @@ from hanabi import Message, TransactionState
 STEPS = ("created", "paid", "sent")
 DEADLINE_S = 60
 PRODUCTS = {"tea": "drinks", "coffee": "drinks", "bread": "food"}
-QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # of the JVM: nothing here runs long enough to be worth more
+QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # JVM options for short runs
 
 
 class Seen:
-    """What the consumers got, by topic, and an event that is set when all of it is there."""
+    """Messages that the consumers received, by topic, and an event that is set when all have arrived."""
 
     def __init__(self, expected: dict[str, int]) -> None:
         self.bodies: dict[str, list[str]] = defaultdict(list)
@@ -45,11 +45,11 @@ class Seen:
 
 @contextmanager
 def cluster(home: Path, *, keep: bool) -> Iterator[str]:
-    """`hanabi serve` in a process of its own; gives the address of its name server. With *keep* it does not end."""
+    """Run `hanabi serve` in a process; yield the address of its name server. With *keep* it keeps running."""
     command = [sys.executable, "-m", "hanabi", "serve", "--home", str(home), "--log-level", "warning"]
-    ports = ["--namesrv-port", "0", "--broker-port", "0"]  # any free ones
+    ports = ["--namesrv-port", "0", "--broker-port", "0"]  # any free ports
     printed = home / "console.log"
-    with printed.open("w") as console:  # and not a pipe, which would end with this program
+    with printed.open("w") as console:  # not a pipe, which would end with this program
         process = subprocess.Popen([*command, *ports], stdout=console, start_new_session=keep)  # noqa: S603
     try:
         lines = ready_lines(process, printed)
@@ -61,7 +61,7 @@ def cluster(home: Path, *, keep: bool) -> Iterator[str]:
         raise
     finally:
         if keep:
-            process.returncode = 0  # it is not ours any more: no warning that it still runs
+            process.returncode = 0  # detached: suppress the warning that it still runs
             print(f"   The server goes on; its files are in {home}. To stop it: kill {process.pid}")
         else:
             process.terminate()
@@ -69,7 +69,7 @@ def cluster(home: Path, *, keep: bool) -> Iterator[str]:
 
 
 def ready_lines(process: subprocess.Popen[bytes], printed: Path) -> list[str]:
-    """What the server says when it is ready: a line of the name server, and one of the broker."""
+    """Wait for the two lines that the server prints when it is ready."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline and process.poll() is None:
         lines = [line for line in printed.read_text().splitlines() if line.startswith("ready ")]
@@ -80,7 +80,7 @@ def ready_lines(process: subprocess.Popen[bytes], printed: Path) -> list[str]:
 
 
 def order(number: int, hour: datetime) -> bytes:
-    """The orders of the last hours, every 20 minutes one; the last of them at *hour*."""
+    """Create an order; orders are 20 minutes apart, and number 9 is at *hour*."""
     product = list(PRODUCTS)[number % len(PRODUCTS)]
     fields = {"order": f"O-{number}", "customer": f"C-{number % 4}", "product": product, "quantity": number + 1}
     return json.dumps({**fields, "price": 2.5, "at": f"{hour + timedelta(minutes=20 * number - 180):%FT%TZ}"}).encode()
@@ -119,7 +119,7 @@ def consume(namesrv: str, seen: Seen) -> None:
     def take(messages: list[hanabi.StoredMessage]) -> None:
         for message in messages:
             seen.tries["".join(message.keys)] += 1
-            if message.keys == ("O-7",):  # this one never works: it is tried again, and then a dead letter
+            if message.keys == ("O-7",):  # always fails: retried, then a dead letter
                 raise hanabi.ConsumeLater("a bad order", delay_level=1)
             seen.add(message)
 
@@ -135,7 +135,7 @@ def consume(namesrv: str, seen: Seen) -> None:
 
 
 def dead_letter(namesrv: str) -> str:
-    """The message that was given up."""
+    """Return the keys of the dead letter."""
     with hanabi.PullConsumer("demo-undertaker", namesrv=namesrv) as undertaker:
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
@@ -143,14 +143,14 @@ def dead_letter(namesrv: str) -> str:
                 (queue,) = undertaker.queues_of("%DLQ%demo-all")
                 if found := undertaker.pull(queue, 0).messages:
                     return " ".join(found[0].keys)
-            except hanabi.MQError:  # the topic is made with the first dead letter
+            except hanabi.MQError:  # the topic is created with the first dead letter
                 pass
             time.sleep(0.2)
     raise SystemExit(f"no dead letter within {DEADLINE_S} s")
 
 
 def through_spark(namesrv: str, folder: Path) -> None:
-    """The pipeline `orders`, as anybody would run it: each order once, with its category, added up by the hour."""
+    """Run the pipeline `orders`: each order once, with its category, summed by the hour."""
     if find_spec("pyspark") is None:
         print("   left out: Spark is not installed here; pip install 'hanabi-mq[spark]' brings it")
         return

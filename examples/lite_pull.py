@@ -1,4 +1,4 @@
-"""Lite pull: the program asks for messages when it wants some, and says itself what is consumed.
+"""Lite pull: the program polls for messages and commits offsets itself.
 
 python lite_pull.py 127.0.0.1:9876
 """
@@ -20,7 +20,7 @@ with consumer:
         messages = consumer.poll(timeout=10)
         assert messages, "nothing came for 10 seconds"
         rows |= {message.body.decode() for message in messages}
-        consumer.commit()  # only now they are consumed
+        consumer.commit()  # only now are they consumed
     print(f"polled {len(rows)} rows")
 
     queue = consumer.queues[0]
@@ -28,7 +28,7 @@ with consumer:
     again = consumer.poll(timeout=10)
     print(f"again from offset {again[0].queue_offset}")
 
-with hanabi.LitePullConsumer("inspection", namesrv=namesrv) as inspection:  # or take a queue, whoever else has it
+with hanabi.LitePullConsumer("inspection", namesrv=namesrv) as inspection:  # or assign a queue, regardless of its owner
     inspection.assign(inspection.queues_of("Rows")[:1])
     (queue,) = inspection.queues
     inspection.seek(queue, inspection.end_offset(queue) - 1)

@@ -1,4 +1,4 @@
-"""Ordered messages: what belongs together goes to one queue, and each queue is consumed in order.
+"""Ordered messages: messages with one key go to one queue, and each queue is consumed in order.
 
 python ordered.py 127.0.0.1:9876
 """
@@ -28,7 +28,7 @@ failed_once = False
 
 @consumer.listener(ordered=True)
 def write(messages: list[hanabi.StoredMessage]) -> None:
-    """One at a time for each queue. If it raises, this queue waits and tries again: nothing is skipped."""
+    """Receive the messages of a queue one at a time. If it raises, the queue waits and retries: nothing is skipped."""
     global failed_once
     for message in messages:
         step = message.body.decode()

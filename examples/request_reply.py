@@ -1,4 +1,4 @@
-"""Request and reply: a message that somebody answers.
+"""Request and reply: a message whose consumer replies to its producer.
 
 python request_reply.py 127.0.0.1:9876
 """
@@ -14,14 +14,14 @@ namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 
 async def main() -> None:
     async with hanabi.aio.Producer("calculators", namesrv=namesrv) as producer:
-        await producer.send(Message("Sums", b"0 0"))  # makes the topic, where brokers may make topics
+        await producer.send(Message("Sums", b"0 0"))  # creates the topic, if brokers may create topics
         consumer = hanabi.aio.PushConsumer("adders", namesrv=namesrv)
         consumer.subscribe("Sums")
 
         @consumer.listener
         async def add(messages: list[StoredMessage]) -> None:
             for message in messages:
-                if "REPLY_TO_CLIENT" in message.properties:  # the first one was no request
+                if "REPLY_TO_CLIENT" in message.properties:  # the first message was not a request
                     await producer.reply(message, str(sum(map(int, message.body.split()))).encode())
 
         async with consumer:

@@ -1,4 +1,4 @@
-"""What a listener fails on comes again later, and at last lies with the dead letters, where it can be looked at.
+"""Retry and dead letters: a failed message is delivered again later, and finally becomes a dead letter.
 
 python retry_and_dead_letter.py 127.0.0.1:9876
 """
@@ -10,7 +10,7 @@ import time
 import hanabi
 
 namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
-group = f"parcels-{int(time.time())}"  # a new one each time, so that there is one dead letter to show
+group = f"parcels-{int(time.time())}"  # a new group each time, so that there is exactly one dead letter
 
 with hanabi.Producer("shop", namesrv=namesrv) as producer:
     producer.send(hanabi.Message("Parcels", b"to nowhere", keys=["P-1"]))
@@ -26,7 +26,7 @@ def deliver(messages: list[hanabi.StoredMessage]) -> None:
     print(f"try {message.reconsume_times + 1} of {message.body.decode()!r}")
     if message.reconsume_times == 2:
         given_up.set()
-    # Any exception means "again later": after 10 s, then 30 s, 1 min ... This one says when.
+    # Any exception means "retry later": after 10 s, then 30 s, 1 min ... This one sets the delay.
     raise hanabi.ConsumeLater("no such address", delay_level=1)
 
 
@@ -38,7 +38,7 @@ with hanabi.PullConsumer("undertaker", namesrv=namesrv) as undertaker:
     while time.monotonic() < deadline:
         try:
             (queue,) = undertaker.queues_of(f"%DLQ%{group}")
-        except hanabi.MQError:  # it is made with the first dead letter
+        except hanabi.MQError:  # the topic is created with the first dead letter
             time.sleep(0.2)
             continue
         if dead := undertaker.pull(queue, 0).messages:

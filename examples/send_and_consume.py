@@ -1,6 +1,6 @@
 """Normal messages: send some, consume them. For programs without an event loop.
 
-hanabi serve &                             any RocketMQ cluster will do
+hanabi serve &                             or any RocketMQ cluster
 python send_and_consume.py 127.0.0.1:9876
 """
 
@@ -25,7 +25,7 @@ all_billed = threading.Event()
 
 @consumer.listener
 def bill(messages: list[hanabi.StoredMessage]) -> None:
-    """Runs in one of 20 threads. Returning means consumed; raising means: again, later."""
+    """Handle messages in one of 20 threads. Return: consumed; raise: retry later."""
     for message in messages:
         billed.add(message.body.decode())
         print(f"billed {message.body.decode()}, keys {message.keys}, tags {message.tags}")
@@ -33,5 +33,5 @@ def bill(messages: list[hanabi.StoredMessage]) -> None:
         all_billed.set()
 
 
-with consumer:  # a service calls consumer.run() instead: until SIGTERM
+with consumer:  # a service calls consumer.run() instead, which runs until SIGTERM
     assert all_billed.wait(30)

@@ -1,8 +1,8 @@
-"""A message that becomes visible together with a local transaction, or not at all.
+"""Transactional messages: visible together with a local transaction, or not at all.
 
 python transaction.py 127.0.0.1:9876
 
-With the broker's default settings the check comes after about a minute: wait for it.
+With the broker's default settings the check happens after about a minute: wait for it.
 """
 
 import queue
@@ -24,7 +24,7 @@ producer = hanabi.TransactionProducer("shop-tx", namesrv=namesrv)
 
 
 def write_order(message: hanabi.Message, sent: hanabi.SendResult) -> TransactionState:
-    """The local part. Nobody sees the message yet."""
+    """Run the local transaction. The message is not visible yet."""
     amount = int(message.body)
     connection = sqlite3.connect(database)
     try:
@@ -41,7 +41,7 @@ def write_order(message: hanabi.Message, sent: hanabi.SendResult) -> Transaction
 
 @producer.check
 def look_up(message: hanabi.StoredMessage) -> TransactionState:
-    """The broker has no word from us and asks how it ended."""
+    """Report the outcome when the broker asks for it."""
     connection = sqlite3.connect(database)
     found = connection.execute("SELECT 1 FROM orders WHERE message_id = ?", (message.message_id,)).fetchone()
     connection.close()

@@ -1,6 +1,6 @@
-"""Whether the server in this container answers: for HEALTHCHECK, since the image has no curl.
+"""Health check of the server in this container, for HEALTHCHECK: the image has no curl.
 
-python health.py [PATH]      /health by default; /ready for whether it should be given work
+python health.py [PATH]      /health by default; /ready checks whether it should receive traffic
 """
 
 import os

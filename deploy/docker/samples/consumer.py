@@ -1,4 +1,4 @@
-"""Consumes the sample orders, until it is stopped.
+"""Consumer of the sample orders; runs until it is stopped.
 
 python consumer.py 127.0.0.1:9876
 """

@@ -1,6 +1,6 @@
-"""Sends an order a second, until it is stopped. A broker that is away for a while is no reason to stop.
+"""Producer of one order a second; runs until it is stopped, also while a broker is unavailable.
 
-python producer.py 127.0.0.1:9876 [SECONDS between two orders]
+python producer.py 127.0.0.1:9876 [SECONDS between orders]
 """
 
 import signal

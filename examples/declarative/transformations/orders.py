@@ -1,4 +1,4 @@
-"""Which tables Spark keeps. The name server is the one that NAMESRV_ADDR says; `namesrv="host:port"` says another."""
+"""The tables that Spark maintains. NAMESRV_ADDR names the name server; `namesrv="host:port"` overrides it."""
 
 from hanabi.spark.pipelines.declarative import define_messages, define_traffic
 
