@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -10,12 +11,34 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.coroutines import run_coroutine_test
+from tests.store.open_files import open_files
+from tests.store.opened import closing_stores
 
 pytest_plugins = ["hanabi.testing.plugin"]
+
+ROOT = Path("/")
+LEFT_OPEN_MAX = 12  # for what a process opens once and keeps
 
 # A machine that does other things is slow, which is no fault of what is tested.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True)
+def stores_are_closed() -> Iterator[None]:
+    """Close the stores that this test has opened and left."""
+    with closing_stores():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def descriptors_are_closed() -> Iterator[None]:
+    """Fail the last test of a module whose tests leave files open."""
+    before = len(open_files(ROOT))
+    yield
+    if len(open_files(ROOT)) > before + LEFT_OPEN_MAX:
+        gc.collect()
+        assert len(left := open_files(ROOT)) <= before + LEFT_OPEN_MAX, left
 
 
 @pytest.fixture

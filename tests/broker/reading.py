@@ -44,6 +44,7 @@ from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import decode_records
 from hanabi.wire.tags import java_hash
 from tests.broker.talk import Peer, connected, serving
+from tests.store.opened import opened
 
 HOST = encode_host("10.1.2.3", 10911)
 TOPIC = "Orders"
@@ -70,12 +71,14 @@ class Reading:
         self.timer = ManualClock(0)  # of the held pulls
         self.held_pulls = HeldPulls(self.settings, self.timer)
         self.filters = ConsumerFilters(None, self.settings, self.clock)
-        self.store = MessageStore.open(
-            store_config,
-            now_ms=self.clock,
-            hooks=Hooks(on_append=self.held_pulls.arrived, filter_bits=self.filters.filter_bits),
-            disk_ratio=lambda _: 0.1,
-            memory_bytes=memory_bytes,
+        self.store = opened(
+            MessageStore.open(
+                store_config,
+                now_ms=self.clock,
+                hooks=Hooks(on_append=self.held_pulls.arrived, filter_bits=self.filters.filter_bits),
+                disk_ratio=lambda _: 0.1,
+                memory_bytes=memory_bytes,
+            )
         )
         self.topics = Topics(None, self.settings, self.clock)
         self.topics.update(TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES))

@@ -35,6 +35,7 @@ from hanabi.wire.properties import decode_properties
 from hanabi.wire.record import Record, decode_records
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 from tests.broker.talk import Peer, connected, serving
+from tests.store.opened import opened
 
 STORE_HOST = encode_host("10.1.2.3", 10911)
 BORN_MS = 1_699_999_999_000
@@ -71,8 +72,8 @@ class Taking:
         )
         store_config = msgspec.structs.replace(config, **store)
         self.settings = Settings(broker or BrokerConfig(broker_name="broker-a"), store_config)
-        self.store = MessageStore.open(
-            store_config, now_ms=self.clock, disk_ratio=lambda _: disk_ratio, memory_bytes=1 << 30
+        self.store = opened(
+            MessageStore.open(store_config, now_ms=self.clock, disk_ratio=lambda _: disk_ratio, memory_bytes=1 << 30)
         )
         self.topics = Topics(None, self.settings, self.clock)
         self.topics.update(TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES))

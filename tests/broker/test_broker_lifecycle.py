@@ -175,7 +175,7 @@ def test_a_changed_permission_is_told_to_name_servers_and_is_in_force_after_a_re
             assert route is not None
             assert route.queue_datas[0].perm == 4
             assert running.broker.store.config.message_bytes_max == 10
-        async with running_broker(tmp_path) as broker:
+        async with running_broker(tmp_path / "broker-a") as broker:
             assert broker.settings.broker.permission == 4
 
     asyncio.run(main())

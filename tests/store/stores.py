@@ -14,6 +14,7 @@ from hanabi.testing.clock import ManualClock
 from hanabi.wire.hosts import encode_host
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import Record, decode_records
+from tests.store.opened import opened
 
 HOST = encode_host("127.0.0.1", 10911)
 SEGMENT_BYTES = 4_096
@@ -43,12 +44,14 @@ def open_store(
     **settings: object,
 ) -> MessageStore:
     """A small store, not started: nothing reaches the disk unless the test says so."""
-    return MessageStore.open(
-        small_config(root, **settings),
-        now_ms=clock or ManualClock(),
-        hooks=hooks,
-        disk_ratio=lambda _: disk_ratio,
-        memory_bytes=memory_bytes,
+    return opened(
+        MessageStore.open(
+            small_config(root, **settings),
+            now_ms=clock or ManualClock(),
+            hooks=hooks,
+            disk_ratio=lambda _: disk_ratio,
+            memory_bytes=memory_bytes,
+        )
     )
 
 

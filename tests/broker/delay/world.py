@@ -19,6 +19,7 @@ from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.properties import encode_properties
 from hanabi.wire.record import Record
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
+from tests.store.opened import opened
 from tests.store.stores import HOST, read_queue
 
 SECOND: Final = 1_000
@@ -66,12 +67,14 @@ class World:
         self._store_config = store_config
         settings = Settings(self._broker, store_config)
         levels = parse_delay_levels(self._broker.message_delay_levels)
-        self.store = MessageStore.open(
-            store_config,
-            now_ms=self.clock,
-            hooks=Hooks(on_append=self._on_append, deliver_time_ms=levels.deliver_time_ms),
-            disk_ratio=lambda _: 0.1,
-            memory_bytes=1 << 30,
+        self.store = opened(
+            MessageStore.open(
+                store_config,
+                now_ms=self.clock,
+                hooks=Hooks(on_append=self._on_append, deliver_time_ms=levels.deliver_time_ms),
+                disk_ratio=lambda _: 0.1,
+                memory_bytes=1 << 30,
+            )
         )
         self.refuse: Callable[[PendingMessage], PutStatus | None] = lambda _: None
         self.deliveries: list[PendingMessage] = []
