@@ -9,8 +9,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 MODULES = {
     "hanabi.wire._speedups": "src/hanabi/wire/_speedups.pyx",
     "hanabi.store._speedups": "src/hanabi/store/_speedups.pyx",
-    "hanabi.broker._pulls": "src/hanabi/broker/_pulls.pyx",
-    "hanabi.broker._speedups": "src/hanabi/broker/_speedups.pyx",
+    "hanabi.store.fast_path._appends": "src/hanabi/store/fast_path/_appends.pyx",
+    "hanabi.store.fast_path._reads": "src/hanabi/store/fast_path/_reads.pyx",
+    "hanabi.broker.fast_path._frames": "src/hanabi/broker/fast_path/_frames.pyx",
+    "hanabi.broker.fast_path._sends": "src/hanabi/broker/fast_path/_sends.pyx",
 }
 
 

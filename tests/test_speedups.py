@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanabi.broker.fast_path import building
 from hanabi.errors import MQError
 from hanabi.message import StoredMessage
-from hanabi.store import index_file, key_hash, plain_run
+from hanabi.store import index_file, key_hash
+from hanabi.store.fast_path import loading
 from hanabi.store.index_file import ENTRY
 from hanabi.wire import properties, record, stored
 from hanabi.wire.record import topic_field
@@ -57,7 +59,9 @@ def test_the_compiled_functions_are_there_where_they_must_be() -> None:
     assert key_hash.key_hash_after is not key_hash.python_key_hash_after
     assert index_file.link_entries is not index_file.python_link_entries
     assert index_file.follow_chain is not index_file.python_follow_chain
-    assert plain_run.plain_run is not plain_run.python_plain_run
+    assert building.is_compiled()
+    assert loading.run_writer() is not None
+    assert loading.record_run() is not None
 
 
 @given(arguments)
@@ -221,8 +225,9 @@ def test_an_index_file_gets_the_same_entries(messages: list[tuple[list[int], int
     slots, number = 3, 1
     with mmap.mmap(-1, 4096) as ours, mmap.mmap(-1, 4096) as theirs:
         for hashes, log_offset, seconds in messages:
+            pairs = b"".join(index_file.PAIR.pack(hashed_key, log_offset) for hashed_key in hashes)
             used = [
-                link(mapped, 40, slots, number, hashes, log_offset, seconds, 5)
+                link(mapped, 40, slots, number, pairs, seconds, 5)
                 for link, mapped in ((index_file.python_link_entries, ours), (index_file.link_entries, theirs))
             ]
             assert used[0] == used[1]

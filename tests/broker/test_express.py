@@ -1,7 +1,6 @@
-"""The express lane, compiled or not, answers and stores what the handlers would, byte for byte, or it does nothing."""
+"""The fast path answers and stores what the handlers would, byte for byte, or it does nothing."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.express import express_lane
+from hanabi.broker.fast_path.building import fast_path, is_compiled
 from hanabi.broker.handlers.send import send_handlers
 from hanabi.errors import MQError
 from hanabi.remoting.dispatch import Handler, Reply, dispatch
@@ -24,9 +23,8 @@ from hanabi.wire.command import decode_command, encode_head, encode_reply_head
 from hanabi.wire.frame import encode_frame
 from tests.broker.sending import QUEUES, STORE_HOST, TOPIC, Taking
 
-pytestmark = pytest.mark.pure
+pytestmark = pytest.mark.skipif(not is_compiled(), reason="there is no fast path without compiled functions")
 
-PYTHON, COMPILED = "python", "compiled"
 SENDER: Any = SimpleNamespace(peer="10.1.2.3:40000")
 FIELDS = {
     "a": "producers",
@@ -148,23 +146,20 @@ _OWN = ("lock", "checkpoint", "consumequeue.ends")  # files with what is differe
 class Side:
     """A store, and what answers sends into it."""
 
-    def __init__(self, root: Path, lane: str = COMPILED, **store: Any) -> None:
+    def __init__(self, root: Path, **store: Any) -> None:
         self.root = root
         self.taking = Taking(root, BrokerConfig(broker_name="broker-a"), **store)
         self.taking.topics.update(TopicConfig(topic_name="7", read_queue_nums=2, write_queue_nums=1, order=True))
         parts = (self.taking.topics, self.taking.groups, self.taking.settings)
-        with pytest.MonkeyPatch.context() as patch:
-            if lane == PYTHON:
-                patch.setenv("HANABI_PURE_PYTHON", "1")
-            self.handlers: dict[int, Handler] = send_handlers(
-                *(self.taking.intake, *parts, self.taking.flow, STORE_HOST, self.taking.halves),
-                random_below=lambda n: n - 1,
-                now_ms=self.taking.clock,
-            )
-            self.lane = express_lane(self.handlers)
+        self.handlers: dict[int, Handler] = send_handlers(
+            *(self.taking.intake, *parts, self.taking.flow, STORE_HOST, self.taking.halves),
+            random_below=lambda n: n - 1,
+            now_ms=self.taking.clock,
+        )
+        self.lane = fast_path(self.handlers)
 
     def express(self, *frames: bytes) -> tuple[bytes | None, int]:
-        """The answers by the express lane, to as many of *frames* as it takes."""
+        """The answers by the fast path, to as many of *frames* as it takes."""
         assert self.lane is not None
         data = b"".join(map(encode_frame, frames))
         answers, taken, counts = self.lane(data, SENDER)
@@ -210,21 +205,10 @@ class Side:
         return {str(path.relative_to(self.root)): path.read_bytes() for path in paths if path.parent.name != "index"}
 
 
-@pytest.fixture(scope="module", params=[PYTHON, COMPILED])
-def lane(request: pytest.FixtureRequest) -> str:
-    """Which of the two lanes; where nothing is compiled, only the one."""
-    if request.param == COMPILED:
-        if os.environ.get("HANABI_PURE_PYTHON"):
-            pytest.skip("HANABI_PURE_PYTHON is set")
-        pytest.importorskip("hanabi.broker._speedups", reason="not compiled here")
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory, lane: str) -> Iterator[tuple[Side, Side]]:
-    """One with an express lane and one without; at the end, after all that was sent to them, their files agree."""
-    first, second = (Side(tmp_path_factory.mktemp(name), lane) for name in ("express", "handlers"))
-    assert type(first.lane).__module__ == {PYTHON: "hanabi.broker.lane", COMPILED: "hanabi.broker._speedups"}[lane]
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    """One with a fast path and one without; at the end, after all that was sent to them, their files agree."""
+    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("express", "handlers"))
     yield first, second
     assert first.files() == second.files()
 
@@ -284,9 +268,9 @@ LARGE_FILES = {
 
 
 @pytest.mark.parametrize("batched", [0, 100, 128, 200, 256])
-def test_a_run_that_is_full_is_followed_by_others(tmp_path: Path, lane: str, batched: int) -> None:
+def test_a_run_that_is_full_is_followed_by_others(tmp_path: Path, batched: int) -> None:
     """Where no file is full, that is: nothing but its length ends a run, and all of them are taken."""
-    both = Side(tmp_path / "express", lane, **LARGE_FILES), Side(tmp_path / "handlers", lane, **LARGE_FILES)
+    both = Side(tmp_path / "express", **LARGE_FILES), Side(tmp_path / "handlers", **LARGE_FILES)
     request: dict[str, Any] = {"flag": 0, "version": 401, "form": HeaderForm.BINARY}
     if batched:
         body = encode_batch([BatchMessage(part, b"x" * 100, b"UNIQ_KEY\x01A%d" % part) for part in range(batched)])
@@ -362,8 +346,8 @@ def test_producers_whose_headers_are_of_one_length_are_told_apart(both: tuple[Si
     assert agree(both, *frames) > 10
 
 
-def test_more_layouts_of_headers_than_are_remembered_change_nothing(tmp_path: Path, lane: str) -> None:
-    both = Side(tmp_path / "express", lane, **LARGE_FILES), Side(tmp_path / "handlers", lane, **LARGE_FILES)
+def test_more_layouts_of_headers_than_are_remembered_change_nothing(tmp_path: Path) -> None:
+    both = Side(tmp_path / "express", **LARGE_FILES), Side(tmp_path / "handlers", **LARGE_FILES)
     request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "form": HeaderForm.BINARY}
     frames = [
         frame_of({**request, "fields": FIELDS | {"a": f"group-{number}", "i": "x\x01" + "y" * (number % 7)}})
@@ -395,8 +379,8 @@ def test_of_a_code_that_comes_twice_the_last_one_counts(both: tuple[Side, Side],
     agree(both, len(header).to_bytes(4) + header + b"x" * 50)
 
 
-def test_messages_of_a_topic_with_several_tags_are_marked_as_such(tmp_path: Path, lane: str) -> None:
-    both = Side(tmp_path / "express", lane), Side(tmp_path / "handlers", lane)
+def test_messages_of_a_topic_with_several_tags_are_marked_as_such(tmp_path: Path) -> None:
+    both = Side(tmp_path / "express"), Side(tmp_path / "handlers")
     for side in both:
         side.taking.topics.update(TopicConfig(topic_name="Many", topic_filter_type=TopicFilterType.MULTI_TAG))
     request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "form": HeaderForm.JSON}
@@ -422,10 +406,8 @@ def test_usual_batches_are_taken_in_both_forms(both: tuple[Side, Side]) -> None:
     assert taken > 40
 
 
-def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_hold_at_once(
-    tmp_path: Path, lane: str
-) -> None:
-    side = Side(tmp_path, lane)
+def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_hold_at_once(tmp_path: Path) -> None:
+    side = Side(tmp_path)
     frame = frame_of({"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "fields": FIELDS, "form": 0})
     side.answer(frame)  # makes the index file
     side.answer(frame)  # the hash of the topic is known from now on
@@ -449,8 +431,8 @@ def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_ho
 
 
 @pytest.mark.parametrize("region", ["1234567890", "50%d", "<offset>", "\x01" * 900, "r" * 5_000])
-def test_a_region_may_be_called_anything(tmp_path: Path, lane: str, region: str) -> None:
-    sides = Side(tmp_path / "express", lane), Side(tmp_path / "handlers", lane)
+def test_a_region_may_be_called_anything(tmp_path: Path, region: str) -> None:
+    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
     for side in sides:
         side.taking.change(region_id=region)
     for form in (HeaderForm.JSON, HeaderForm.BINARY) * 2:

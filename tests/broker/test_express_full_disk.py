@@ -1,10 +1,12 @@
-"""A disk that fills up is an answer of the express lane too, never a signal: it writes only where there are blocks."""
+"""A disk that fills up is an answer of the fast path too, never a signal: it writes only where there are blocks."""
 
 from pathlib import Path
 from typing import Any
 
 from hanabi.wire.codes import HeaderForm
-from tests.broker.test_express import FIELDS, Side, frame_of, lane  # noqa: F401 (a fixture)
+from tests.broker.test_express import FIELDS, Side, frame_of, pytestmark
+
+__all__ = ["pytestmark"]
 
 # Files that are larger than the disk: their blocks come in steps, and run out.
 FILES = {"commit_log_segment_bytes": 1 << 20, "index_slots": 100, "index_entries": 100_000, "message_bytes_max": 8_192}
@@ -30,11 +32,8 @@ def send(side: Side, wanted: list[bytes]) -> tuple[int, int]:
     return express, stored
 
 
-def test_sends_are_refused_when_the_disk_is_full_and_taken_when_it_is_not(
-    small_disk: Path,
-    lane: str,  # noqa: F811
-) -> None:
-    side = Side(small_disk / "store", lane, **FILES)
+def test_sends_are_refused_when_the_disk_is_full_and_taken_when_it_is_not(small_disk: Path) -> None:
+    side = Side(small_disk / "store", **FILES)
     ballasts = small_disk / "ballast 1", small_disk / "ballast 2"
     for ballast in ballasts:
         ballast.write_bytes(bytes(12_288))

@@ -1,8 +1,7 @@
-"""The express lane answers pulls as the handlers would, byte for byte, and counts the same, or it does nothing."""
+"""The fast path answers pulls as the handlers would, byte for byte, and counts the same, or it does nothing."""
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanabi.broker.express import express_lane
+from hanabi.broker.fast_path.building import fast_path, is_compiled
 from hanabi.broker.handlers.pull import pull_handlers
 from hanabi.broker.long_polling import HeldPull
 from hanabi.broker.pull_access import PullAccess
@@ -29,8 +28,7 @@ pytestmark = pytest.mark.pure
 
 CONSUMER: Any = SimpleNamespace(peer="10.1.2.3:40000", is_stalled=False)
 MESSAGES = 300
-COMPILED, READABLE = "compiled", "readable"
-MODULES = {COMPILED: "hanabi.broker._pulls", READABLE: "hanabi.broker.plain_pulls"}
+pytestmark = pytest.mark.skipif(not is_compiled(), reason="there is no fast path without compiled functions")
 FIELDS = {
     "consumerGroup": GROUP,
     "topic": TOPIC,
@@ -93,24 +91,21 @@ def frame_of(**request: Any) -> bytes:
 
 
 class Side:
-    """A store with messages in it, and what answers pulls from it. *kind* is that of the lane."""
+    """A store with messages in it, and what answers pulls from it."""
 
-    def __init__(self, root: Path, kind: str, *, log_file_bytes: int = 128 * 1024) -> None:
+    def __init__(self, root: Path, *, log_file_bytes: int = 128 * 1024) -> None:
         self.reading = reading = Reading(root, commit_log_segment_bytes=log_file_bytes)
         for number in range(MESSAGES):
             reading.put(b"%d" % number * 50, queue_id=0, tags="TagA" if number % 3 else "")
             reading.put(b"%d" % number * 20, queue_id=number % 3 + 1)
         access = PullAccess(reading.settings, reading.topics, reading.groups, reading.pull_filters)
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("HANABI_PURE_PYTHON", "" if kind == COMPILED else "1")
-            self.handlers = pull_handlers(
-                *(reading.store, access, reading.commits, reading.held_pulls, reading.stats),
-                *(reading.settings, reading.clock),
-            )
-            lane = express_lane(self.handlers)
+        self.handlers = pull_handlers(
+            *(reading.store, access, reading.commits, reading.held_pulls, reading.stats),
+            *(reading.settings, reading.clock),
+        )
+        lane = fast_path(self.handlers)
         assert lane is not None
         self.lane = lane
-        assert type(self.handlers[11].express).__module__ == MODULES[kind]
 
     def answer(self, frame: bytes) -> bytes:
         """By the handlers alone."""
@@ -140,19 +135,9 @@ class Side:
         return tallies, totals, falls, reading.offsets.table(), reading.commits._readers
 
 
-@pytest.fixture(scope="module", params=[COMPILED, READABLE])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both lanes are judged by the same tests."""
-    if request.param == COMPILED:
-        if os.environ.get("HANABI_PURE_PYTHON"):
-            pytest.skip("HANABI_PURE_PYTHON is set")
-        pytest.importorskip("hanabi.broker._pulls", reason="not compiled here")
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory, kind: str) -> Iterator[tuple[Side, Side]]:
-    first, second = (Side(tmp_path_factory.mktemp(name), kind) for name in ("express", "handlers"))
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("express", "handlers"))
     yield first, second
     for side in (first, second):
         side.reading.store.close()
@@ -184,8 +169,8 @@ def test_whatever_is_pulled_is_answered_as_by_the_handlers(
     agree(both, frame_of(**request_), request_["code"])
 
 
-def test_a_queue_that_the_system_refuses_to_read_is_left_to_the_handlers(tmp_path: Path, kind: str) -> None:
-    side = Side(tmp_path, kind)
+def test_a_queue_that_the_system_refuses_to_read_is_left_to_the_handlers(tmp_path: Path) -> None:
+    side = Side(tmp_path)
     reading = side.reading
     reading.store.flush()
     from_7, from_0 = (frame_of(fields={**FIELDS, "queueOffset": offset}) for offset in ("7", "0"))
@@ -242,11 +227,11 @@ def test_a_consumer_that_reads_a_queue_to_its_end_is_served_by_express(
 
 @pytest.mark.parametrize("form", HeaderForm)
 def test_what_was_read_before_is_answered_as_by_the_handlers_from_wherever_it_is_read_again(
-    tmp_path: Path, kind: str, form: HeaderForm
+    tmp_path: Path, form: HeaderForm
 ) -> None:
     sides = (
-        Side(tmp_path / "express", kind, log_file_bytes=32 * 1024),
-        Side(tmp_path / "handlers", kind, log_file_bytes=32 * 1024),
+        Side(tmp_path / "express", log_file_bytes=32 * 1024),
+        Side(tmp_path / "handlers", log_file_bytes=32 * 1024),
     )
 
     def pull(offset: int, count: int) -> bool:
@@ -264,10 +249,8 @@ def test_what_was_read_before_is_answered_as_by_the_handlers_from_wherever_it_is
         side.reading.store.close()
 
 
-def test_messages_that_arrive_are_found_and_those_of_a_queue_that_was_deleted_are_not(
-    tmp_path: Path, kind: str
-) -> None:
-    sides = Side(tmp_path / "express", kind), Side(tmp_path / "handlers", kind)
+def test_messages_that_arrive_are_found_and_those_of_a_queue_that_was_deleted_are_not(tmp_path: Path) -> None:
+    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
     for number in range(5):
         frame = frame_of(fields=FIELDS | {"queueOffset": str(MESSAGES - 3 + number)})
         assert agree(sides, frame)
@@ -373,28 +356,26 @@ def test_a_value_that_looks_like_a_field_is_a_value(both: tuple[Side, Side], for
 
 
 @pytest.mark.parametrize("form", HeaderForm)
-def test_what_is_too_much_for_one_answer_ends_where_it_ends_by_the_handlers(
-    tmp_path: Path, kind: str, form: HeaderForm
-) -> None:
-    sides = Side(tmp_path / "express", kind), Side(tmp_path / "handlers", kind)
+def test_what_is_too_much_for_one_answer_ends_where_it_ends_by_the_handlers(tmp_path: Path, form: HeaderForm) -> None:
+    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
     for side in sides:
         store = msgspec.structs.replace(side.reading.settings.store, memory_transfer_bytes_max=2_000)
         side.reading.store.reader.use(store)
     for offset in range(0, MESSAGES, 29):
         agree(sides, frame_of(fields=FIELDS | {"queueOffset": str(offset)}, form=form))
-    assert agree(sides, frame_of(fields=FIELDS, form=form)) == (kind == COMPILED)
+    assert agree(sides, frame_of(fields=FIELDS, form=form))
     assert agree(sides, frame_of(fields=FIELDS | {"maxMsgNums": "3"}, form=form))
     for side in sides:
         side.reading.store.close()
 
 
-def test_damage_in_the_log_or_in_a_queue_is_left_to_the_handlers(tmp_path: Path, kind: str) -> None:
-    sides = Side(tmp_path / "express", kind), Side(tmp_path / "handlers", kind)
+def test_damage_in_the_log_or_in_a_queue_is_left_to_the_handlers(tmp_path: Path) -> None:
+    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
     for side in sides:
         log_offset = side.reading.store.reader.log_offset(TOPIC, 0, 20)
         segment = side.reading.store._log.find(log_offset or 0)
         assert segment is not None
-        segment._map[(log_offset or 0) - segment.base_offset + 27] ^= 1  # another queue offset
+        segment.map[(log_offset or 0) - segment.base_offset + 27] ^= 1  # another queue offset
     for _ in range(2):
         assert not agree(sides, frame_of(fields=FIELDS))
         assert agree(sides, frame_of(fields=FIELDS | {"queueOffset": "21"}))

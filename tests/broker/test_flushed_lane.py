@@ -1,4 +1,4 @@
-"""With SYNC_FLUSH the express lane answers as the handlers would, byte for byte, and not before the disk has it."""
+"""With SYNC_FLUSH the fast path answers as the handlers would, byte for byte, and not before the disk has it."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hanabi.broker import flushed_lane
+from hanabi.broker.fast_path import flushed
 from hanabi.remoting.dispatch import LateAnswers, Reply, dispatch
 from hanabi.store.config import FlushMode
 from hanabi.store.segment import Segment
@@ -17,9 +17,9 @@ from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
 from hanabi.wire.command import decode_command, encode_reply_head
 from hanabi.wire.frame import FrameDecoder, encode_frame
-from tests.broker.test_express import COMPILED, FIELDS, PYTHON, SENDER, Side, frame_of, lane
+from tests.broker.test_express import FIELDS, SENDER, Side, frame_of, pytestmark
 
-__all__ = ["lane"]  # a fixture: both lanes are judged by the same tests
+__all__ = ["pytestmark"]
 
 HOUR_MS = 3_600_000
 FIRST = 2
@@ -37,11 +37,8 @@ def batch(number: int, form: HeaderForm) -> bytes:
 
 
 @asynccontextmanager
-async def waiting(root: Path, lane: str, timeout_ms: int = HOUR_MS) -> AsyncIterator[Side]:
-    side = Side(root, lane, flush_mode=FlushMode.SYNC_FLUSH, sync_flush_timeout_ms=timeout_ms)
-    assert type(side.lane) is flushed_lane.FlushedLane
-    inner = {PYTHON: "hanabi.broker.lane", COMPILED: "hanabi.broker._speedups"}[lane]
-    assert type(side.lane._sends).__module__ == inner
+async def waiting(root: Path, timeout_ms: int = HOUR_MS) -> AsyncIterator[Side]:
+    side = Side(root, flush_mode=FlushMode.SYNC_FLUSH, sync_flush_timeout_ms=timeout_ms)
     side.taking.store.start()
     try:
         for _ in range(FIRST):  # of a queue, and of an index file: these need the handlers
@@ -99,10 +96,10 @@ def _flush_after(disk: threading.Event, begun: threading.Event | None = None) ->
 
 @pytest.mark.parametrize("form", HeaderForm)
 def test_what_is_stored_and_answered_is_what_the_handlers_would_and_on_the_disk_by_then(
-    tmp_path: Path, lane: str, form: HeaderForm
+    tmp_path: Path, form: HeaderForm
 ) -> None:
     async def main() -> None:
-        async with waiting(tmp_path / "express", lane) as first, waiting(tmp_path / "handlers", lane) as second:
+        async with waiting(tmp_path / "express") as first, waiting(tmp_path / "handlers") as second:
             taken = 0
             for number in range(0, 40, 4):
                 frames = [send(number, form), send(number + 1, form), batch(number + 2, form), send(number + 3, form)]
@@ -117,12 +114,12 @@ def test_what_is_stored_and_answered_is_what_the_handlers_would_and_on_the_disk_
 
 
 def test_nothing_is_answered_while_the_disk_works_and_all_of_a_turn_together(
-    tmp_path: Path, lane: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         disk, synced = threading.Event(), threading.Event()
 
-        async with waiting(tmp_path, lane) as side:
+        async with waiting(tmp_path) as side:
             monkeypatch.setattr("hanabi.store.segment.Segment.flush", _flush_after(disk, synced))
             waits = [put(side, send(number)) for number in range(5)]
             assert await asyncio.to_thread(synced.wait, 60)
@@ -138,11 +135,11 @@ def test_nothing_is_answered_while_the_disk_works_and_all_of_a_turn_together(
 
 @pytest.mark.parametrize("form", HeaderForm)
 def test_a_disk_that_hangs_is_told_as_by_the_handlers(
-    tmp_path: Path, lane: str, form: HeaderForm, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, form: HeaderForm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         disk = threading.Event()
-        async with waiting(tmp_path / "express", lane, 1) as first, waiting(tmp_path / "handlers", lane, 1) as second:
+        async with waiting(tmp_path / "express", 1) as first, waiting(tmp_path / "handlers", 1) as second:
             monkeypatch.setattr("hanabi.store.segment.Segment.flush", _flush_after(disk))
             frames = [send(1, form), batch(2, form)]
             code, answers = await put(first, *frames)
@@ -153,9 +150,9 @@ def test_a_disk_that_hangs_is_told_as_by_the_handlers(
     asyncio.run(main())
 
 
-def test_a_sender_who_does_not_wait_is_left_to_the_handlers(tmp_path: Path, lane: str) -> None:
+def test_a_sender_who_does_not_wait_is_left_to_the_handlers(tmp_path: Path) -> None:
     async def main() -> None:
-        async with waiting(tmp_path, lane) as side:
+        async with waiting(tmp_path) as side:
             assert side.lane is not None
             frame = encode_frame(send(fields=FIELDS | {"i": "WAIT\x01false\x02"}))
             assert side.lane(frame, SENDER)[:2] == (None, 0)
@@ -164,12 +161,12 @@ def test_a_sender_who_does_not_wait_is_left_to_the_handlers(tmp_path: Path, lane
 
 
 def test_when_many_wait_the_next_are_left_to_the_handlers_until_there_are_fewer(
-    tmp_path: Path, lane: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         disk = threading.Event()
-        monkeypatch.setattr(flushed_lane, "_WAITING_MAX", 3)
-        async with waiting(tmp_path, lane) as side:
+        monkeypatch.setattr(flushed, "WAITING_MAX", 3)
+        async with waiting(tmp_path) as side:
             monkeypatch.setattr("hanabi.store.segment.Segment.flush", _flush_after(disk))
             assert side.lane is not None
             gone, stays = put(side, send(1)), put(side, send(2), send(3))

@@ -5,11 +5,12 @@ from pathlib import Path
 from hanabi.store.index_file import ENTRY, HEADER, SLOT
 from hanabi.store.key_index import KeyIndex
 from hanabi.store.message_store import MessageStore
-from hanabi.store.run_of_puts import PlainPuts
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.record import decode_records
-from tests.store.stores import HOST, copy_as_after_a_kill, message, open_store
-from tests.store.test_run_of_puts import put_text
+from tests.store.stores import copy_as_after_a_kill, message, open_store
+from tests.store.test_run_of_puts import begun, pytestmark
+
+__all__ = ["pytestmark"]
 
 SLOTS, ENTRIES, KEYS = 16, 512, 7
 FOREVER = (0, 2**62)
@@ -21,13 +22,10 @@ def opened(root: Path, clock: ManualClock | None = None) -> MessageStore:
 
 def put_run(store: MessageStore, numbers: range) -> None:
     """One run of puts, each with a key that earlier messages have."""
-    puts = PlainPuts(store)
-    assert puts.begin(HOST, HOST)
-    place = puts.add("T", 0, 0)
-    assert place is not None
+    writer = begun(store)
     for number in numbers:
-        assert put_text(puts, place, b"%d" % number, f"\x02KEYS\x01k{number % KEYS}\x02") is not None
-    puts.finish()
+        assert writer.append(message(b"%d" % number, properties={"KEYS": f"k{number % KEYS}"}))
+    writer.finish()
 
 
 def found(store: MessageStore) -> dict[str, list[int]]:

@@ -1,29 +1,27 @@
-"""A run of puts leaves a store as the same messages do that are put one by one, and tells of them in the same words."""
+"""A run of appends leaves a store as the same messages do that are put one by one, and tells of them alike."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hanabi.store.cut_properties import cut_properties
+from hanabi.store.commit_log import PendingMessage
+from hanabi.store.fast_path.loading import run_writer
 from hanabi.store.indexer import Dispatched, Hooks
-from hanabi.store.key_hash import key_hash_after
 from hanabi.store.message_store import MessageStore
-from hanabi.store.run_of_puts import Place, PlainPuts
-from hanabi.store.unique_key_hash import unique_key_hash
-from hanabi.wire.properties import encode_properties
-from hanabi.wire.tags import tags_code
 from tests.store.stores import HOST, message, open_store, read_queue
 
-pytestmark = pytest.mark.pure
+if TYPE_CHECKING:
+    from hanabi.store.fast_path._appends import RunWriter
+
+pytestmark = pytest.mark.skipif(run_writer() is None, reason="there is no fast path without compiled functions")
 
 UNIQUE_KEY = "7F0000011A2B251A69D701C5F3A000A7"
 MESSAGES = [
-    (0, b"first", {"UNIQ_KEY": UNIQUE_KEY, "TAGS": "red"}),
-    (1, b"second", {"KEYS": "a b", "x": "y"}),
-    (0, b"third", {}),
-    (0, b"fourth" * 20, {"UNIQ_KEY": "short", "KEYS": "c"}),
+    message(b"first", queue_id=0, properties={"UNIQ_KEY": UNIQUE_KEY, "TAGS": "red"}),
+    message(b"second", queue_id=1, properties={"KEYS": "a b", "x": "y"}),
+    message(b"third", queue_id=0),
+    message(b"fourth" * 20, queue_id=0, properties={"UNIQ_KEY": "short", "KEYS": "c"}),
 ]
 
 
@@ -45,34 +43,34 @@ class Told:
         return read_queue(store), read_queue(store, queue_id=1), index, store.max_log_offset, store.latest_store_ms
 
 
-def put_text(puts: PlainPuts, place: Place, body: bytes, properties: str, sys_flag: int = 0) -> int | None:
-    """Put a message with *properties*, which have a separator at both ends."""
-    cut = cut_properties(properties)
-    return puts.put(place, body, cut, 0, sys_flag, 1, 0) if cut is not None else None
+def begun(store: MessageStore) -> "RunWriter":
+    writer = store.run_writer()
+    assert writer is not None
+    assert writer.begin()
+    return writer
 
 
-def put_all(puts: PlainPuts) -> None:
-    places = {queue_id: puts.add("T", queue_id, 0) for queue_id in (0, 1)}
-    for queue_id, body, properties in MESSAGES:
-        place = places[queue_id]
-        assert place is not None
-        text = encode_properties(properties).decode()
-        assert put_text(puts, place, body, f"\x02{text}\x02") is not None
+def raw(properties: bytes, *, sys_flag: int = 0, topic: str = "T", body: bytes = b"body") -> PendingMessage:
+    return PendingMessage(topic, 0, body, properties, 1, HOST, HOST, sys_flag=sys_flag)
+
+
+def put_all(writer: "RunWriter") -> None:
+    assert all(map(writer.append, MESSAGES))
 
 
 def put_one_by_one(store: MessageStore) -> None:
-    for queue_id, body, properties in MESSAGES:
-        assert store.put(message(body, queue_id=queue_id, properties=properties)).appended
+    for each in MESSAGES:
+        assert store.put(each).appended
 
 
 def test_a_run_does_what_as_many_puts_do(memory_directory: Path) -> None:
     one, other = Told(memory_directory / "run"), Told(memory_directory / "puts")
-    puts = PlainPuts(one.store)
     for _ in range(2):
-        assert puts.begin(HOST, HOST)
-        put_all(puts)
+        writer = begun(one.store)
+        put_all(writer)
         assert one.store.max_log_offset == other.store.max_log_offset  # nothing is there before the end
-        puts.finish()
+        stored = writer.finish()
+        assert [(count, queue_id) for _, count, _, queue_id, _ in stored] == [(3, 0), (1, 1)]
         put_one_by_one(other.store)
         assert one.seen() == other.seen()
     assert sorted(one.heard, key=lambda told: told.log_offset) == other.heard
@@ -80,27 +78,42 @@ def test_a_run_does_what_as_many_puts_do(memory_directory: Path) -> None:
     other.store.close()
 
 
+def test_a_new_index_file_gets_the_entries_that_puts_would_make(memory_directory: Path) -> None:
+    stores = [open_store(memory_directory / name, commit_log_segment_bytes=1 << 16) for name in ("run", "puts")]
+    for store in stores:
+        assert store.put(message()).appended  # makes the queue, and has no key
+    one, other = stores
+    for _ in range(2):
+        writer = begun(one)
+        if not writer.append(message(properties={"KEYS": "a"})):
+            assert one.put(message(properties={"KEYS": "a"})).appended
+        writer.finish()
+        assert other.put(message(properties={"KEYS": "a"})).appended
+    assert one._index is not None
+    assert other._index is not None
+    assert [bytes(file._map) for file in one._index.files] == [bytes(file._map) for file in other._index.files]
+    for store in stores:
+        store.close()
+
+
 def test_queues_to_which_nobody_listens_are_not_told_of(memory_directory: Path) -> None:
     told = Told(memory_directory, listened=0)
-    puts = PlainPuts(told.store)
-    assert puts.begin(HOST, HOST)
-    put_all(puts)
-    puts.finish()
+    writer = begun(told.store)
+    put_all(writer)
+    writer.finish()
     assert [heard.queue_id for heard in told.heard] == [1]
     told.store.close()
 
 
 def test_what_is_taken_back_was_never_there(memory_directory: Path) -> None:
     one, other = Told(memory_directory / "run"), Told(memory_directory / "puts")
-    puts = PlainPuts(one.store)
-    assert puts.begin(HOST, HOST)
-    put_all(puts)
-    place = puts.places[0]
-    before = len(place.entries)
+    writer = begun(one.store)
+    put_all(writer)
+    before = writer.count
     for number in range(3):
-        assert put_text(puts, place, b"gone", f"\x02KEYS\x01k{number}\x02") is not None
-    puts.back_to(place, before)
-    puts.finish()
+        assert writer.append(message(b"gone", properties={"KEYS": f"k{number}"}))
+    writer.undo(before)
+    writer.finish()
     put_one_by_one(other.store)
     assert one.seen() == other.seen()
     one.store.close()
@@ -108,69 +121,42 @@ def test_what_is_taken_back_was_never_there(memory_directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "sys_flag"),
-    [("\x02TAGS\x01\x02", 0), ("\x02KEYS\x01\x02", 0), ("\x02x\x01é\x02", 0), ("\x02x\x02", 4)],
+    "declined",
+    [
+        raw("x\x01é".encode()),
+        raw(b"x", sys_flag=4),
+        raw(b"x", body=b"body" * 20_000),
+        raw(b"x\x01\0"),
+        raw(b"x\x01" + bytes(512) + b"\x02"),
+        raw(b"x\x01" + b"y" * 32_760),
+        raw(b"x", topic="Unknown"),
+        PendingMessage("T", 0, b"body", b"x", 1, bytes(20), HOST),
+    ],
+    ids=["not ASCII", "a transaction", "too long", "a NUL at the end", "NULs", "no room for a seal", "new", "IPv6"],
 )
-def test_what_is_unusual_is_left_to_put(memory_directory: Path, properties: str, sys_flag: int) -> None:
+def test_what_is_unusual_is_left_to_put(memory_directory: Path, declined: PendingMessage) -> None:
     told = Told(memory_directory)
-    puts = PlainPuts(told.store)
     before = told.seen()
-    assert puts.begin(HOST, HOST)
-    assert puts.add("Unknown", 0, 0) is None
-    place = puts.add("T", 0, 0)
-    assert place is not None
-    assert put_text(puts, place, b"body", properties, sys_flag) is None
-    assert put_text(puts, place, b"body" * 20_000, "\x02x\x02") is None
-    puts.finish()
+    writer = begun(told.store)
+    assert not writer.append(declined)
+    assert writer.finish() == []
     assert told.seen() == before
     told.store.close()
-    assert not puts.begin(HOST, HOST)
-
-
-@given(
-    st.integers(0, 2**32 - 1), st.text(st.characters(max_codepoint=127), min_size=32, max_size=32) | st.just("short")
-)
-def test_the_hash_of_a_unique_key_is_that_of_any_key(prefix: int, key: str) -> None:
-    assert unique_key_hash(prefix, key.encode()) == key_hash_after(prefix, key)
-
-
-def test_more_makers_of_keys_than_are_remembered_change_nothing() -> None:
-    for number in (*range(5_000), *range(10)):
-        key = f"{number:020X}{number * 7:08X}{number % 11:04X}"
-        assert unique_key_hash(number, key.encode()) == key_hash_after(number, key)
-
-
-@given(
-    st.lists(st.sampled_from(["UNIQ_KEY\x01a", "UNIQ_KEY\x01", "KEYS\x01b  c", "TAGS\x01t", "x\x01y", "x", "é", ""]))
-)
-def test_properties_are_cut_and_not_changed(items: list[str]) -> None:
-    text = "\x02".join(items)
-    cut = cut_properties(f"\x02{text}\x02")
-    if cut is None:
-        assert "é" in items or "UNIQ_KEY\x01" in items
-    else:
-        start, unique_key, end, code, keys = cut
-        assert start + unique_key + end == text.encode()
-        assert unique_key == (b"a" if "UNIQ_KEY\x01a" in items else b"")
-        assert list(keys) == (["b", "c"] if "KEYS\x01b  c" in items else [])
-        assert code == (tags_code("t") if "TAGS\x01t" in items else 0)
+    assert not writer.begin()
 
 
 def test_keys_for_which_the_index_file_has_no_room_are_left_to_put(memory_directory: Path) -> None:
     told = Told(memory_directory)
-    puts = PlainPuts(told.store)
-    assert puts.begin(HOST, HOST)
-    place = puts.add("T", 0, 0)
-    file = puts._index_file
-    assert place is not None
-    assert file is not None
+    assert told.store._index is not None
+    (file,) = told.store._index.files
+    writer = begun(told.store)
     left = file.entries_max - file.next_entry
     too_many = " ".join(map(str, range(left)))
-    assert put_text(puts, place, b"body", f"\x02UNIQ_KEY\x01u\x02KEYS\x01{too_many}\x02") is None
+    assert not writer.append(message(properties={"UNIQ_KEY": "u", "KEYS": too_many}))
     for number in range(left):
-        assert put_text(puts, place, b"body", f"\x02UNIQ_KEY\x01{number}\x02") is not None
-    assert put_text(puts, place, b"body", "\x02UNIQ_KEY\x01u\x02") is None
-    assert put_text(puts, place, b"body", "\x02x\x01y\x02") is not None
-    puts.finish()
+        assert writer.append(message(properties={"UNIQ_KEY": str(number)}))
+    assert not writer.append(message(properties={"UNIQ_KEY": "u"}))
+    assert writer.append(message(properties={"x": "y"}))
+    writer.finish()
     assert file.next_entry == file.entries_max
     told.store.close()

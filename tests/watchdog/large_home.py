@@ -15,9 +15,7 @@ from typing import Final
 from hanabi.broker.config import parse_broker_config
 from hanabi.broker.handlers.admin.limits import QUEUES_MAX
 from hanabi.store.commit_log import PendingMessage
-from hanabi.store.cut_properties import cut_properties
 from hanabi.store.message_store import MessageStore
-from hanabi.store.run_of_puts import PlainPuts
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import encode_body
@@ -115,18 +113,8 @@ def _message(topic: str) -> PendingMessage:
 
 
 def _fill_busy(store: MessageStore, count: int) -> None:
-    """Put the rest in runs; where a file is full, the run stops, and a single put begins the next file."""
-    puts, properties = PlainPuts(store), cut_properties(f"\x02{encode_properties(_PROPERTIES).decode()}\x02")
-    assert properties is not None
+    message = _message(BUSY)
     while count > 0:
-        place = puts.add(BUSY, 0, 0) if puts.begin(_HOST, _HOST) else None
-        taken = 0
-        while place is not None and taken < min(count, _MESSAGES_A_RUN):
-            if puts.put(place, b"hello", properties, 0, 0, 1, 0) is None:
-                break
-            taken += 1
-        puts.finish()
-        if not taken:
-            assert store.put(_message(BUSY)).appended
-            taken = 1
+        taken = min(count, _MESSAGES_A_RUN)
+        assert store.put_batch([message] * taken).appended
         count -= taken

@@ -19,7 +19,8 @@ import msgspec
 
 from hanabi.broker.background import Background
 from hanabi.broker.config import MASTER_ID, BrokerConfig
-from hanabi.broker.express import express_lane
+from hanabi.broker.fast_path.building import fast_path
+from hanabi.broker.fast_path.counts import Counts
 from hanabi.broker.handlers.table import broker_handlers
 from hanabi.broker.home_name import remember_name
 from hanabi.broker.own_address import advertised_host, in_figures
@@ -90,6 +91,7 @@ class Broker:
         self.servers: list[RemotingServer] = []  # one for each port
         self.bound = ("", 0)  # where it listens
         self.address = ""  # HOST:PORT as clients are told
+        self.fast_path_counts: list[Counts] = []  # none without compiled functions
 
     async def start(self, host: str, port: int | None = None) -> tuple[str, int]:
         """Open the store, accept connections, and return the address that was bound.
@@ -144,7 +146,9 @@ class Broker:
                 now_ms=self._now_ms,
             )
         )
-        express = express_lane(handlers)
+        fast = fast_path(handlers)
+        self.fast_path_counts = fast.counts if fast is not None else []
+        express: Express | None = fast
         if self._around is not None:
             handlers.update({code: self._around(code, handler) for code, handler in handlers.items()})
         if self._around_express is not None and express is not None:

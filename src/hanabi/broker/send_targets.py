@@ -44,12 +44,12 @@ class SendTargets:
     def __init__(self, topics: Topics, settings: Settings, store_host: StoreHost) -> None:
         self._topics, self._settings, self._store_host = topics, settings, store_host
         self._find_config = topics.find
-        self.known: dict[str, SendTarget] = {}  # never another dictionary, but perhaps one of settings that changed
+        self._known: dict[str, SendTarget] = {}  # perhaps of settings that changed
 
     def find(self, header: AnySendMessageHeader, peer: str) -> SendTarget:
         """The target that *header* names, made if the rules allow it; *peer* is the client, for remarks."""
         config = self._find_config(header.topic)
-        target = self.known.get(header.topic)
+        target = self._known.get(header.topic)
         if target is None or target.config is not config:
             target = self._look_up(config, header, peer)
         if header.queue_id >= target.queues:
@@ -59,6 +59,14 @@ class SendTargets:
         if target.config.order:
             self._must_take_ordered()
         return target
+
+    def ordinary(self, topic: str) -> SendTarget | None:
+        """Return the target of sends to *topic* if only the queue is still to be checked: it was found before and has
+        not changed, it is saved, and it is neither ordered nor for retries."""
+        target = self._known.get(topic)
+        if target is None or target.is_retry or target.config.order or topic in self._topics.unsaved:
+            return None
+        return target if target.config is self._find_config(topic) else None
 
     def _look_up(self, config: TopicConfig | None, header: AnySendMessageHeader, peer: str) -> SendTarget:
         topic = header.topic
@@ -71,7 +79,7 @@ class SendTargets:
             config = self._create(header, peer)
         if not config.perm & PERM_WRITE:
             raise NoPermission(f"the topic[{topic}] sending message is forbidden")
-        target = self.known[topic] = SendTarget(
+        target = self._known[topic] = SendTarget(
             topic=topic,
             config=config,
             queues=max(config.write_queue_nums, config.read_queue_nums),
@@ -79,8 +87,8 @@ class SendTargets:
             sys_flag=sysflag.MULTI_TAGS if config.topic_filter_type == TopicFilterType.MULTI_TAG else 0,
             is_retry=topic.startswith(RETRY_PREFIX),
         )
-        if len(self.known) > _TARGETS_MAX:
-            self.known.clear()
+        if len(self._known) > _TARGETS_MAX:
+            self._known.clear()
         return target
 
     def _create(self, header: AnySendMessageHeader, peer: str) -> TopicConfig:

@@ -89,9 +89,7 @@ class CommitLog:
         log = self.log
         if log.failure is not None:
             log.check_usable()
-        now_ms = self._now_ms()
-        if now_ms < self.store_timestamp_ms:
-            now_ms = self.store_timestamp_ms
+        now_ms = self.next_store_ms()
         queue = (message.topic, message.queue_id)
         counted = not message.sys_flag & _UNCOUNTED
         queue_offset = self._queue_offsets.get(queue, 0) if counted else 0
@@ -124,7 +122,7 @@ class CommitLog:
         if body_bytes > self.message_bytes_max:
             raise MessageRefused(f"{queue[0]}: a batch of {body_bytes} bytes, limit {self.message_bytes_max}")
 
-        now_ms = max(self._now_ms(), self.store_timestamp_ms)
+        now_ms = self.next_store_ms()
         first_offset = self._queue_offsets.get(queue, 0)
         records = [self._encode(message, 0, 0, now_ms) for message in messages]
         size = sum(map(len, records))
@@ -188,11 +186,20 @@ class CommitLog:
         room = log.segment_bytes - log.active.written if log.active is not None else 0
         return log.roll(encode_blank(room) if room else b"", room=size)
 
+    def next_store_ms(self) -> int:
+        """Return the store time of what is appended now: the clock's, but never less than that of an older message."""
+        now_ms = self._now_ms()
+        return now_ms if now_ms >= self.store_timestamp_ms else self.store_timestamp_ms
+
     # Queue offsets
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The number that the next message of this queue will get."""
         return self._queue_offsets.get((topic, queue_id), 0)
+
+    def set_next_queue_offset(self, topic: str, queue_id: int, offset: int) -> None:
+        """Note that the messages of a run before *offset* are in the log."""
+        self._queue_offsets[topic, queue_id] = offset
 
     def restore_queue_offsets(self, next_offsets: Mapping[tuple[str, int], int]) -> None:
         """Go on counting from *next_offsets*, by topic and queue; queues that are not there begin at 0."""

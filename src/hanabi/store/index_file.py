@@ -41,6 +41,7 @@ from hanabi.store.segment import sync_file
 HEADER: Final = struct.Struct(">qqqqii")
 SLOT: Final = struct.Struct(">i")
 ENTRY: Final = struct.Struct(">iqii")
+PAIR: Final = struct.Struct(">iq")  # of an entry to come: key hash, log offset
 
 PAUSE_STEPS: Final = 1_024  # of a chain, about a millisecond
 CHUNK_BITS: Final = 16  # of a file's chunks, which are looked at only when all of their pages can be read
@@ -53,6 +54,7 @@ _ENTRY_BYTES: Final = ENTRY.size
 logger = logging.getLogger(__name__)
 
 _pack_header, _pack_slot, _pack_entry = HEADER.pack_into, SLOT.pack_into, ENTRY.pack_into
+_pack_pair = PAIR.pack
 _unpack_slot, _unpack_entry = SLOT.unpack_from, ENTRY.unpack_from
 
 
@@ -166,21 +168,24 @@ class IndexFile:
 
     def put_all(self, hashed_keys: Sequence[int], log_offset: int, store_ms: int) -> None:
         """Add the entries of one message. The file must have room for all of them. StoreFull leaves it as it was."""
-        first = self.next_entry
-        if first + len(hashed_keys) > self.allocated_entries:
-            self.allocate(first + len(hashed_keys))
+        self.put_pairs(b"".join([_pack_pair(hashed_key, log_offset) for hashed_key in hashed_keys]), store_ms)
+
+    def put_pairs(self, pairs: bytes, store_ms: int) -> None:
+        """Add an entry for each of *pairs*, packed: the hash of a key, and the log offset of its message. As `put_all`,
+        for several messages."""
+        first, count = self.next_entry, len(pairs) // PAIR.size
+        if first + count > self.allocated_entries:
+            self.allocate(first + count)
         begin_ms = self.begin_ms
         seconds = min((store_ms - begin_ms) // 1000, _INT_MAX) if 0 < begin_ms < store_ms else 0
         first_seconds = seconds
         if first == 1:
             # Those of the first entry count from the end of the last file, as in Apache.
             self.begin_ms = begin_ms = store_ms
-            self.begin_log_offset = log_offset
+            self.begin_log_offset = PAIR.unpack_from(pairs)[1]
             seconds = 0
-        self.slots_used += link_entries(
-            self._map, _SLOTS_AT, self.slots, first, hashed_keys, log_offset, first_seconds, seconds
-        )
-        number = first + len(hashed_keys)
+        self.slots_used += link_entries(self._map, _SLOTS_AT, self.slots, first, pairs, first_seconds, seconds)
+        number, log_offset = first + count, int.from_bytes(pairs[-8:])
         _pack_header(self._map, 0, begin_ms, store_ms, self.begin_log_offset, log_offset, self.slots_used, number)
         self.is_synced = False
         self.next_entry = number
@@ -375,20 +380,13 @@ def _step_bytes(used: int) -> int:
 
 
 def link_entries(
-    mapped: mmap.mmap,
-    slots_at: int,
-    slots: int,
-    first: int,
-    hashed_keys: Sequence[int],
-    log_offset: int,
-    first_seconds: int,
-    seconds: int,
+    mapped: mmap.mmap, slots_at: int, slots: int, first: int, pairs: bytes, first_seconds: int, seconds: int
 ) -> int:
-    """Write the entries from number *first* on, one for each hash, and put them in front of their slots' chains; return
-    how many slots were empty before."""
+    """Write the entries from number *first* on, one for each of *pairs* (see `IndexFile.put_pairs`), and put them in
+    front of their slots' chains; return how many slots were empty before."""
     entries_at = slots_at + slots * _SLOT_BYTES
     used = 0
-    for number, hashed_key in enumerate(hashed_keys, start=first):
+    for number, (hashed_key, log_offset) in enumerate(PAIR.iter_unpack(pairs), start=first):
         slot_at = slots_at + hashed_key % slots * _SLOT_BYTES
         (previous,) = _unpack_slot(mapped, slot_at)
         if not 0 < previous < number:
@@ -441,4 +439,4 @@ def follow_chain(
 python_link_entries, python_follow_chain = link_entries, follow_chain
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):
-        from hanabi.store._speedups import follow_chain, link_entries  # type: ignore[no-redef]
+        from hanabi.store._speedups import follow_chain, link_entries

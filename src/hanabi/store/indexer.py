@@ -50,6 +50,10 @@ def _always(_topic: str, _queue_id: int) -> bool:
     return True
 
 
+def _never(_topic: str, _queue_id: int) -> bool:
+    return False
+
+
 class Hooks(NamedTuple):
     """What the broker hands in. All of it is called in the thread that appends."""
 
@@ -85,7 +89,8 @@ class Indexer:
         """*index* is None where messageIndexEnable is off."""
         self._queues, self._index, self._hooks = queues, index, hooks or Hooks()
         self._on_append = self._hooks.on_append
-        self.listens = self._hooks.listens or _always  # whether `on_append` would do anything for a queue
+        # Whether a listener wants to be told about a queue.
+        self.listens = (self._hooks.listens or _always) if self._on_append is not None else _never
         self.dispatched_ms = 0  # the store time of the newest message that is in the queues
         self.failure: StoreError | None = None  # a message is in the log, but not in its queue
         self.unindexed: list[_Unindexed] = []
@@ -110,7 +115,12 @@ class Indexer:
                 dispatched = None
         if self._index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED and (keys or unique_key):
             self._put_keys(topic, keys, unique_key, log_offset, store_ms)
-        if dispatched is not None and self._on_append is not None:
+        if dispatched is not None:
+            self.tell(dispatched)
+
+    def tell(self, dispatched: Dispatched) -> None:
+        """Tell the listener, if there is one, that readers can find a message."""
+        if self._on_append is not None:
             self._on_append(dispatched)
 
     def dispatch(
@@ -149,8 +159,8 @@ class Indexer:
         index = self._index
         if index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED and record.log_offset >= index.end_log_offset:
             self._put_keys(topic, record.keys, record.unique_key, record.log_offset, store_ms)
-        if notify and dispatched is not None and self._on_append is not None:
-            self._on_append(dispatched)
+        if notify and dispatched is not None:
+            self.tell(dispatched)
 
     def catch_up(self) -> None:
         """Index what could not be indexed before. Raises StoreError if it still cannot be."""

@@ -105,4 +105,4 @@ def _hash(text: bytes) -> int:
 python_key_hash_after = key_hash_after
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):
-        from hanabi.store._speedups import key_hash_after  # type: ignore[no-redef]
+        from hanabi.store._speedups import key_hash_after

@@ -114,9 +114,7 @@ class KeyIndex:
         if file is None or log_offset <= file.end_log_offset:
             self._put_again(topic, keys, log_offset, store_ms)
             return
-        prefix = self._prefixes.get(topic)
-        if prefix is None:
-            prefix = self._prefix_of(topic)
+        prefix = self.prefix_of(topic)
         hashed_keys = [key_hash_after(prefix, key) for key in keys]
         if file.next_entry + len(hashed_keys) > file.entries_max:
             for hashed_key in hashed_keys:
@@ -124,7 +122,16 @@ class KeyIndex:
         elif hashed_keys:
             file.put_all(hashed_keys, log_offset, store_ms)
 
-    def _prefix_of(self, topic: str) -> int:
+    def file_behind(self, log_offset: int) -> IndexFile | None:
+        """Return the file that grows, if messages from *log_offset* on can go there without a look at older ones."""
+        file = self._growing
+        return file if file is not None and log_offset > file.end_log_offset else None
+
+    def prefix_of(self, topic: str) -> int:
+        """Return the hash code of the text before each key of *topic*."""
+        code = self._prefixes.get(topic)
+        if code is not None:
+            return code
         if len(self._prefixes) >= PREFIXES_MAX:
             self._prefixes.clear()
         self._prefixes[topic] = code = prefix_code(f"{topic}#")

@@ -12,7 +12,7 @@ import errno
 import logging
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from hanabi.store.commit_log import AppendResult, CommitLog, PendingMessage
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.consume_queues import ConsumeQueues
 from hanabi.store.disk import used_ratio
+from hanabi.store.fast_path.loading import run_writer
+from hanabi.store.fast_path.read_ahead import ReadAhead
+from hanabi.store.fast_path.store_side import StoreSide
 from hanabi.store.flush import LogFlusher, QueueFlusher, Repeater
 from hanabi.store.indexer import Hooks, Indexer
 from hanabi.store.key_index import KeyIndex
@@ -38,6 +41,9 @@ from hanabi.store.segment import Buffer
 from hanabi.store.work_ahead import WorkAhead
 from hanabi.wire.properties import PROPERTIES_BYTES_MAX
 from hanabi.wire.system_names import OP_HALF_TOPIC, SCHEDULE_TOPIC
+
+if TYPE_CHECKING:
+    from hanabi.store.fast_path._appends import RunWriter
 
 logger = logging.getLogger(__name__)
 
@@ -198,8 +204,7 @@ class MessageStore:
 
     def put(self, message: PendingMessage) -> PutResult:
         """Store one message. Never raises for the message or the disk: the status and the reason say what is wrong."""
-        indexer = self._indexer
-        if self._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed:
+        if not self._takes_messages():
             refused = self._why_refused()
             if refused is not None:
                 return refused
@@ -208,10 +213,8 @@ class MessageStore:
             appended = self._commit_log.append(message)
         except StoreError as error:
             return _failed(error, [message])
-        indexer.appended(message, appended, queue)
-        self._log_flusher.appended()
-        if appended.log_offset > self._work_ahead.due_at:
-            self._work_ahead.wake()
+        self._indexer.appended(message, appended, queue)
+        self._appended(appended.log_offset)
         return PutResult(PUT_OK, (appended,))
 
     def put_batch(self, messages: Sequence[PendingMessage]) -> PutResult:
@@ -228,10 +231,31 @@ class MessageStore:
             return _failed(error, messages)
         for message, result in zip(messages, appended, strict=True):
             self._indexer.appended(message, result, queue)
-        self._log_flusher.appended()
-        if appended[-1].log_offset > self._work_ahead.due_at:
-            self._work_ahead.wake()
+        self._appended(appended[-1].log_offset)
         return PutResult(PUT_OK, tuple(appended))
+
+    def run_writer(self) -> "RunWriter | None":
+        """Make a writer for runs of ordinary messages; None where it is not compiled. For the thread that puts."""
+        kind = run_writer()
+        if kind is None:
+            return None
+        parts = self._commit_log, self._queues, self._index, self._indexer
+        return kind(StoreSide(*parts, self._takes_messages, self._appended))
+
+    def _takes_messages(self) -> bool:
+        """Whether a put needs no look at what is wrong with the store."""
+        indexer = self._indexer
+        return not (self._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed)
+
+    def _appended(self, log_offset: int) -> None:
+        """Wake the threads that have something to do when the log has grown to *log_offset*."""
+        self._log_flusher.appended()
+        if log_offset > self._work_ahead.due_at:
+            self._work_ahead.wake()
+
+    def read_ahead(self) -> ReadAhead:
+        """Make a reader for many pulls that follow each other. For one thread."""
+        return ReadAhead(self.reader, self._queues)
 
     @property
     def is_sync(self) -> bool:
@@ -256,9 +280,7 @@ class MessageStore:
             self._indexer.dispatch(record, notify=True)
         self._copied_to = walk.end
         self._commit_log.store_timestamp_ms = max(self._commit_log.store_timestamp_ms, walk.last_store_ms)
-        self._log_flusher.appended()
-        if self._log.end_offset > self._work_ahead.due_at:
-            self._work_ahead.wake()
+        self._appended(self._log.end_offset)
 
     def restore_queue_offsets(self) -> None:
         """Go on counting where the queues end: for a slave that becomes a master."""

@@ -13,7 +13,7 @@ import logging
 import struct
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,15 +23,20 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.consume_queue import ENTRY, ConsumeQueue, is_blank
 from hanabi.store.consume_queue_ext import ExtUnit, is_ext_address
 from hanabi.store.consume_queues import ConsumeQueues
-from hanabi.store.plain_run import MANY_SLICES, SHORT_SLICE_BYTES, plain_run
+from hanabi.store.fast_path.loading import record_run
 from hanabi.wire.record import is_record, topic_field
 from hanabi.wire.sysflag import BORN_HOST_V6
+
+if TYPE_CHECKING:
+    from hanabi.store.fast_path._reads import RecordRun
 
 logger = logging.getLogger(__name__)
 
 _FILTERED_ENTRIES_MAX: Final = 800  # how many entries one read looks at when a filter takes few; Apache's 16,000 bytes
 _FILTER_SECONDS_MAX: Final = 0.005
 _REPORTS_MAX: Final = 1_000
+_MANY_SLICES: Final = 4  # so many, no longer than this, are copied: see `_join`
+_SHORT_SLICE_BYTES: Final = 4096
 
 # Of a record: its system flag, then the born time, the born host of 8 or 20 bytes, and the store time.
 _TIME = struct.Struct(">q")
@@ -109,6 +114,7 @@ class QueueReader:
         self._log, self._queues = commit_log.log, queues
         self._opened_at = self._log.end_offset
         self._physical_memory_bytes = physical_memory_bytes
+        self._record_run = record_run()
         self.use(config)
         self._topic_fields: dict[str, bytes] = {}
         self._reported: set[tuple[str, int, int]] = set()
@@ -140,7 +146,7 @@ class QueueReader:
         disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
         # Those of what is in memory, and of what is on the disk.
         self._limits = tuple(zip(self._memory_limits, disk_limits, strict=True))
-        self._count_max = max(config.memory_transfer_count_max, config.disk_transfer_count_max)
+        self.count_max = max(config.memory_transfer_count_max, config.disk_transfer_count_max)
 
     def get(
         self,
@@ -156,7 +162,7 @@ class QueueReader:
 
         StoreError if the system refuses to read the queue: nothing is known then, so no offset is corrected.
         """
-        max_count = max(min(max_count, self._count_max), 1)
+        max_count = max(min(max_count, self.count_max), 1)
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return self._nothing(GetStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
@@ -175,9 +181,11 @@ class QueueReader:
             logger.warning("queue %s/%d has no readable entry %d", topic, queue_id, offset)
             return self._nothing(GetStatus.OFFSET_FOUND_NULL, offset, min(queue.next_file(offset), high), low, high)
         if entry_filter is None and record_filter is None:
-            found = self._plain(queue, entries, offset, max_count, low, high)
+            found = self.fresh(queue, entries, 0, offset, max_count)
             if found is not None:
-                return found
+                result, run = found
+                result.slices = run.slices()
+                return result
         result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
         self._collect(queue, result, entries, max_count, entry_filter, record_filter)
         if result.count:
@@ -245,44 +253,30 @@ class QueueReader:
         result.behind_bytes = log_end - log_offset
         result.suggests_slave = result.behind_bytes > self._memory_bytes
 
-    def _plain(
-        self, queue: ConsumeQueue, entries: bytes, offset: int, max_count: int, low: int, high: int
-    ) -> GetResult | None:
-        """The short way, if it can be gone: see `plain_run`."""
-        log_offset, size, _ = ENTRY.unpack_from(entries)
+    def fresh(
+        self, queue: ConsumeQueue, entries: bytes, entries_at: int, offset: int, max_count: int
+    ) -> tuple[GetResult, "RecordRun"] | None:
+        """The messages of the *entries* from byte *entries_at* on, without a look at each: all came since the store was
+        opened, are in memory and in one log file. None if one of them needs that look, or nothing is compiled.
+
+        The result has no slices yet: take the records from the run.
+        """
+        log_offset, size, _ = ENTRY.unpack_from(entries, entries_at)
         log_end, memory_bytes = self._log.end_offset, self._memory_bytes
         log_offset_min = max(log_end - memory_bytes, self._opened_at)
-        if log_offset < log_offset_min:
+        if log_offset < log_offset_min or self._record_run is None:
             return None
         view, base, _ = self._segment_view(log_offset, size)
         bytes_max, count_max = self._memory_limits
-        run = plain_run(
-            view,
-            base,
-            entries,
-            self._topic_field(queue.topic),
-            queue.queue_id,
-            offset,
-            log_offset_min,
-            min(max_count, count_max),
-            bytes_max,
-        )
-        if run is None:
+        topic, queue_id = self._topic_field(queue.topic), queue.queue_id
+        run = self._record_run()
+        place = entries, entries_at, topic, queue_id, offset, log_offset_min
+        if not run.find(view, base, *place, min(max_count, count_max), bytes_max):
             return None
-        slices, count, total, last_log_offset, last_store_ms = run
-        behind = log_end - last_log_offset
-        return GetResult(
-            FOUND,
-            offset + count,
-            low,
-            high,
-            slices,
-            count,
-            total,
-            last_store_ms,
-            behind,
-            behind > memory_bytes,
-        )
+        behind, low, high = log_end - run.last_log_offset, queue.min_offset, queue.max_offset
+        result = GetResult(FOUND, offset + run.count, low, high, [], run.count, run.total, run.last_store_ms)
+        result.behind_bytes, result.suggests_slave = behind, behind > memory_bytes
+        return result, run
 
     def _segment_view(self, log_offset: int, size: int) -> tuple[memoryview, int, int]:
         """The readable part of the segment with this record, and where in the log that is; empty if it is not there."""
@@ -400,6 +394,6 @@ def _join(picked: list[Run]) -> list[bytes | memoryview]:
             slices.append(view[start:end])
             view, start, end = other, next_start, next_end
     slices.append(view[start:end])
-    if len(slices) >= MANY_SLICES and sum(map(len, slices)) <= SHORT_SLICE_BYTES * len(slices):
+    if len(slices) >= _MANY_SLICES and sum(map(len, slices)) <= _SHORT_SLICE_BYTES * len(slices):
         return [b"".join(slices)]
     return slices

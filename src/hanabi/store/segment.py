@@ -61,11 +61,12 @@ class Segment:
         # this segment must never find the number given to another file.
         self._close_descriptor = weakref.finalize(self, os.close, descriptor)
         try:
-            self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+            # A run of appends writes into it, behind `written`: see `fast_path`.
+            self.map = mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         except OSError as error:
             self._close_descriptor()
             raise StoreError.from_os_error(error, f"mapping {path}") from error
-        self._view = memoryview(self._map).toreadonly()
+        self._view = memoryview(self.map).toreadonly()
 
     @classmethod
     def create(cls, path: Path, size: int, *, warm: bool = False) -> "Segment":
@@ -126,10 +127,10 @@ class Segment:
         if end > self.allocated:
             self.allocate(end)
         if end - start > _COPIED_AT_ONCE_BYTES and end <= self.size:  # half a copy begins with zeros: no record does
-            self._map[start + _FIRST_BYTES : end] = memoryview(data)[_FIRST_BYTES:]
-            self._map[start : start + _FIRST_BYTES] = data[:_FIRST_BYTES]
+            self.map[start + _FIRST_BYTES : end] = memoryview(data)[_FIRST_BYTES:]
+            self.map[start : start + _FIRST_BYTES] = data[:_FIRST_BYTES]
         else:
-            self._map[start:end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
+            self.map[start:end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
         self.written = end
 
     def allocate(self, end: int) -> None:
@@ -156,7 +157,7 @@ class Segment:
         start = self.written
         header = header[: self.size - start]
         self.allocate(start + len(header))
-        self._map[start : start + len(header)] = header
+        self.map[start : start + len(header)] = header
         self.written = self.size
 
     def flush(self) -> None:
@@ -164,7 +165,7 @@ class Segment:
         start, end = self.flushed, self.written
         self.check_file()
         if start and mapped_pages.IS_KNOWN:  # without the pages that were made ahead: to write those is no use
-            mapped_pages.sync(self._map, start, end)
+            mapped_pages.sync(self.map, start, end)
         else:  # for the first time also what lies behind: see `truncate_to`
             sync_file(self._descriptor)
         self.flushed = max(start, end)
@@ -226,7 +227,7 @@ class Segment:
         """Raise StoreDamaged if the device cannot read a page of start..end, or the file was cut: to look at such a
         page of a mapped file ends the process (SIGBUS)."""
         try:
-            mapped_pages.check_readable(self._map, self._descriptor, start, end, writable=self._writable)
+            mapped_pages.check_readable(self.map, self._descriptor, start, end, writable=self._writable)
         except OSError as error:
             raise StoreDamaged(
                 f"{self.path}: bytes {start} to {end} cannot be read ({error.strerror}): repair the disk, or put a "
@@ -243,14 +244,14 @@ class Segment:
 
     def populate(self, start: int, end: int) -> bool:
         """Make the pages of a part that has blocks, ready to be written. False if this kernel cannot."""
-        return mapped_pages.populate(self._map, start, end)
+        return mapped_pages.populate(self.map, start, end)
 
     def lock_in_memory(self) -> None:
         """Ask that no page of it be swapped out. Refusal (RLIMIT_MEMLOCK) is logged and does no harm."""
-        self._tell("mlock", mapped_pages.lock(self._map))
+        self._tell("mlock", mapped_pages.lock(self.map))
 
     def unlock_memory(self) -> None:
-        self._tell("munlock", mapped_pages.unlock(self._map))
+        self._tell("munlock", mapped_pages.unlock(self.map))
 
     def _tell(self, what: str, refused: str) -> None:
         if refused:
@@ -269,7 +270,7 @@ class Segment:
         """Let go of the file. Readers that still hold slices keep the map until they drop them."""
         self._view.release()
         try:
-            self._map.close()
+            self.map.close()
         except BufferError:
             logger.debug("%s is still being read; it is unmapped after the last reader", self.path)
         self._close_descriptor()

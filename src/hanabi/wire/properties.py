@@ -99,7 +99,7 @@ def _find_bounded(bounded: str, name: str) -> str | None:
 python_indexed_properties = indexed_properties
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):
-        from hanabi.wire._speedups import indexed_properties  # type: ignore[no-redef]
+        from hanabi.wire._speedups import indexed_properties
 
 
 def sending_properties(message: Message) -> dict[str, str]:

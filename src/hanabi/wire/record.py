@@ -499,4 +499,4 @@ def decode_dispatch(
 python_encode_record, python_is_record, python_decode_dispatch = encode_record, is_record, decode_dispatch
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):
-        from hanabi.wire._speedups import decode_dispatch, encode_record, is_record  # type: ignore[no-redef]
+        from hanabi.wire._speedups import decode_dispatch, encode_record, is_record

@@ -78,4 +78,4 @@ def to_messages(
 python_to_messages = to_messages
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):
-        from hanabi.wire._speedups import to_messages  # type: ignore[no-redef]
+        from hanabi.wire._speedups import to_messages

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from hanabi.broker.commits import Commits
-from hanabi.broker.express import express_pulls
-from hanabi.broker.filters.message_filter import PASSES_ALL
+from hanabi.broker.fast_path.building import pull_part
+from hanabi.broker.filters.message_filter import PASSES_ALL, MessageFilter
 from hanabi.broker.long_polling import HeldPull, HeldPulls, Wants
-from hanabi.broker.pull_access import PullAccess
+from hanabi.broker.pull_access import Access, PullAccess
 from hanabi.broker.pull_outcome import COMMIT_OFFSET, SUSPEND, code_of, remark_of, suggested_broker
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
@@ -47,12 +47,12 @@ def pull_handlers(
 ) -> dict[int, Handler]:
     """What answers pulls."""
     pulls = Pulls(store, access, commits, held_pulls, stats, settings, now_ms)
-    handler = Handler(PullMessageHeader, pulls.handle, BODY_BYTES_MAX, express_pulls(pulls, store))
+    handler = Handler(PullMessageHeader, pulls.handle, BODY_BYTES_MAX, pull_part(pulls, store))
     return {RequestCode.PULL_MESSAGE: handler, RequestCode.LITE_PULL_MESSAGE: handler}
 
 
 class Pulls:
-    """Answers pulls."""
+    """Answers pulls. `handled` counts them. The fast path takes its decisions here, too: see `PullDecisions`."""
 
     def __init__(
         self,
@@ -66,28 +66,21 @@ class Pulls:
     ) -> None:
         self._reader, self._get = store.reader, store.get
         self._access, self._commits, self._held_pulls = access, commits, held_pulls
-        self._stats, self._settings, self._now_ms = stats, settings, now_ms
+        self._stats, self._settings, self.now_ms = stats, settings, now_ms
+        self.handled = 0
         self._told: set[tuple[str, str, int]] = set()
 
     def handle(self, pull: PullMessageHeader, _request: Command, connection: Connection) -> Reply | HeldPull:
         """The messages, why there are none, or a reply that comes when there are."""
-        began_ms = self._now_ms()
-        access = self._access.check(pull, connection.peer)
+        self.handled += 1
+        began_ms = self.now_ms()
+        access = self.admit(pull, connection.peer)
         if isinstance(access, Reply):
             return access
         group, message_filter = access
-        name, topic, queue_id, offset = pull.consumer_group, pull.topic, pull.queue_id, pull.queue_offset
-        result = self._get(
-            topic,
-            queue_id,
-            offset,
-            pull.max_msg_nums,
-            entry_filter=message_filter.entry,
-            record_filter=message_filter.record,
-        )
-        self._commits.pulled(name, topic, queue_id, connection.peer)
-        if pull.sys_flag & COMMIT_OFFSET and self._settings.broker.broker_role != SLAVE:
-            self._commits.with_pull(name, topic, queue_id, pull.commit_offset, connection.peer)
+        offset = pull.queue_offset
+        result = self._read(pull, offset, message_filter)
+        self.note(pull, connection.peer)
         if result.status is not FOUND and pull.sys_flag & SUSPEND and _may_wait(result, offset):
             wants = message_filter.wants if message_filter is not PASSES_ALL else None
             held = self._hold(pull, connection, wants, result.max_offset)
@@ -95,24 +88,38 @@ class Pulls:
                 return held
         return self._reply(pull, connection, group, offset, result, began_ms)
 
+    def admit(self, pull: PullMessageHeader, peer: str) -> Access | Reply:
+        """Return the group and filter of *pull*, or the reply that refuses it."""
+        return self._access.check(pull, peer)
+
+    def note(self, pull: PullMessageHeader, peer: str) -> None:
+        """Note the reader of a queue, and the offset that it commits with its pull."""
+        place = pull.consumer_group, pull.topic, pull.queue_id
+        self._commits.pulled(*place, peer)
+        if pull.sys_flag & COMMIT_OFFSET and self._settings.broker.broker_role != SLAVE:
+            self._commits.with_pull(*place, pull.commit_offset, peer)
+
+    def _read(self, pull: PullMessageHeader, offset: int, message_filter: MessageFilter) -> GetResult:
+        return self._get(
+            pull.topic,
+            pull.queue_id,
+            offset,
+            pull.max_msg_nums,
+            entry_filter=message_filter.entry,
+            record_filter=message_filter.record,
+        )
+
     def _again(self, held: HeldPull) -> Reply:
         """The reply to a pull that was woken, or whose time is over."""
-        pull, began_ms = held.header, self._now_ms()
-        access = self._access.check(pull, held.connection.peer)
+        pull, began_ms = held.header, self.now_ms()
+        access = self.admit(pull, held.connection.peer)
         if isinstance(access, Reply):
             return access
         group, message_filter = access
         if held.connection.is_stalled:
             result = self._nothing_now(pull, held.offset)
         else:
-            result = self._get(
-                pull.topic,
-                pull.queue_id,
-                held.offset,
-                pull.max_msg_nums,
-                entry_filter=message_filter.entry,
-                record_filter=message_filter.record,
-            )
+            result = self._read(pull, held.offset, message_filter)
         return self._reply(pull, held.connection, group, held.offset, result, began_ms)
 
     def _nothing_now(self, pull: PullMessageHeader, offset: int) -> GetResult:
@@ -130,11 +137,9 @@ class Pulls:
         result: GetResult,
         began_ms: int,
     ) -> Reply:
-        suggested = suggested_broker(
-            group, suggests_slave=result.suggests_slave, slave_read_enabled=self._settings.broker.slave_read_enabled
-        )
+        suggested = self.suggested(group, result)
         if result.status is FOUND:
-            self._count(pull, result, began_ms)
+            self.count(pull, result, began_ms)
             return Reply(
                 _SUCCESS,
                 "FOUND",
@@ -168,7 +173,14 @@ class Pulls:
             self._held_pulls.wake(held)  # what arrived between the read and here woke nobody
         return held
 
-    def _count(self, pull: PullMessageHeader, result: GetResult, began_ms: int) -> None:
+    def suggested(self, group: SubscriptionGroupConfig, result: GetResult) -> int:
+        """Return the id of the broker to ask next time."""
+        return suggested_broker(
+            group, suggests_slave=result.suggests_slave, slave_read_enabled=self._settings.broker.slave_read_enabled
+        )
+
+    def count(self, pull: PullMessageHeader, result: GetResult, began_ms: int) -> None:
+        """Count the messages of a reply."""
         self._stats.found(
             pull.consumer_group,
             pull.topic,
@@ -178,7 +190,7 @@ class Pulls:
             result.behind_bytes,
             result.last_store_ms,
             began_ms,
-            self._now_ms(),
+            self.now_ms(),
         )
 
     def _tell_moved(self, pull: PullMessageHeader, connection: Connection, result: GetResult) -> None:

@@ -2,41 +2,31 @@
 
     frame ─> header ─> target (topic, permission, queue) ─> properties ─> intake ─> reply
 
-This is the fast path: a message that is all right goes straight through `_send`, without an exception, a task or a
-decoded property. Whoever asked to wait for the disk gets a task. Agrees with Java's SendMessageProcessor.
+A message that is all right goes straight through `_send`, without an exception or a task. A sender that waits for the
+disk gets a task. Agrees with Java's SendMessageProcessor. Ordinary sends do not come here: see `fast_path`.
 """
 
 import asyncio
-import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
 
-from hanabi.broker.config import BrokerConfig
-from hanabi.broker.express import express_sends
+from hanabi.broker.fast_path.building import send_part
 from hanabi.broker.flow_control import FlowControl
 from hanabi.broker.groups import Groups
 from hanabi.broker.handlers.admin.pace import Pace
 from hanabi.broker.intake import Intake
 from hanabi.broker.put_status import STORED, refusal
 from hanabi.broker.retry import DEAD_LETTER_QUEUES, READ_AND_WRITE, dead_letter_topic, is_dead, tries_max
+from hanabi.broker.send_rules import SendRules
 from hanabi.broker.send_targets import SEE_FAQ, SendTarget, SendTargets
 from hanabi.broker.settings import Settings
 from hanabi.broker.store_host import StoreHost
-from hanabi.broker.stored_properties import (
-    RecordForm,
-    batch_properties,
-    delay_level,
-    form_of_4_9,
-    form_of_5,
-    sent_properties,
-    without_delay,
-)
+from hanabi.broker.stored_properties import batch_properties, delay_level, sent_properties, without_delay
 from hanabi.broker.topics import Topics
 from hanabi.clock import wall_ms
 from hanabi.errors import (
@@ -46,7 +36,6 @@ from hanabi.errors import (
     NoPermission,
     RemoteProtocolError,
     SubscriptionGroupNotExist,
-    SystemBusy,
 )
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.dispatch import Handler, Reply
@@ -55,10 +44,9 @@ from hanabi.store.commit_log import AppendResult, PendingMessage
 from hanabi.store.message_store import PUT_OK, PutResult, PutStatus
 from hanabi.wire.batch import each_of_batch
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.command import V5_0_0, Command
+from hanabi.wire.command import Command
 from hanabi.wire.headers.send import AnySendMessageHeader, SendMessageHeader, SendMessageV2Header
 from hanabi.wire.hosts import encode_host
-from hanabi.wire.message_id import UniqueIds
 from hanabi.wire.properties import join_properties
 from hanabi.wire.system_names import RETRY_PREFIX
 
@@ -86,18 +74,19 @@ def send_handlers(
     now_ms: Callable[[], int] = wall_ms,
 ) -> dict[int, Handler]:
     """The handlers of all that stores messages for producers; *store_host* as `own_address.store_host` makes it."""
-    sends = Sends(intake, topics, groups, settings, flow, StoreHost(store_host), transactions, random_below, now_ms)
+    rules = SendRules(settings, flow, StoreHost(store_host), now_ms)
+    targets = SendTargets(topics, settings, rules.store_host)
+    sends = Sends(intake, topics, groups, settings, rules, targets, transactions, random_below)
+    fast = send_part(rules, targets, intake, host_of_peer, sends)
     return {
         RequestCode.SEND_MESSAGE: Handler(SendMessageHeader, sends.handle),
-        RequestCode.SEND_MESSAGE_V2: Handler(
-            SendMessageV2Header, sends.handle, express=express_sends(sends, host_of_peer)
-        ),
+        RequestCode.SEND_MESSAGE_V2: Handler(SendMessageV2Header, sends.handle, express=fast),
         RequestCode.SEND_BATCH_MESSAGE: Handler(SendMessageV2Header, sends.handle),
     }
 
 
 class Sends:
-    """Answers sends. What the settings say is kept in the form it is needed in, until they are other settings."""
+    """Answers sends. `handled` counts them."""
 
     def __init__(
         self,
@@ -105,40 +94,24 @@ class Sends:
         topics: Topics,
         groups: Groups,
         settings: Settings,
-        flow: FlowControl,
-        store_host: StoreHost,
+        rules: SendRules,
+        targets: SendTargets,
         transactions: HalfMessages,
         random_below: Callable[[int], int],
-        now_ms: Callable[[], int],
     ) -> None:
         self.intake, self._topics, self._groups, self._settings = intake, topics, groups, settings
-        self._flow, self._store_host, self._transactions = flow, store_host, transactions
-        self._random_below, self._now_ms = random_below, now_ms
+        self._rules, self._transactions, self._random_below = rules, transactions, random_below
+        self._store_host, self._find_target = rules.store_host, targets.find
         self._unsaved_topics = topics.unsaved
-        self._targets = SendTargets(topics, settings, store_host)
-        self._find_target = self._targets.find
-        self._new_key = unique_ids(store_host, now_ms).make
-        self._read(settings.broker)
-
-    def _read(self, config: BrokerConfig) -> None:
-        self._config = config
-        self._region, self._trace_on = config.region_id, str(config.trace_on).lower()
-        self.form_4 = form_of_4_9(config.cluster_name)
-        self.form_5 = form_of_5(config.cluster_name, self._region, self._trace_on, self._new_key)
-
-    def _form(self, request: Command) -> RecordForm:
-        return self.form_4 if request.version < V5_0_0 else self.form_5
+        self.handled = 0
 
     def handle(
         self, header: AnySendMessageHeader, request: Command, connection: Connection
     ) -> Reply | Awaitable[Reply]:
-        if self._settings.broker is not self._config:
-            self._read(self._settings.broker)
+        self.handled += 1
         try:
-            if self._flow.busy is not None:
-                raise SystemBusy(self._flow.busy)
-            if self._config.start_accept_sends_at_ms:
-                self._must_be_open(self._config.start_accept_sends_at_ms)
+            if not self._rules.is_open():
+                self._rules.must_be_open()
             target = self._find_target(header, connection.peer)
             if header.batch:
                 return self._send_batch(target, header, request, connection)
@@ -152,7 +125,7 @@ class Sends:
         queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
         if not request.body:
             raise MessageRefused("the message body length is zero")
-        properties, waits, is_half = sent_properties(header.properties or "", self._form(request))
+        properties, waits, is_half = sent_properties(header.properties or "", self._rules.form(request.version))
         message = PendingMessage(
             target.topic,
             queue_id,
@@ -191,7 +164,7 @@ class Sends:
         if len(request.body) > message_bytes_max:
             raise MessageRefused(f"a batch of {len(request.body)} bytes, limit {message_bytes_max}")
         queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
-        shared, waits = batch_properties(header.properties or "", self._form(request))
+        shared, waits = batch_properties(header.properties or "", self._rules.form(request.version))
         messages = self._each_of_batch(target, queue_id, shared, header, request, connection)
         first = list(islice(messages, BATCH_AT_ONCE))
         store = partial(self._store_batch, queue_id, waits, first, messages)
@@ -282,8 +255,8 @@ class Sends:
             "msgId": message_id,
             "queueId": str(queue_id),
             "queueOffset": str(queue_offset),
-            "MSG_REGION": self._region,
-            "TRACE_ON": self._trace_on,
+            "MSG_REGION": self._rules.region,
+            "TRACE_ON": self._rules.trace_on,
         }
         durable = self.intake.durable(result) if waits else None
         return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
@@ -300,10 +273,6 @@ class Sends:
         return answer if isinstance(answer, Reply) else await answer
 
     # What is not the normal way
-
-    def _must_be_open(self, at_ms: int) -> None:
-        if self._now_ms() < at_ms:
-            raise BrokerError(f"broker unable to service, until {_moment(at_ms)}")
 
     def _random_queue(self, target: SendTarget) -> int:
         if target.write_queues <= 0:
@@ -329,7 +298,7 @@ class Sends:
         )
 
     def _put_half(self, message: PendingMessage) -> PutResult:
-        if self._config.reject_transactions:
+        if self._rules.config.reject_transactions:
             raise NoPermission(f"the broker[{self._store_host.host}] sending transaction message is forbidden")
         return self._transactions.put_half(message)
 
@@ -337,7 +306,7 @@ class Sends:
         return self._refuse(*refusal(result, self._settings.store))
 
     def _refuse(self, code: int, remark: str) -> Reply:
-        return Reply(code, remark, fields={"MSG_REGION": self._region, "TRACE_ON": self._trace_on})
+        return Reply(code, remark, fields={"MSG_REGION": self._rules.region, "TRACE_ON": self._rules.trace_on})
 
 
 def _is_retry_of_old_client(message: PendingMessage) -> bool:
@@ -347,20 +316,6 @@ def _is_retry_of_old_client(message: PendingMessage) -> bool:
 
 async def _when_durable(durable: Awaitable[PutStatus], fields: dict[str, str]) -> Reply:
     return Reply(STORED[await durable], None, None, b"", fields)
-
-
-def _moment(at_ms: int) -> str:
-    """A time as Apache writes it, or as a number where it lies behind the calendar's end: 2^63 - 1 means never."""
-    try:
-        at = datetime.fromtimestamp(at_ms / 1000).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return f"{at_ms} ms after 1970"
-    return f"{at:%Y-%m-%d %H:%M:%S},{at_ms % 1000:03d}"
-
-
-def unique_ids(store_host: StoreHost, now_ms: Callable[[], int]) -> UniqueIds:
-    """The keys that messages without one get, as Java's MessageClientIDSetter makes them."""
-    return UniqueIds(now_ms, ip=store_host.raw[:-4], process_id=os.getpid(), loader_hash=now_ms())
 
 
 @lru_cache(maxsize=16_384)  # of connections that are open, and some that were

@@ -1,29 +1,26 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
-"""The express lane: plain sends and pulls, from the bytes that were read to the bytes of the answers, compiled.
+"""Ordinary sends, compiled: from the bytes of one read of a socket to stored messages and the bytes of the replies.
 
-Optional, as `hanabi.wire._speedups`; the readable way through `remoting.dispatch` and `handlers` is what it must agree
-with, for every frame: it answers the same, byte for byte, and stores the same, or it stops before anything of that
-frame is done, and the readable way has the frame and those behind it. So whatever is unusual may be left to that, and
-most of it is: of sends only SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE are known, with fields in ASCII, to a queue and topic
-that exist, for messages that neither wait nor are part of a transaction or a retry.
+`handlers.send` is the specification: a frame is answered and stored exactly as by it, or declined before anything of it
+is done. Ordinary are SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE with fields in ASCII, to a queue and topic that exist, for
+messages without a delay that belong to no transaction or retry.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from hanabi.broker._header cimport Header, Pair, read_header
-from hanabi.store._speedups cimport RUN_MAX, Message, Place, PlainPuts
-from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, is_int32, number_in, put_32, put_bytes, put_digits
+from hanabi.broker.fast_path._frames cimport ReplyTemplate
+from hanabi.broker.fast_path._header cimport Header, Pair, read_header
+from hanabi.store.fast_path._appends cimport RUN_MAX, Message, RunQueue, RunWriter
+from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, is_int32, number_in, put_digits
 
 from time import perf_counter
 
 cdef enum:
     SEND = 310
     BATCH = 320
-    PULL = 11
-    LITE_PULL = 361
-    HEADER_MAX = 32768  # longer ones take the other way
+    HEADER_MAX = 32768  # longer ones are declined
     TOPIC_MAX = 127
     QUEUES_MAX = 4096
     TOPICS_MAX = 10_000
@@ -38,6 +35,14 @@ cdef enum:
     BUCKETS_5 = 128
     NAMES_MAX_4 = 12  # more have more buckets
     NAMES_MAX_5 = 40
+
+    # Why a frame is declined: `counts.Declined`
+    TAKEN = 0
+    HEADER = 1
+    CLOSED = 2
+    TOPIC = 3
+    PROPERTIES = 4
+    STORE = 5
 
 cdef const char *HEX = b"0123456789ABCDEF"
 
@@ -235,90 +240,113 @@ def added_bytes(form):
 
 
 cdef class SendTopic:
-    """A topic that is sent to; what it knows is looked up again in every run."""
+    """A topic that is sent to. What is known of it is looked up again in every run."""
 
     cdef bytes name
     cdef str topic
-    cdef object target
-    cdef list places  # by queue id; None: not sent to yet
-    cdef int64_t run, queues
+    cdef list queues  # by queue id; None: not sent to yet
+    cdef int64_t run, queue_count
     cdef int32_t sys_flag
 
     def __init__(self, bytes name not None):
-        self.name, self.topic, self.places = name, name.decode("ascii"), []
+        self.name, self.topic, self.queues = name, name.decode("ascii"), []
         self.run = 0
 
 
-cdef class PlainSends:
-    """Answers plain sends: `take` one frame after the other, then `finish`. The answers are in `out` until then."""
+cdef class FastSends:
+    """Answers ordinary sends. All sends of one read are one run of appends."""
 
-    cdef PlainPuts puts
-    cdef object sends, settings, config, flow, find_config, host_of_peer, count, store_stats, stats
-    cdef dict targets, unsaved, topics
+    cdef RunWriter writer
+    cdef object rules, targets, intake, host_of_peer, config, reply_template
+    cdef dict topics
     cdef SendTopic last
-    cdef bytes store_host, born_host, added_old, added_new
-    cdef object parts_of_answer, began
-    cdef list json_parts
-    cdef bytes id_prefix, binary_head, binary_tail
-    cdef Py_ssize_t frames, batches, out_bytes
-    cdef unsigned char sent[HEADER_MAX]  # properties as a header says them
+    cdef ReplyTemplate template
+    cdef bytes store_host, born_host, id_prefix, added_old, added_new
+    cdef double began
+    cdef Py_ssize_t sends, batches, out_bytes
+    cdef unsigned char sent[HEADER_MAX]  # properties as a header has them
     cdef unsigned char properties[HEADER_MAX + PROPERTIES_MAX]
     cdef unsigned char shared[HEADER_MAX]  # by the messages of a batch
+    cdef unsigned char ids[ID_BYTES * BATCH_MAX]
     cdef unsigned char out[ANSWERS_MAX + REPLY_MAX + ID_BYTES * BATCH_MAX]
 
-    def __init__(self, sends, puts, host_of_peer, parts_of_answer):
-        """*sends* is a `handlers.send.Sends`, *puts* a `PlainPuts`; *parts_of_answer* says how answers look."""
-        self.sends, self.settings, self.flow = sends, sends._settings, sends._flow
-        self.puts, self.host_of_peer, self.parts_of_answer = puts, host_of_peer, parts_of_answer
-        self.targets, self.find_config = sends._targets.known, sends._topics.find
-        self.unsaved = sends._unsaved_topics
-        self.stats = sends.intake._stats
-        self.count, self.store_stats = self.stats.put, self.stats.store
-        self.config, self.topics, self.last = None, {}, None
-        self.frames = self.batches = self.out_bytes = 0
+    def __init__(self, RunWriter writer not None, rules, targets, intake, host_of_peer, reply_template):
+        self.writer, self.rules, self.targets, self.intake = writer, rules, targets, intake
+        self.host_of_peer, self.reply_template = host_of_peer, reply_template
+        self.topics, self.last, self.config = {}, None, None
 
-    cdef bint begin(self, connection) except -1:
-        """A run begins, with settings in the form in which we need them. False: not now."""
-        config = self.settings.broker
-        if config is not self.config:
-            self.sends._read(config)
-            self.config = config
-            self.store_host = self.sends._store_host.raw
-            self.added_old, self.added_new = added_bytes(self.sends.form_4), added_bytes(self.sends.form_5)
-            parts = self.parts_of_answer(self.sends._region, self.sends._trace_on, self.store_host)
-            self.id_prefix, self.json_parts, self.binary_head, self.binary_tail = parts or (None, None, None, None)
-        if self.flow.busy is not None or config.start_accept_sends_at_ms or self.json_parts is None:
-            return False
-        if self.added_new is None or self.added_old is None:
-            return False
-        if len(self.added_old) > HEADER_MAX // 4 or len(self.added_new) > HEADER_MAX // 4:
-            return False
+    def answer(self, bytes data not None, connection):
+        """Answer the sends at the start of *data*; see `contract.SendPath`."""
+        cdef Bytes start = <Bytes> PyBytes_AS_STRING(data)
+        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size, sends
+        cdef int outcome = TAKEN
+        self.sends = self.batches = self.out_bytes = 0
+        try:
+            while end - at >= 4 and not self.is_full():
+                size = get_32(start + at)
+                if size > end - at - 4:
+                    break
+                outcome = self.take(start + at + 4, size, connection)
+                if outcome != TAKEN:
+                    break
+                at += 4 + size
+        finally:
+            if self.writer.is_running:
+                self.finish()
+        answers = PyBytes_FromStringAndSize(<char *> self.out, self.out_bytes) if at else None
+        return answers, at, self.sends, self.batches, outcome
+
+    cdef bint is_full(self) noexcept:
+        """Whether the run, if there is one, must end before the next frame."""
+        return self.writer.is_running and (self.out_bytes > ANSWERS_MAX or self.writer.count > RUN_MAX - BATCH_MAX)
+
+    cdef finish(self):
+        """Store and count what was taken."""
+        stored = self.writer.finish()
+        if stored:
+            self.intake.count_run(stored, perf_counter() - self.began, self.sends, self.batches)
+
+    cdef int begin(self, connection) except -1:
+        """Begin a run, with the rules in force."""
+        if not self.rules.is_open():
+            return CLOSED
+        if self.rules.config is not self.config:
+            self.use_rules()
+        if self.template is None or self.added_new is None or self.added_old is None:
+            return CLOSED
         self.born_host = self.host_of_peer(connection.peer)
         if PyBytes_GET_SIZE(self.born_host) != 8 or PyBytes_GET_SIZE(self.store_host) != 8:
-            return False
+            return CLOSED
         self.began = perf_counter()
-        return self.puts.begin()
+        return TAKEN if self.writer.begin() else STORE
 
-    cdef bint take(self, Bytes start, Py_ssize_t frame_bytes, connection) except -1:
-        """Do what a frame asks for, and put the answer behind `out`. False: then nothing was done."""
+    cdef use_rules(self):
+        rules = self.rules
+        self.config, self.store_host = rules.config, rules.store_host.raw
+        self.id_prefix = self.store_host.hex().upper().encode()
+        self.added_old, self.added_new = added_bytes(rules.form_4), added_bytes(rules.form_5)
+        self.template = self.reply_template(rules.region, rules.trace_on)
+
+    cdef int take(self, Bytes start, Py_ssize_t frame_bytes, connection) except -1:
+        """Do what a frame asks for, and put the reply behind `out`. If it is declined, nothing was done."""
         cdef Py_ssize_t header_bytes, body_at, before
         cdef Header header
         cdef Send send
         cdef Text *fields = send.fields
-        cdef int field
+        cdef int field, outcome
         if frame_bytes < 28:
-            return False
+            return HEADER
         header_bytes = start[1] << 16 | start[2] << 8 | start[3]
         body_at = header_bytes + 4
         if body_at >= frame_bytes or header_bytes > HEADER_MAX // 2:
-            return False
+            return HEADER
         if not read_header(start, header_bytes, SEND, BATCH, &header) or not read_send(&header, &send):
-            return False
+            return HEADER
 
         cdef int64_t queues_wanted, queue_id, sys_flag, born_ms, flag, reconsumed = 0, unused
         for field in range(8):  # a to h must be there
             if fields[field].at == NULL:
-                return False
+                return HEADER
         if (
             not number_in(fields[3], &queues_wanted)
             or not number_in(fields[4], &queue_id)
@@ -334,32 +362,37 @@ cdef class PlainSends:
             or not is_int32(flag)
             or not is_int32(reconsumed)
             or not 0 < fields[1].size <= TOPIC_MAX
-            or queue_id < 0
             or sys_flag < 0
         ):
-            return False
-        if not self.puts.is_running and not self.begin(connection):
-            return False
-        cdef Place place = self.place_of(fields[1], queue_id)
-        if place is None or not self.puts.add(place):
-            return False
+            return HEADER
+        if not self.writer.is_running:
+            outcome = self.begin(connection)
+            if outcome != TAKEN:
+                return outcome
+        cdef RunQueue queue = self.queue_of(fields[1], queue_id)
+        if queue is None or not self.writer.add(queue):
+            return TOPIC
         cdef Message message
         message.sys_flag, message.reconsumed = <int32_t> sys_flag | self.last.sys_flag, <int32_t> reconsumed
         message.born_ms, message.flag = born_ms, <int32_t> flag
         message.born_host = <Bytes> PyBytes_AS_STRING(self.born_host)
         message.store_host = <Bytes> PyBytes_AS_STRING(self.store_host)
-        before = self.puts.count
-        if not self.put(place, &send, &message, start + body_at, frame_bytes - body_at):
-            self.puts.back_to(before)
-            return False
-        place.times += 1
-        self.frames += 1
-        self.batches += send.is_batch
-        self.reply(&send, before, queue_id, place.next_offset - (self.puts.count - before))
-        return True
+        before = self.writer.count
+        outcome = self.put(queue, &send, &message, start + body_at, frame_bytes - body_at)
+        if outcome != TAKEN:
+            if self.writer.count > before:
+                self.writer.undo(before)
+            return outcome
+        queue.frames += 1
+        if send.is_batch:
+            self.batches += 1
+        else:
+            self.sends += 1
+        self.reply(&send, before, queue_id, queue.next_offset - (self.writer.count - before))
+        return TAKEN
 
-    cdef Place place_of(self, Text name, int64_t queue_id):
-        """The queue that a message is for, if messages may go there at once."""
+    cdef RunQueue queue_of(self, Text name, int64_t queue_id):
+        """The queue that a message is for, if messages may go there without another check."""
         cdef SendTopic topic = self.last
         if topic is None or PyBytes_GET_SIZE(topic.name) != name.size or memcmp(
             PyBytes_AS_STRING(topic.name), name.at, name.size
@@ -371,30 +404,21 @@ cdef class PlainSends:
                     self.topics.clear()
                 topic = self.topics[key] = SendTopic(key)
             self.last = topic
-        if topic.run != self.puts.run:
-            topic.run, topic.queues = self.puts.run, self.queues_of(topic)
-        if queue_id >= topic.queues or queue_id >= QUEUES_MAX:
+        if topic.run != self.writer.run:
+            target = self.targets.ordinary(topic.topic)
+            topic.run, topic.queue_count = self.writer.run, 0 if target is None else target.queues
+            topic.sys_flag = 0 if target is None else target.sys_flag
+        if not 0 <= queue_id < min(topic.queue_count, QUEUES_MAX):
             return None
-        while len(topic.places) <= queue_id:
-            topic.places.append(None)
-        place = topic.places[queue_id]
-        if place is None:
-            place = topic.places[queue_id] = Place(topic.topic, queue_id)
-        return place
+        while len(topic.queues) <= queue_id:
+            topic.queues.append(None)
+        queue = topic.queues[queue_id]
+        if queue is None:
+            queue = topic.queues[queue_id] = RunQueue(topic.topic, queue_id)
+        return queue
 
-    cdef int64_t queues_of(self, SendTopic topic) except -1:
-        """How many queues of it may be sent to without a second look."""
-        target = self.targets.get(topic.topic)
-        if target is None or target.is_retry or topic.topic in self.unsaved:
-            return 0
-        config = target.config
-        if config is not self.find_config(topic.topic) or config.order:
-            return 0
-        topic.sys_flag = target.sys_flag
-        return target.queues
-
-    cdef bint put(self, Place place, Send *send, Message *message, Bytes body, Py_ssize_t body_bytes) except -1:
-        """Put one message, or all of a batch; False where the readable way has more to do."""
+    cdef int put(self, RunQueue queue, Send *send, Message *message, Bytes body, Py_ssize_t body_bytes) except -1:
+        """Put one message, or all of a batch."""
         cdef Bytes sent = send.fields[8].at
         cdef Py_ssize_t size = 0
         cdef bint is_new = send.version >= V5_0_0
@@ -404,39 +428,39 @@ cdef class PlainSends:
             if send.is_json:
                 size, sent = unescape(send.fields[8], self.sent), self.sent
             if size < 0 or has_delay(sent, size):
-                return False
+                return PROPERTIES
         properties.count = 0
         properties.buckets = BUCKETS_5 if is_new else BUCKETS_4
         properties.names_max = NAMES_MAX_5 if is_new else NAMES_MAX_4
         if not read_properties(&properties, sent, size, send.is_batch, self.added_new if is_new else self.added_old):
-            return False
+            return PROPERTIES
         if send.is_batch:
             size = write_properties(&properties, self.shared)
-            return self.put_batch(place, message, body, body + body_bytes, size)
+            return self.put_batch(queue, message, body, body + body_bytes, size)
         message.body, message.body_bytes = body, body_bytes
         message.properties, message.properties_bytes = self.properties, write_properties(&properties, self.properties)
-        return self.puts.put(place, message)
+        return TAKEN if self.writer.put(queue, message) else STORE
 
-    cdef bint put_batch(self, Place place, Message *message, Bytes at, Bytes end, Py_ssize_t shared_bytes) except -1:
+    cdef int put_batch(self, RunQueue queue, Message *message, Bytes at, Bytes end, Py_ssize_t shared_bytes) except -1:
         """As `wire.batch.decode_batch` and `wire.properties.join_properties`."""
         cdef int64_t body_bytes, properties_bytes, size
         cdef Py_ssize_t count = 0
         cdef Bytes properties
-        if end - at > <Py_ssize_t> self.settings.store.message_bytes_max:
-            return False
+        if end - at > self.writer.body_bytes_max:
+            return STORE
         while at < end:
             if end - at < 22 or count == BATCH_MAX:
-                return False
+                return PROPERTIES
             body_bytes = <int32_t> get_32(at + 16)
             if body_bytes <= 0 or body_bytes > end - at - 22:
-                return False
+                return PROPERTIES
             properties_bytes = at[20 + body_bytes] << 8 | at[21 + body_bytes]
             size = 22 + body_bytes + properties_bytes
             if properties_bytes > PROPERTIES_MAX or size > end - at or <int64_t> get_32(at) != size:
-                return False
+                return PROPERTIES
             properties = at + 22 + body_bytes
             if not is_ascii(properties, properties_bytes) or has_delay(properties, properties_bytes):
-                return False
+                return PROPERTIES
             memcpy(self.properties, properties, properties_bytes)
             if properties_bytes and self.properties[properties_bytes - 1] != 2:
                 self.properties[properties_bytes] = 2
@@ -444,130 +468,34 @@ cdef class PlainSends:
             memcpy(self.properties + properties_bytes, self.shared, shared_bytes)
             message.body, message.body_bytes, message.flag = at + 20, body_bytes, <int32_t> get_32(at + 12)
             message.properties, message.properties_bytes = self.properties, properties_bytes + shared_bytes
-            if not self.puts.put(place, message):
-                return False
+            if not self.writer.put(queue, message):
+                return STORE
             at += size
             count += 1
-        return count > 0
+        return TAKEN if count else PROPERTIES
 
-    cdef reply(self, Send *send, Py_ssize_t first, int64_t queue_id, int64_t queue_offset):
-        """What `wire.command.encode_reply_head` makes of it, behind `out`."""
+    cdef void reply(self, Send *send, Py_ssize_t first, int64_t queue_id, int64_t queue_offset) noexcept:
+        """Put the reply for the records from *first* on behind `out`."""
+        cdef Text values[3]
+        cdef unsigned char numbers[2][24]
         cdef unsigned char *start = self.out + self.out_bytes
-        cdef unsigned char *at = start + 8
-        cdef unsigned char *fields
-        cdef unsigned char *number
-        cdef Py_ssize_t ids_bytes = ID_BYTES * (self.puts.count - first) - 1
-        if send.is_json:
-            at = put_bytes(at, <bytes> self.json_parts[0])
-            at = self.add_ids(at, first)
-            at = put_digits(put_bytes(at, <bytes> self.json_parts[1]), queue_id)
-            at = put_digits(put_bytes(at, <bytes> self.json_parts[2]), queue_offset)
-            at = put_digits(put_bytes(at, <bytes> self.json_parts[3]), send.opaque)
-            at = put_bytes(at, <bytes> self.json_parts[4])
-        else:
-            at = put_bytes(at, self.binary_head)
-            put_32(start + 8 + 5, <uint32_t> <int32_t> send.opaque)
-            fields = at
-            at = add_text(at, b"\x00\x05msgId", 7)
-            put_32(at, <uint32_t> ids_bytes)
-            at = self.add_ids(at + 4, first)
-            number = add_text(at, b"\x00\x07queueId", 9)
-            at = put_digits(number + 4, queue_id)
-            put_32(number, <uint32_t> (at - number - 4))
-            number = add_text(at, b"\x00\x0bqueueOffset", 13)
-            at = put_digits(number + 4, queue_offset)
-            put_32(number, <uint32_t> (at - number - 4))
-            at = put_bytes(at, self.binary_tail)
-            put_32(fields - 4, <uint32_t> (at - fields))
-        cdef Py_ssize_t header_bytes = at - start - 8
-        put_32(start, <uint32_t> (4 + header_bytes))
-        put_32(start + 4, <uint32_t> header_bytes | (0 if send.is_json else 1 << 24))
-        self.out_bytes += 8 + header_bytes
+        values[0].at, values[0].size = self.ids, self.write_ids(first)
+        values[1].at, values[1].size = numbers[0], put_digits(numbers[0], queue_id) - numbers[0]
+        values[2].at, values[2].size = numbers[1], put_digits(numbers[1], queue_offset) - numbers[1]
+        self.out_bytes += self.template.write(start, send.is_json, send.opaque, values, 0) - start
 
-    cdef unsigned char *add_ids(self, unsigned char *at, Py_ssize_t first) noexcept:
-        """As `wire.message_id.encode_offset_id` for each record from *first* on, separated by commas."""
+    cdef Py_ssize_t write_ids(self, Py_ssize_t first) noexcept:
+        """Write `encode_offset_id` of each record from *first* on, separated by commas; return how many bytes."""
+        cdef unsigned char *at = self.ids
         cdef uint64_t left
         cdef Py_ssize_t index
         cdef int digit
-        for index in range(first, self.puts.count):
-            if index > first:
-                at[0] = c","
-                at += 1
+        for index in range(first, self.writer.count):
             memcpy(at, PyBytes_AS_STRING(self.id_prefix), 16)
-            left = <uint64_t> self.puts.stored[index].log_offset
+            left = <uint64_t> self.writer.stored[index].log_offset
             for digit in range(31, 15, -1):
                 at[digit] = HEX[left & 15]
                 left >>= 4
-            at += 32
-        return at
-
-    cdef bint is_full(self) noexcept:
-        """Whether the run, if there is one, must end before the next frame."""
-        return self.puts.is_running and (self.out_bytes > ANSWERS_MAX or self.puts.count > RUN_MAX - BATCH_MAX)
-
-    cdef bytes finish(self):
-        """The answers to all that was taken, which is stored now; None: nothing was."""
-        if not self.puts.is_running:
-            return None
-        self.puts.finish()
-        if not self.frames:
-            return None
-        cdef Place place
-        for place in self.puts.places:
-            if place.times:
-                self.count(place.topic, place.next_offset - place.first_offset, place.bytes, place.queue_id, place.times)
-        cdef double took = perf_counter() - <double> self.began
-        cdef Py_ssize_t sends = self.frames - self.batches
-        if sends:  # the time of batches is not counted, see StoreStats
-            self.store_stats.put_seconds += took * sends / self.frames
-            if took >= 0.001:
-                self.stats.put_latency_ms(int(took * 1000))
-        answers = PyBytes_FromStringAndSize(<char *> self.out, self.out_bytes)
-        self.frames = self.batches = self.out_bytes = 0
-        return answers
-
-
-cdef inline unsigned char *add_text(unsigned char *at, const char *text, Py_ssize_t size) noexcept:
-    memcpy(at, text, size)
-    return at + size
-
-
-cdef class Lane:
-    """Answers what it can of what was read; see `remoting.dispatch.Express`, which this is."""
-
-    cdef PlainSends sends
-    cdef object pull
-    cdef readonly tuple codes
-
-    def __init__(self, PlainSends sends, pulls):
-        """Each may be None; *pulls* is a `PlainPulls`."""
-        self.sends, self.pull = sends, None if pulls is None else pulls.answer
-        self.codes = (SEND, BATCH, PULL, LITE_PULL)
-
-    def __call__(self, bytes data not None, connection):
-        """The answers to the frames at the start of *data*, how many bytes of it these were, and how many there were of
-        each of `codes`. One pull at most, as its answer may be long."""
-        cdef Bytes start = <Bytes> PyBytes_AS_STRING(data)
-        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size = 0, sends = 0, batches = 0
-        answers = None
-        if self.sends is not None:
-            try:
-                while end - at >= 4 and not self.sends.is_full():
-                    size = get_32(start + at)
-                    if size > end - at - 4 or not self.sends.take(start + at + 4, size, connection):
-                        break
-                    at += 4 + size
-            finally:
-                batches = self.sends.batches
-                sends = self.sends.frames - batches
-                answers = self.sends.finish()
-        if self.pull is None or end - at < 4:
-            return answers, at, (sends, batches, 0, 0)
-        size = get_32(start + at)
-        found = self.pull(data, at + 4, size, connection) if size <= end - at - 4 else None
-        if found is None:
-            return answers, at, (sends, batches, 0, 0)
-        code, answer = <tuple> found
-        if answers is not None:
-            answer = answers + answer
-        return answer, at + 4 + size, (sends, batches, 1 if code == PULL else 0, 1 if code == LITE_PULL else 0)
+            at[32] = c","
+            at += ID_BYTES
+        return at - self.ids - 1

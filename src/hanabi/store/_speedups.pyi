@@ -1,0 +1,17 @@
+import mmap
+
+def key_hash_after(prefix: int, text: str) -> int: ...
+def follow_chain(
+    mapped: mmap.mmap,
+    entries_at: int,
+    number: int,
+    below: int,
+    hashed_key: int,
+    low: int,
+    high: int,
+    steps_max: int,
+    readable: bytearray,
+) -> tuple[int, int, int]: ...
+def link_entries(
+    mapped: mmap.mmap, slots_at: int, slots: int, first: int, pairs: bytes, first_seconds: int, seconds: int
+) -> int: ...

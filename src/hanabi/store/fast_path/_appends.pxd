@@ -1,0 +1,67 @@
+# cython: language_level=3
+"""The declarations of `_appends.pyx` that the broker's compiled code uses."""
+
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from hanabi.wire._bytes cimport Bytes
+
+cdef enum:
+    RUN_MAX = 512  # records of one run
+    KEYED_MAX = 2048  # index entries of one run
+
+
+cdef struct Stored:  # a record of a run
+    int64_t log_offset
+    int32_t size
+    int32_t tags_code
+    int32_t queue  # its number among the queues of the run
+    Py_ssize_t keyed  # how many index entries the run has up to here
+
+
+cdef struct Message:  # what the sender decides
+    Bytes body
+    Py_ssize_t body_bytes
+    Bytes properties
+    Py_ssize_t properties_bytes
+    int32_t flag
+    int32_t sys_flag
+    int32_t reconsumed
+    int64_t born_ms
+    Bytes born_host  # 8 bytes, as the next
+    Bytes store_host
+
+
+cdef class RunQueue:
+    cdef str topic
+    cdef int32_t queue_id
+    cdef object queue
+    cdef bytes topic_field
+    cdef int32_t index
+    cdef int64_t run, first_offset, next_offset
+    cdef int64_t size, frames
+    cdef uint32_t prefix
+
+
+cdef class RunWriter:
+    cdef object store
+    cdef list queues  # of this run
+    cdef dict known
+    cdef readonly bint is_running
+    cdef readonly Py_ssize_t count
+    cdef int64_t run, base_offset, written, room, now_ms
+    cdef Py_ssize_t keyed, keyed_max, body_bytes_max
+    cdef Py_buffer log_view
+    cdef Stored stored[RUN_MAX]
+    cdef unsigned char pairs[KEYED_MAX * 12]
+
+    cpdef bint begin(self) except -1
+    cdef RunQueue queue_of(self, str topic, int32_t queue_id)
+    cdef bint add(self, RunQueue queue) except -1
+    cdef bint put(self, RunQueue queue, Message *message) except -1
+    cpdef undo(self, Py_ssize_t count)
+    cpdef list finish(self)
+
+    cdef Py_ssize_t index_of(self, RunQueue queue, Message *message, int32_t *tags_code) noexcept
+    cdef Py_ssize_t add_key(self, Py_ssize_t keyed, RunQueue queue, Bytes at, Bytes end) noexcept
+    cdef tuple entries_of(self, RunQueue queue)

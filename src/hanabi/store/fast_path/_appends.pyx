@@ -1,0 +1,276 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
+"""Batched append of ordinary messages, compiled: a run writes the records that as many `MessageStore.put` would write.
+
+    begin ─> put messages, perhaps undo the last ones ... ─> finish
+
+The records go straight into the mapped log. Everything else of the store is read by `StoreSide` when a run begins and
+changed by `StoreSide.finish` when it ends; no other thread and no callback runs in between. A message that is unusual
+in any way (a full file, a key that is not ASCII, a long run of zeros...) is declined before anything is changed.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from hanabi.wire._bytes cimport Bytes, is_ascii, put_32, put_64
+
+from hanabi.wire.crc import crc32
+from hanabi.wire.record import topic_field
+
+cdef enum:
+    HEAD_BYTES = 88  # of a record with two IPv4 hosts, see `wire.record`
+    TOPIC_BYTES_MAX = 127
+    PROPERTIES_BYTES_MAX = 32758  # larger ones, and long runs of zeros, need `torn_writes`
+    ZERO_RUN_BYTES = 512
+    PLAIN_FLAGS = 0x0703  # compressed, several tags, how it is compressed
+    QUEUES_MAX = 40_000
+    PAIR_BYTES = 12
+
+cdef uint32_t MAGIC = 0xDAA320A7
+
+
+cdef inline uint32_t java_hash(uint32_t code, Bytes at, Bytes end) noexcept:
+    while at < end:
+        code = code * 31 + at[0]
+        at += 1
+    return code
+
+
+cdef inline uint32_t positive(uint32_t code) noexcept:
+    """Java's Math.abs, and 0 for the one number that has no positive."""
+    if code > 0x7FFFFFFF:
+        code = 0 - code
+        if code > 0x7FFFFFFF:
+            return 0
+    return code
+
+
+cdef class RunQueue:
+    """A queue that messages are put into. Its offsets, `size` and `frames` are those of the last run that used it."""
+
+    def __init__(self, str topic not None, int32_t queue_id):
+        self.topic, self.queue_id, self.topic_field = topic, queue_id, topic_field(topic.encode())
+        self.run = self.size = self.frames = 0
+
+
+cdef class RunWriter:
+    """Runs of appends to one store."""
+
+    def __init__(self, store):
+        """*store* is a `StoreSide`."""
+        self.store, self.queues, self.known = store, [], {}
+        self.run, self.is_running = 0, False
+
+    cpdef bint begin(self) except -1:
+        """Begin a run; return False if the store does not take messages as usual."""
+        start = self.store.begin()
+        if start is None:
+            return False
+        log, self.written, self.base_offset, self.room, self.body_bytes_max, self.now_ms, self.keyed_max = <tuple> start
+        PyObject_GetBuffer(log, &self.log_view, PyBUF_WRITABLE)
+        self.queues = []
+        self.count = self.keyed = 0
+        self.run += 1
+        self.is_running = True
+        return True
+
+    cdef RunQueue queue_of(self, str topic, int32_t queue_id):
+        key = (topic, queue_id)
+        cdef RunQueue queue = self.known.get(key)
+        if queue is None:
+            if len(self.known) >= QUEUES_MAX:  # some may have been deleted long ago
+                self.known.clear()
+            queue = self.known[key] = RunQueue(topic, queue_id)
+        return queue
+
+    cdef bint add(self, RunQueue queue) except -1:
+        """Make *queue* part of the run; return False if it is not as usual."""
+        if queue.run == self.run:
+            return queue.queue is not None
+        queue.run, queue.queue, queue.index = self.run, None, <int32_t> len(self.queues)
+        if not 0 < PyBytes_GET_SIZE(queue.topic_field) - 1 <= TOPIC_BYTES_MAX:
+            return False
+        found = self.store.queue(queue.topic, queue.queue_id, self.base_offset + self.written)
+        if found is None:
+            return False
+        queue.queue, queue.prefix = <tuple> found
+        queue.first_offset = queue.next_offset = queue.queue.max_offset
+        queue.size = queue.frames = 0
+        self.queues.append(queue)
+        return True
+
+    def append(self, message):
+        """Put a `PendingMessage`; return False if it is declined. For Python callers."""
+        cdef Message raw
+        cdef RunQueue queue = self.queue_of(message.topic, message.queue_id)
+        cdef bytes body = bytes(message.body), properties = message.properties
+        cdef bytes born_host = message.born_host, store_host = message.store_host
+        if len(born_host) != 8 or len(store_host) != 8 or not properties.isascii() or not self.add(queue):
+            return False
+        raw.body, raw.body_bytes = <Bytes> PyBytes_AS_STRING(body), len(body)
+        raw.properties, raw.properties_bytes = <Bytes> PyBytes_AS_STRING(properties), len(properties)
+        raw.flag, raw.sys_flag, raw.reconsumed = message.flag, message.sys_flag, message.reconsume_times
+        raw.born_ms = message.born_timestamp_ms
+        raw.born_host, raw.store_host = <Bytes> PyBytes_AS_STRING(born_host), <Bytes> PyBytes_AS_STRING(store_host)
+        return self.put(queue, &raw)
+
+    cdef bint put(self, RunQueue queue, Message *message) except -1:
+        """Write one more record of the run; return False if it is declined. What was put before it stays."""
+        cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(queue.topic_field)
+        cdef int64_t size = HEAD_BYTES + message.body_bytes + topic_bytes + 2 + message.properties_bytes
+        cdef Stored *stored = self.stored + self.count
+        cdef Py_ssize_t keyed
+        if (
+            self.count == RUN_MAX
+            or message.sys_flag & ~PLAIN_FLAGS
+            or message.body_bytes > self.body_bytes_max
+            or message.properties_bytes > PROPERTIES_BYTES_MAX
+            or (message.properties_bytes and message.properties[message.properties_bytes - 1] == 0)
+            or (
+                message.properties_bytes >= ZERO_RUN_BYTES
+                and memchr(message.properties, 0, message.properties_bytes) != NULL
+            )
+            or self.written + size > self.room
+        ):
+            return False
+        stored.log_offset = self.base_offset + self.written
+        keyed = self.index_of(queue, message, &stored.tags_code)
+        if keyed < 0:
+            return False
+        cdef unsigned char *record = <unsigned char *> self.log_view.buf + self.written
+        put_32(record, <uint32_t> size)
+        put_32(record + 4, MAGIC)
+        put_32(record + 8, checksum(message.body, message.body_bytes))
+        put_32(record + 12, <uint32_t> queue.queue_id)
+        put_32(record + 16, <uint32_t> message.flag)
+        put_64(record + 20, <uint64_t> queue.next_offset)
+        put_64(record + 28, <uint64_t> stored.log_offset)
+        put_32(record + 36, <uint32_t> message.sys_flag)
+        put_64(record + 40, <uint64_t> message.born_ms)
+        memcpy(record + 48, message.born_host, 8)
+        put_64(record + 56, <uint64_t> self.now_ms)
+        memcpy(record + 64, message.store_host, 8)
+        put_32(record + 72, <uint32_t> message.reconsumed)
+        put_64(record + 76, 0)
+        put_32(record + 84, <uint32_t> message.body_bytes)
+        record += HEAD_BYTES
+        memcpy(record, message.body, message.body_bytes)
+        record += message.body_bytes
+        memcpy(record, PyBytes_AS_STRING(queue.topic_field), topic_bytes)
+        record += topic_bytes
+        record[0] = <unsigned char> (message.properties_bytes >> 8)
+        record[1] = <unsigned char> (message.properties_bytes & 0xFF)
+        memcpy(record + 2, message.properties, message.properties_bytes)
+        stored.size, stored.queue, stored.keyed = <int32_t> size, queue.index, keyed
+        self.keyed = keyed
+        self.written += size
+        self.count += 1
+        queue.next_offset += 1
+        queue.size += size
+        return True
+
+    cdef Py_ssize_t index_of(self, RunQueue queue, Message *message, int32_t *tags_code) noexcept:
+        """Find the tags and hash the keys of a message; return how many index entries the run has then, or -1."""
+        cdef Bytes at = message.properties
+        cdef Bytes end = at + message.properties_bytes
+        cdef Bytes pair_end
+        cdef Bytes value
+        cdef Bytes keys = NULL
+        cdef Bytes keys_end = NULL
+        cdef Bytes unique = NULL
+        cdef Bytes unique_end = NULL
+        cdef Py_ssize_t keyed = self.keyed
+        tags_code[0] = 0
+        while at < end:
+            pair_end = <Bytes> memchr(at, 2, end - at)
+            if pair_end == NULL:
+                pair_end = end
+            value = <Bytes> memchr(at, 1, pair_end - at)
+            if value != NULL and value + 1 < pair_end:
+                value += 1
+                if value - at == 5 and not memcmp(at, b"TAGS", 4):
+                    if not is_ascii(value, pair_end - value):
+                        return -1
+                    tags_code[0] = <int32_t> java_hash(0, value, pair_end)
+                elif value - at == 5 and not memcmp(at, b"KEYS", 4):
+                    keys, keys_end = value, pair_end
+                elif value - at == 9 and not memcmp(at, b"UNIQ_KEY", 8):
+                    unique, unique_end = value, pair_end
+            at = pair_end + 1
+        if self.keyed_max < 0:  # there is no index
+            return keyed
+        if unique != NULL:
+            keyed = self.add_key(keyed, queue, unique, unique_end)
+        while keyed >= 0 and keys < keys_end:
+            value = <Bytes> memchr(keys, 32, keys_end - keys)
+            if value == NULL:
+                value = keys_end
+            if value > keys:
+                keyed = self.add_key(keyed, queue, keys, value)
+            keys = value + 1
+        return keyed
+
+    cdef Py_ssize_t add_key(self, Py_ssize_t keyed, RunQueue queue, Bytes at, Bytes end) noexcept:
+        """Add the hash of a key and the log offset of the next record to the pairs; return how many there are, or -1."""
+        cdef unsigned char *pair = self.pairs + keyed * PAIR_BYTES
+        if keyed == KEYED_MAX or keyed == self.keyed_max or not is_ascii(at, end - at):
+            return -1
+        put_32(pair, positive(java_hash(queue.prefix, at, end)))
+        put_64(pair + 4, <uint64_t> (self.base_offset + self.written))
+        return keyed + 1
+
+    cpdef undo(self, Py_ssize_t count):
+        """Undo all but the first *count* records, in the file too: after a kill they must not be found."""
+        cdef RunQueue queue
+        cdef int64_t end = self.written
+        while self.count > count:
+            self.count -= 1
+            queue = <RunQueue> self.queues[self.stored[self.count].queue]
+            queue.next_offset -= 1
+            queue.size -= self.stored[self.count].size
+            self.written -= self.stored[self.count].size
+        self.keyed = self.stored[count - 1].keyed if count else 0
+        memset(<unsigned char *> self.log_view.buf + self.written, 0, end - self.written)
+
+    cpdef list finish(self):
+        """Finish the run: all that was put can be read from now on. Return what was stored, by queue: the topic, how many
+        messages, their bytes, the queue id, and how many frames brought them."""
+        if not self.is_running:
+            return []
+        self.is_running = False
+        PyBuffer_Release(&self.log_view)
+        if not self.count:
+            return []
+        cdef RunQueue queue
+        cdef int64_t count
+        entries, stored = [], []
+        for queue in self.queues:
+            count = queue.next_offset - queue.first_offset
+            if count:
+                entries.append(self.entries_of(queue))
+                stored.append((queue.topic, count, queue.size, queue.queue_id, queue.frames))
+        pairs = PyBytes_FromStringAndSize(<char *> self.pairs, self.keyed * PAIR_BYTES)
+        self.store.finish(self.written, self.now_ms, entries, pairs)
+        return stored
+
+    cdef tuple entries_of(self, RunQueue queue):
+        """The store's queue, the entries of its new messages, and where the last of them ends in the log."""
+        packed = PyBytes_FromStringAndSize(NULL, 20 * (queue.next_offset - queue.first_offset))
+        cdef unsigned char *into = <unsigned char *> PyBytes_AS_STRING(packed)
+        cdef Stored *stored = self.stored
+        cdef Py_ssize_t index
+        cdef int64_t log_end = 0
+        for index in range(self.count):
+            if stored.queue == queue.index:
+                put_64(into, <uint64_t> stored.log_offset)
+                put_32(into + 8, <uint32_t> stored.size)
+                put_64(into + 12, <uint64_t> <int64_t> stored.tags_code)
+                into += 20
+                log_end = stored.log_offset + stored.size
+            stored += 1
+        return queue.queue, packed, log_end
+
+
+cdef inline uint32_t checksum(Bytes body, Py_ssize_t size) except? 0:
+    return <uint32_t> (crc32(PyBytes_FromStringAndSize(<const char *> body, size)) & 0x7FFFFFFF)
