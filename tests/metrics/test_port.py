@@ -7,10 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 import hanabi.aio
 from hanabi._version import __version__
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
+from hanabi.broker.fast_path.building import is_compiled
 from hanabi.message import Message, StoredMessage
 from hanabi.metrics.port import MetricsPort
 from hanabi.namesrv.config import NamesrvConfig
@@ -83,6 +86,22 @@ async def consume(world: World, topic: str, group: str, count: int) -> None:
 
     async with consumer:
         await done.wait()
+
+
+@pytest.mark.skipif(not is_compiled(), reason="there is no fast path without compiled functions")
+def test_the_fast_path_tells_what_it_took_and_why_it_declined_the_rest(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with world(tmp_path) as running:
+            await send(running, "Orders", 40)
+            figures = await scrape(running.metrics)
+            taken = figures("hanabi_fast_path_requests_total", kind="send", path="fast")
+            handled = figures("hanabi_fast_path_requests_total", kind="send", path="handlers")
+            assert taken + handled == 40
+            assert taken > 30
+            assert 0 < figures.total("hanabi_fast_path_declined_total", kind="send") <= handled
+            assert figures("hanabi_fast_path_requests_total", kind="pull", path="fast") == 0
+
+    asyncio.run(main())
 
 
 def test_what_clients_sent_and_consumed_is_what_is_shown(tmp_path: Path) -> None:

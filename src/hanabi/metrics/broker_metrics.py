@@ -89,6 +89,22 @@ def _traffic(broker: Broker, bounded: Bounded) -> Iterator[str]:
     yield from counter("hanabi_messages_pulled_total", "Messages delivered, of all topics.", store.transferred)
     pulls = [(labels(result="found"), store.gets_found), (labels(result="missed"), store.gets_missed)]
     yield from counter("hanabi_pulls_total", "Answered pulls, with and without messages.", pulls)
+    yield from _fast_path(broker)
+
+
+def _fast_path(broker: Broker) -> Iterator[str]:
+    """By kind. Without compiled functions there are no samples."""
+    counts = broker.fast_path_counts
+    served = [
+        (labels(kind=each.kind, path=path), count)
+        for each in counts
+        for path, count in (("fast", each.taken), ("handlers", each.handled))
+    ]
+    about = "Sends and pulls, by the code that served them."
+    yield from counter("hanabi_fast_path_requests_total", about, served)
+    declined = [(labels(kind=each.kind, reason=reason), count) for each in counts for reason, count in each.reasons()]
+    about = "Sends and pulls that the fast path declined, by reason."
+    yield from counter("hanabi_fast_path_declined_total", about, declined)
 
 
 def _latency(broker: Broker) -> Iterator[str]:
