@@ -1,0 +1,281 @@
+"""Replication with Apache 4.9 and 5.3 on the other side: our slave of its master, its slave of our master."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from hanabi.remoting.address import parse_address
+from hanabi.replication.config import ReplicationConfig
+from hanabi.replication.log_access import StoreLog
+from hanabi.replication.master import Master
+from hanabi.replication.slave import Slave
+from hanabi.replication.verdicts import RefusalKind
+from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.testing.proxy import Proxy
+from hanabi.wire.codes import RequestCode, ResponseCode
+from tests.interop.apache import ApacheBroker
+from tests.interop.jars import ALL_5, SERVERS_4
+from tests.interop.probe import Conversation, ask
+from tests.interop.processes import free_port
+from tests.interop.store_files import file_contents, open_store
+from tests.interop.store_messages import FILE_SIZES, pending, samples, send
+
+pytestmark = [
+    pytest.mark.usefixtures("apache_jars"),
+    pytest.mark.parametrize("jar_set", [SERVERS_4, ALL_5]),
+]
+FILE_BYTES = FILE_SIZES["mappedFileSizeCommitLog"]
+CONFIG = ReplicationConfig(slave_timeout_ms=3_000)
+WAIT_SECONDS = 120.0
+
+
+async def until(true: object, what: str = "") -> None:
+    """Wait until the function *true* says so."""
+    assert callable(true)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not await asyncio.to_thread(true):  # noqa: ASYNC110 - another process is waited for
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def apache(home: Path, jar_set: str, **settings: object) -> AsyncIterator[ApacheBroker]:
+    """A broker of Apache's on the store in *home*; killed on the way out."""
+    broker = ApacheBroker(
+        home, jar_set, name="broker-a", cluster="c", namesrv=None, settings={**FILE_SIZES, **settings}
+    )
+    try:
+        await asyncio.to_thread(broker.wait_ready)
+        yield broker
+    finally:
+        broker.process.kill()
+
+
+def send_samples(broker: ApacheBroker, seed: int, count: int) -> None:
+    with Conversation(broker.address) as conversation:
+        for batch in samples(seed, count):
+            send(conversation, batch)
+
+
+def log_end(broker: ApacheBroker) -> int:
+    """Where the log of Apache's broker ends, by its own word; -1 in the first second, when it has no statistics."""
+    answer = ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    if answer.code != ResponseCode.SUCCESS:
+        return -1
+    return int(json.loads(answer.body)["table"]["commitLogMaxOffset"])
+
+
+def different_files(one: Path, other: Path, parts: tuple[str, ...] = ("commitlog", "consumequeue")) -> list[str]:
+    """The files of two stores that differ, or that only one of them has."""
+    found: list[str] = []
+    for part in parts:
+        left, right = file_contents(one, part), file_contents(other, part)
+        found += [name for name in sorted(left.keys() | right.keys()) if left.get(name) != right.get(name)]
+    return found
+
+
+# Apache's master, our slave
+
+
+@contextlib.asynccontextmanager
+async def our_slave(store: MessageStore, address: str) -> AsyncIterator[Slave]:
+    slave = Slave(StoreLog(store), CONFIG)
+    slave.start()
+    slave.follow(address)
+    try:
+        yield slave
+    finally:
+        await slave.stop()
+
+
+def ha_address(broker: ApacheBroker) -> str:
+    host, port = parse_address(broker.address)
+    return f"{host}:{port + 1}"
+
+
+async def test_our_slave_of_apaches_master_holds_the_same_log_and_queues(tmp_path: Path, jar_set: str) -> None:
+    store = open_store(tmp_path / "slave")
+    async with apache(tmp_path / "master", jar_set) as master:
+        async with our_slave(store, ha_address(master)) as slave:
+            await asyncio.to_thread(send_samples, master, 1, 400)
+            await until(lambda: store.max_log_offset == log_end(master))
+            assert slave.state().is_connected
+        await asyncio.to_thread(send_samples, master, 2, 100)  # while no slave is there
+        async with Proxy(parse_address(ha_address(master))) as proxy:
+            proxy.cut_after([5, 13, 40_000, 100_001])  # within a header, a piece, a message
+            async with our_slave(store, proxy.address) as slave:
+                await asyncio.to_thread(send_samples, master, 3, 300)
+                await until(lambda: store.max_log_offset == log_end(master))
+                assert proxy.cuts >= 3
+                assert not slave.refusals
+        assert store.max_log_offset > 3 * FILE_BYTES
+        assert store.min_log_offset == 0
+        store.close()
+        assert different_files(tmp_path / "master" / "store", tmp_path / "slave") == []
+
+
+async def test_our_empty_slave_begins_with_the_last_file_of_apaches_master(tmp_path: Path, jar_set: str) -> None:
+    async with apache(tmp_path / "master", jar_set) as master:
+        await asyncio.to_thread(send_samples, master, 1, 200)
+        store = open_store(tmp_path / "slave")
+        async with our_slave(store, ha_address(master)):
+            await until(lambda: store.max_log_offset == log_end(master))
+        assert store.min_log_offset == store.max_log_offset // FILE_BYTES * FILE_BYTES > 0
+        store.close()
+        master_files = file_contents(tmp_path / "master" / "store", "commitlog")
+        copies = file_contents(tmp_path / "slave", "commitlog")
+        assert len(master_files) > len(copies) == 1
+        assert copies.items() <= master_files.items()
+
+
+async def test_our_slave_follows_again_when_apaches_master_was_killed(tmp_path: Path, jar_set: str) -> None:
+    store = open_store(tmp_path / "slave")
+    async with apache(tmp_path / "master", jar_set) as master, our_slave(store, ha_address(master)) as slave:
+        await asyncio.to_thread(send_samples, master, 1, 100)
+        await until(lambda: store.max_log_offset == log_end(master))
+        master.process.kill()
+        await until(lambda: not slave.state().is_connected)
+        master.start_again()
+        try:
+            await asyncio.to_thread(master.wait_ready)
+            await asyncio.to_thread(send_samples, master, 2, 100)
+            await until(lambda: store.max_log_offset == log_end(master))
+        finally:
+            master.process.kill()
+        assert not slave.refusals
+    store.close()
+    assert different_files(tmp_path / "master" / "store", tmp_path / "slave") == []
+
+
+# Our master, Apache's slave
+
+
+@contextlib.asynccontextmanager
+async def our_master(store: MessageStore, port: int = 0) -> AsyncIterator[tuple[Master, str]]:
+    master = Master(StoreLog(store), CONFIG, CONFIG.put_rule(is_sync=True))
+    host, port = await master.start("127.0.0.1", port)
+    try:
+        yield master, f"{host}:{port}"
+    finally:
+        await master.stop()
+
+
+@contextlib.asynccontextmanager
+async def apaches_slave(home: Path, jar_set: str, address: str) -> AsyncIterator[ApacheBroker]:
+    """A slave of Apache's that follows the master at *address*."""
+    settings = {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": address}
+    async with apache(home, jar_set, **settings) as slave:
+        await asyncio.to_thread(name_the_master, slave, jar_set, address)
+        yield slave
+
+
+def name_the_master(slave: ApacheBroker, jar_set: str, address: str) -> None:
+    """Tell a slave of 5.3.3 its master as another broker does. It loses the haMasterAddress of its own settings:
+    BrokerController sets it before DefaultHAService has a client, and then asks no name server either."""
+    if jar_set == ALL_5:
+        words = {"masterHaAddress": address, "masterAddress": "127.0.0.1:1", "masterFlushOffset": "0"}
+        answer = ask(slave.address, RequestCode.EXCHANGE_BROKER_HA_INFO, words)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+def put_samples(store: MessageStore, seed: int, count: int) -> None:
+    for batch in samples(seed, count):
+        messages = [pending(sample) for sample in batch]
+        result = store.put(messages[0]) if len(messages) == 1 else store.put_batch(messages)
+        assert result.status is PutStatus.PUT_OK, result.reason
+
+
+async def replicated(store: MessageStore, master: Master) -> PutStatus:
+    """Wait for the slaves as a put does; return its status."""
+    told: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+    master.acks.wait(store.max_log_offset, told.set_result)
+    master.appended()
+    return await told
+
+
+async def caught_up(store: MessageStore, master: Master) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while [slave.held_offset for slave in master.slaves()] != [store.max_log_offset]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def master_store(tmp_path: Path) -> Iterator[MessageStore]:
+    store = open_store(tmp_path / "master")
+    yield store
+    store.close()
+
+
+async def test_apaches_slave_of_our_master_holds_the_same_log_and_queues(
+    tmp_path: Path, jar_set: str, master_store: MessageStore
+) -> None:
+    async with our_master(master_store) as (master, address):
+        assert await replicated(master_store, master) is PutStatus.SLAVE_NOT_AVAILABLE
+        async with apaches_slave(tmp_path / "slave", jar_set, address):
+            await caught_up(master_store, master)  # both are empty
+            for seed in range(8):
+                put_samples(master_store, seed, 50)
+                assert await replicated(master_store, master) is PutStatus.PUT_OK
+            assert master_store.max_log_offset > 3 * FILE_BYTES
+            assert not master.refusals
+            assert different_files(tmp_path / "master", tmp_path / "slave" / "store", ("commitlog",)) == []
+            master_store.flush()
+            slave_root = tmp_path / "slave" / "store"
+            await until(lambda: different_files(tmp_path / "master", slave_root, ("consumequeue",)) == [])
+
+
+async def test_apaches_slave_that_stops_or_is_killed_catches_up(
+    tmp_path: Path, jar_set: str, master_store: MessageStore
+) -> None:
+    async with (
+        our_master(master_store) as (master, address),
+        apaches_slave(tmp_path / "slave", jar_set, address) as slave,
+    ):
+        await caught_up(master_store, master)
+        put_samples(master_store, 1, 30)
+        assert await replicated(master_store, master) is PutStatus.PUT_OK
+        os.kill(slave.process.pid, signal.SIGSTOP)
+        put_samples(master_store, 2, 30)
+        assert await replicated(master_store, master) is PutStatus.FLUSH_SLAVE_TIMEOUT
+        os.kill(slave.process.pid, signal.SIGCONT)
+        await caught_up(master_store, master)
+        slave.process.kill()
+        put_samples(master_store, 3, 100)
+        master.appended()
+        slave.start_again()
+        try:
+            await asyncio.to_thread(slave.wait_ready)
+            await asyncio.to_thread(name_the_master, slave, jar_set, address)
+            await caught_up(master_store, master)
+            assert await replicated(master_store, master) is PutStatus.PUT_OK
+        finally:
+            slave.process.kill()
+        assert different_files(tmp_path / "master", tmp_path / "slave" / "store", ("commitlog",)) == []
+
+
+async def test_apaches_slave_that_has_more_than_our_master_is_refused(
+    tmp_path: Path, jar_set: str, master_store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = free_port()
+    put_samples(master_store, 1, 30)
+    async with (
+        our_master(master_store, port) as (master, address),
+        apaches_slave(tmp_path / "slave", jar_set, address),
+    ):
+        await caught_up(master_store, master)
+        await master.stop()
+        shorter = open_store(tmp_path / "shorter")  # as if the end of the log had been lost
+        put_samples(shorter, 1, 20)
+        async with our_master(shorter, port) as (cut, _):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not cut.refusals[RefusalKind.BEYOND_END]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            assert await replicated(shorter, cut) is PutStatus.SLAVE_NOT_AVAILABLE
+        shorter.close()
+    assert len([line for line in caplog.messages if "but the log here ends at" in line]) == 1
+    assert different_files(tmp_path / "master", tmp_path / "slave" / "store", ("commitlog",)) == []
