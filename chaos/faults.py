@@ -5,8 +5,8 @@ import contextlib
 import errno
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -17,6 +17,8 @@ from tests.faults.shim import Rule
 
 STORES: Final = "*/store-*"
 LOGS: Final = "*/store-*/commitlog/*"
+HALF_FRAMES: Final = 8
+HALF_FRAME_BYTES: Final = 2 << 20
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +130,40 @@ async def _no_files(fault: Fault, world: World) -> None:
     await _while_rules(fault, world, rule("open", errno.EMFILE, path=STORES), rule("mmap", errno.ENOMEM, path=STORES))
 
 
+async def _memory_limit(fault: Fault, world: World) -> float | None:
+    """Leave the broker hardly any memory, and send it half frames. If the kernel kills it, an operator starts it again,
+    with more memory."""
+    memory, server = world.memory[fault.target], world.servers[fault.target]
+    await asyncio.to_thread(memory.squeeze, round(fault.amount * (1 << 20)))
+    try:
+        async with _half_frames(world.addresses[fault.target]):
+            await asyncio.to_thread(server.wait_ended, fault.seconds)
+    finally:
+        memory.release()
+    if not server.was_killed():
+        server.check_running()
+        return None
+    await asyncio.to_thread(server.start)
+    return server.ready_s[-1]
+
+
+@asynccontextmanager
+async def _half_frames(address: str) -> AsyncIterator[None]:
+    """Let a server hold 16 MiB of frames that never end."""
+    host, _, port = address.rpartition(":")
+    writers: list[asyncio.StreamWriter] = []
+    with contextlib.suppress(OSError):  # it may be dead already
+        for _ in range(HALF_FRAMES):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writers.append(writer)
+            writer.write((4 * HALF_FRAME_BYTES).to_bytes(4, "big") + bytes(HALF_FRAME_BYTES))
+    try:
+        yield
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+
+
 # The network
 
 
@@ -210,6 +246,7 @@ _PLAY: Final[dict[FaultKind, Callable[[Fault, World], Awaitable[float | None]]]]
     FaultKind.FLUSH_FAILED: _flush_failed,
     FaultKind.NO_THREADS: _no_threads,
     FaultKind.NO_FILES: _no_files,
+    FaultKind.MEMORY_LIMIT: _memory_limit,
     FaultKind.CUT: _cut,
     FaultKind.DELAY: _delay,
     FaultKind.STALL: _stall,

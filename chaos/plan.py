@@ -27,6 +27,7 @@ class FaultKind(StrEnum):
     FLUSH_FAILED = "flush failed"
     NO_THREADS = "no threads"
     NO_FILES = "no files and no maps"
+    MEMORY_LIMIT = "hardly any memory"
     # network
     CUT = "connections cut"
     DELAY = "connections delayed"
@@ -42,8 +43,8 @@ class FaultKind(StrEnum):
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault. *target* is a broker's name, "namesrv", or which of the clients that run then.
 
-    *amount* is the latency in seconds, the jump of the clock in seconds, how often recovery is killed, or how long each
-    sync of a slow disk takes.
+    *amount* is the latency in seconds, the jump of the clock in seconds, how often recovery is killed, how long each
+    sync of a slow disk takes, or how many MiB a broker may have beside what it has.
     """
 
     at_s: float
@@ -62,6 +63,7 @@ class Shape(NamedTuple):
 
 BROKERS: Final = ("broker-a", "broker-b")
 DISK_BROKER: Final = "broker-b"  # the one whose disk is small
+MEMORY_BROKER: Final = "broker-a"  # the other one: the small disk lies in memory, which cannot be freed
 NAMESRV: Final = "namesrv"
 PAUSES_S: Final = (1.5, 5.0)
 CLIENT_CHOICES: Final = 1_000
@@ -79,6 +81,7 @@ SHAPES: Final = {
     FaultKind.FLUSH_FAILED: Shape((0.0, 3.0)),  # until an operator restarts the broker
     FaultKind.NO_THREADS: Shape((2.0, 8.0)),
     FaultKind.NO_FILES: Shape((2.0, 8.0)),
+    FaultKind.MEMORY_LIMIT: Shape((2.0, 8.0), (4.0, 40.0)),  # MiB beside what it has
     FaultKind.CUT: Shape((0.0, 6.0)),
     FaultKind.DELAY: Shape((3.0, 10.0), (0.02, 0.7)),
     FaultKind.STALL: Shape((1.0, 8.0)),
@@ -90,9 +93,9 @@ SHAPES: Final = {
 }
 NEED_SHIM: Final = (FaultKind.DISK_SLOW, FaultKind.FLUSH_FAILED, FaultKind.NO_THREADS, FaultKind.NO_FILES)
 LANES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
-    "servers": tuple(FaultKind)[:12],
-    "network": tuple(FaultKind)[12:15],
-    "clients": tuple(FaultKind)[15:],
+    "servers": tuple(FaultKind)[:13],
+    "network": tuple(FaultKind)[13:16],
+    "clients": tuple(FaultKind)[16:],
 }
 
 
@@ -134,6 +137,8 @@ def _target(dice: random.Random, kind: FaultKind) -> str:
         return NAMESRV
     if kind is FaultKind.DISK_FULL:
         return DISK_BROKER
+    if kind is FaultKind.MEMORY_LIMIT:
+        return MEMORY_BROKER
     if kind in LANES["network"]:
         return dice.choice((*BROKERS, *BROKERS, NAMESRV))
     if kind in LANES["servers"]:

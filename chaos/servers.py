@@ -1,13 +1,14 @@
 """The servers under test: `hanabi serve namesrv` and `hanabi serve broker`, on fixed ports, so that they come back
 where they were. Each start has a log file of its own."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -99,6 +100,20 @@ class Server:
             self._process.wait(timeout=30)
             self._process = None
 
+    def wait_ended(self, seconds: float) -> None:
+        """Wait until it has ended by itself, or for so long."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=seconds)
+
+    def was_killed(self) -> bool:
+        """Say whether the kernel has killed it (out of memory), and count that."""
+        if self._process is None or self._process.poll() != -signal.SIGKILL:
+            return False
+        self.kills.append(time.monotonic())
+        self._process = None
+        return True
+
     def stop(self) -> None:
         """SIGTERM, as an operator would; and wait."""
         if self._process is not None:
@@ -147,11 +162,12 @@ def broker_server(
     namesrv: str,
     settings: Mapping[str, object],
     env: Mapping[str, str],
+    launcher: Sequence[str] = (),
 ) -> Server:
-    """*ports*: where it listens, and where clients are told to find it (a proxy's)."""
+    """*ports*: where it listens, and where clients are told to find it (a proxy's). *launcher* starts its command."""
     file = home / f"{name}.conf"
     chosen = {"brokerName": name, **BROKER_SETTINGS, **settings}
     file.write_text("".join(f"{key}={value}\n" for key, value in chosen.items()))
     command = [sys.executable, "-m", "hanabi", "serve", "broker", "-c", str(file), "--home", str(store)]
     where = ["--host", "127.0.0.1", "--port", str(ports[0]), "--advertise", f"127.0.0.1:{ports[1]}", "-n", namesrv]
-    return Server(name, [*command, *where], home, ready=f"ready broker {name} ", env=env)
+    return Server(name, [*launcher, *command, *where], home, ready=f"ready broker {name} ", env=env)

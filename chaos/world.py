@@ -14,6 +14,7 @@ from typing import Final
 from chaos.clients import Clients
 from chaos.clock import ClockUnavailable, ShiftedClock, compile_library
 from chaos.disk import DiskUnavailable, SmallDisk
+from chaos.memory import BrokerMemory, MemoryUnavailable, broker_memory
 from chaos.plan import BROKERS, DISK_BROKER, NAMESRV, NEED_SHIM, FaultKind
 from chaos.servers import Server, broker_server, namesrv_server
 from chaos.traffic import Kind, topic_of
@@ -42,6 +43,7 @@ class World:
     consumers: Clients
     clocks: dict[str, ShiftedClock] = field(default_factory=dict)
     systems: dict[str, Faults] = field(default_factory=dict)  # whose calls can be made to fail
+    memory: dict[str, BrokerMemory] = field(default_factory=dict)
     disk: SmallDisk | None = None
     impossible: dict[FaultKind, str] = field(default_factory=dict)  # and why
 
@@ -60,6 +62,7 @@ async def world(home: Path, kinds: Sequence[Kind], flush: str, minutes: float) -
     async with AsyncExitStack() as undo:
         impossible: dict[FaultKind, str] = {}
         clocks, systems = _clocks(logs, impossible), _systems(logs, impossible)
+        memory = _memory(undo, impossible)
         disk = _disk(home, int(DISK_MIB + DISK_MIB_A_MINUTE * minutes), impossible)
         if disk is not None:
             undo.callback(disk.unmount)
@@ -85,6 +88,7 @@ async def world(home: Path, kinds: Sequence[Kind], flush: str, minutes: float) -
                 f"127.0.0.1:{namesrv_port}",
                 {"flushDiskType": flush},
                 preloaded(*(each[name].environment for each in (clocks, systems) if name in each)),
+                memory[name].launcher if name in memory else (),
             )
         for server in servers.values():
             undo.callback(server.kill)
@@ -106,6 +110,7 @@ async def world(home: Path, kinds: Sequence[Kind], flush: str, minutes: float) -
             consumers=consumers,
             clocks=clocks,
             systems=systems,
+            memory=memory,
             disk=disk,
             impossible=impossible,
         )
@@ -127,6 +132,14 @@ def _systems(folder: Path, impossible: dict[FaultKind, str]) -> dict[str, Faults
         impossible.update(dict.fromkeys(NEED_SHIM, str(error)))
         return {}
     return {name: Faults(library, folder / f"faults-{name}") for name in BROKERS}
+
+
+def _memory(undo: AsyncExitStack, impossible: dict[FaultKind, str]) -> dict[str, BrokerMemory]:
+    try:
+        return {name: undo.enter_context(broker_memory(name)) for name in BROKERS}
+    except MemoryUnavailable as error:
+        impossible[FaultKind.MEMORY_LIMIT] = str(error)
+        return {}
 
 
 def _disk(home: Path, mib: int, impossible: dict[FaultKind, str]) -> SmallDisk | None:

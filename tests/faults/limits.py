@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 LAUNCHER: Final = Path(__file__).with_name("limited.py")
 _MOUNT: Final = Path("/sys/fs/cgroup")
@@ -43,7 +43,7 @@ def limits(
     cgroups = {"memory": memory_bytes, "pids": processes}
     with ExitStack() as stack:
         entries = [
-            str(stack.enter_context(_cgroup(controller, value)) / "cgroup.procs")
+            str(stack.enter_context(cgroup(controller, value)).directory / "cgroup.procs")
             for controller, value in cgroups.items()
             if value is not None
         ]
@@ -51,10 +51,31 @@ def limits(
         yield [sys.executable, str(LAUNCHER), json.dumps({"rlimits": chosen, "cgroups": entries})]
 
 
+class Cgroup(NamedTuple):
+    """A cgroup of one controller, and the file that has its limit."""
+
+    directory: Path
+    limit: Path
+
+    @property
+    def launcher(self) -> list[str]:
+        """What to put before a command, so that it runs in this group."""
+        entries = [str(self.directory / "cgroup.procs")]
+        return [sys.executable, str(LAUNCHER), json.dumps({"rlimits": {}, "cgroups": entries})]
+
+    @property
+    def own_memory(self) -> int:
+        """How many bytes its processes have that belong to no file."""
+        lines = (line.split() for line in (self.directory / "memory.stat").read_text().splitlines())
+        stat = {name: int(value) for name, value in lines}
+        return stat["total_rss"] if "total_rss" in stat else stat["anon"]
+
+
 @contextmanager
-def _cgroup(controller: str, value: int) -> Iterator[Path]:
+def cgroup(controller: str, value: int, name: str = "") -> Iterator[Cgroup]:
+    """Make a cgroup below our own, and remove it at the end. *name* tells those of one process apart."""
     parent, limit_file = _parent(controller, Path("/proc/self/cgroup").read_text())
-    group = parent / f"hanabi-test-{os.getpid()}-{controller}"
+    group = parent / f"hanabi-test-{os.getpid()}-{controller}{name}"
     try:
         group.mkdir(exist_ok=True)
         (group / limit_file).write_text(str(value))
@@ -63,7 +84,7 @@ def _cgroup(controller: str, value: int) -> Iterator[Path]:
             group.rmdir()
         raise LimitUnavailable(f"no cgroup with a limit of {controller} below {parent}: {error.strerror}") from error
     try:
-        yield group
+        yield Cgroup(group, group / limit_file)
     finally:
         _remove(group)
 
