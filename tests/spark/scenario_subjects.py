@@ -137,7 +137,7 @@ class Archive(Piped):
 
     def options(self, world: World, *, is_lenient: bool, skips: bool) -> dict[str, Any]:
         loss = {"fail_on_data_loss": False} if is_lenient or skips else {}
-        more: dict[str, Any] = {"topics": [self.topic], "to": str(world.out / "archive"), "compact": False}
+        more: dict[str, Any] = {"topics": [self.topic], "to": str(world.out / self.name), "compact": False}
         return super().options(world, is_lenient=is_lenient, skips=skips) | loss | more
 
 
@@ -152,10 +152,12 @@ class ArchiveOfFiles(Archive):
 
 class Replay(Piped):
     name, fact = "replay", "messages_sent"
+    target: ClassVar[str] = "Replayed"
+    mark: ClassVar[str] = "CAME_FROM"
 
     def options(self, world: World, *, is_lenient: bool, skips: bool) -> dict[str, Any]:
-        world.make("Replayed", 1)
-        chosen = {"topics": [self.topic], "to": "Replayed"}
+        world.make(self.target, 2)
+        chosen = {"topics": [self.topic], "to": self.target, "mark": self.mark}
         return super().options(world, is_lenient=is_lenient, skips=skips) | chosen
 
 
@@ -167,7 +169,7 @@ class DeadLetters(Piped):
 
 
 class Trace(Piped):
-    name, fact = "trace", "sends"
+    name, fact, topic = "trace", "sends", "Traces"
 
     def body(self, number: int) -> bytes:
         fields = ("Pub", "1000", "R", "g", "T", f"{number:032X}", "null", "null", "h:1", "3", "7", "0", "null", "true")
@@ -185,7 +187,7 @@ class Traffic(Piped):
 
 
 class Orders(Piped):
-    name, fact, keeps_place = "orders", "orders_in_all", True
+    name, fact, topic, keeps_place = "orders", "orders_in_all", "Orders", True
 
     def body(self, number: int) -> bytes:
         order = {"order": f"O-{number}", "product": "tea", "quantity": 1, "price": 1, "at": AT}
@@ -226,3 +228,6 @@ SUBJECTS: Final[Sequence[type[Subject]]] = (
     Orders,
     Audit,
 )
+
+# The audit counts what all topics have, so it comes before those that send.
+RETRIED: Final[Sequence[type[Piped]]] = (Audit, Archive, ArchiveOfFiles, DeadLetters, Traffic, Trace, Orders, Replay)
