@@ -17,7 +17,7 @@ OURS := tests --ignore=tests/interop --ignore=tests/spark
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-NEEDED := pyproject.toml constraints.txt build_hook.py $(wildcard src/hanabi/*/_*.pyx src/hanabi/*/_*.pxd)
+NEEDED := pyproject.toml constraints.txt build_hook.py $(wildcard $(addprefix src/hanabi/*/,_*.pyx _*.pxd */_*.pyx */_*.pxd))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # The package alone, for those who want to see it; the tools and Spark are half a gigabyte more.

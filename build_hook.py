@@ -7,7 +7,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = {
-    "hanabi.wire._speedups": "src/hanabi/wire/_speedups.pyx",
+    "hanabi.wire.message._speedups": "src/hanabi/wire/message/_speedups.pyx",
     "hanabi.store._speedups": "src/hanabi/store/_speedups.pyx",
     "hanabi.store.fast_path._appends": "src/hanabi/store/fast_path/_appends.pyx",
     "hanabi.store.fast_path._reads": "src/hanabi/store/fast_path/_reads.pyx",

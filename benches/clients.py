@@ -23,8 +23,8 @@ from benches.client_servers import APACHE, ClientSite, client_site
 from benches.report import keep_figures, publish
 from hanabi import aio
 from hanabi.admin import Admin, GroupChange
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig
-from hanabi.client.core import Core
 from hanabi.message import Message
 from tests.interop.jars import PROXY_5, JavaUnavailable, classpath
 

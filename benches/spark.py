@@ -37,8 +37,8 @@ from benches.spark_ways import (
     session,
     speed_ratio,
 )
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig
-from hanabi.client.core import Core
 from hanabi.testing.topics import plain_topic
 from tests.interop.processes import ServerProcess
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import hanabi
 from benches.spark_data import BODY_BYTES
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
 from hanabi.message import Message
 
 BATCH, IN_FLIGHT = 128, 8  # as the sink's defaults

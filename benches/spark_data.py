@@ -10,20 +10,20 @@ from pathlib import Path
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from hanabi.spark.columns import MESSAGE, struct_of
-from hanabi.spark.store_options import parse_store_options
-from hanabi.spark.store_plan import QueueTask, plan_queue_tasks
-from hanabi.store.commit_log import PendingMessage
+from hanabi.spark.shared.columns import MESSAGE, struct_of
+from hanabi.spark.store.options import parse_store_options
+from hanabi.spark.store.plan import QueueTask, plan_queue_tasks
 from hanabi.store.config import StoreConfig
 from hanabi.store.inspection.home import FileReader, StoreHome
 from hanabi.store.inspection.log_lookup import LogLookup
 from hanabi.store.inspection.queues import QueueOnDisk
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.message_id import UniqueIds
-from hanabi.wire.properties import encode_properties
-from hanabi.wire.record import decode_record
-from hanabi.wire.stored import to_message
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.message_id import UniqueIds
+from hanabi.wire.message.properties import encode_properties
+from hanabi.wire.message.record import decode_record
+from hanabi.wire.message.stored import to_message
 
 TOPIC = "TopicTest"
 QUEUES = 4

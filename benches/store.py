@@ -20,12 +20,12 @@ from pathlib import Path
 from statistics import median
 
 from benches.report import publish, table
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import FlushMode, StoreConfig
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.message_id import UniqueIds
-from hanabi.wire.properties import encode_properties
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.message_id import UniqueIds
+from hanabi.wire.message.properties import encode_properties
 
 TOPIC = "TopicTest"
 QUEUES = 4

@@ -9,8 +9,8 @@ from typing import Final
 from chaos.history import Position, Recorder
 from chaos.traffic import Kind, group_of, topic_of
 from chaos.world import ORDERLY_QUEUES, QUEUES
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig
-from hanabi.client.core import Core
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue
 

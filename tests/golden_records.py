@@ -3,9 +3,9 @@
 import tarfile
 from functools import cache
 
-from hanabi.store.commit_log import PendingMessage
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.wire.command import Command, decode_command
-from hanabi.wire.record import Record
+from hanabi.wire.message.record import Record
 from tests.golden_frames import ALL_FRAMES, GOLDEN, GoldenFrame
 
 STORES = ("store-clean.tar.gz", "store-crashed-slave.tar.gz")

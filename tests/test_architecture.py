@@ -55,7 +55,7 @@ def imported_names(path: Path) -> set[str]:
 
 
 def imported_parts(path: Path) -> set[str]:
-    """{"store"} for `from hanabi.store.log import Log`."""
+    """{"store"} for `from hanabi.store.log.log import Log`."""
     dotted = (name.split(".") for name in imported_names(path) if name.startswith("hanabi."))
     return {name[1] for name in dotted if (SRC / name[1]).is_dir() or (SRC / f"{name[1]}.py").is_file()}
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from hanabi.broker.config import BROKER_KEYS, BrokerConfig
+from hanabi.broker.ignored_keys import IGNORED_KEYS, NOT_TO_BE_IGNORED
 from hanabi.broker.settings import CHANGEABLE
-from hanabi.broker.unused_keys import NOT_TO_BE_IGNORED, UNUSED_KEYS
 from hanabi.namesrv.config import KEYS, NamesrvConfig
 from hanabi.namesrv.settings import CHANGEABLE as NAMESRV_CHANGEABLE
 from hanabi.store.config import STORE_KEYS, StoreConfig
@@ -52,7 +52,7 @@ IN_FORCE = {**defaults(StoreConfig()), **defaults(BrokerConfig(broker_name="x"))
 
 
 def test_the_keys_of_a_broker_are_all_there_and_no_others() -> None:
-    assert BROKER.keys() == BROKER_KEYS.keys() | STORE_KEYS | UNUSED_KEYS.keys()
+    assert BROKER.keys() == BROKER_KEYS.keys() | STORE_KEYS | IGNORED_KEYS.keys()
 
 
 def test_the_keys_of_a_name_server_are_all_there_and_no_others() -> None:
@@ -62,8 +62,8 @@ def test_the_keys_of_a_name_server_are_all_there_and_no_others() -> None:
 @pytest.mark.parametrize("key", sorted(BROKER))
 def test_a_setting_of_the_broker_is_as_the_page_says(key: str) -> None:
     row = BROKER[key]
-    if key in UNUSED_KEYS:
-        assert row.default == UNUSED_KEYS[key]
+    if key in IGNORED_KEYS:
+        assert row.default == IGNORED_KEYS[key]
         assert row.here == ("stops the start" if key in NOT_TO_BE_IGNORED else "no")
     else:
         assert row.default == IN_FORCE[key]

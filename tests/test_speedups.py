@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hanabi.broker.fast_path import building
 from hanabi.errors import MQError
 from hanabi.message import StoredMessage
-from hanabi.store import index_file, key_hash
 from hanabi.store.fast_path import loading
-from hanabi.store.index_file import ENTRY
-from hanabi.wire import properties, record, stored
-from hanabi.wire.record import topic_field
+from hanabi.store.index import index_file, key_hash
+from hanabi.store.index.index_file import ENTRY
+from hanabi.wire.message import properties, record, stored
+from hanabi.wire.message.record import topic_field
 
 pytestmark = pytest.mark.pure
 

@@ -15,7 +15,7 @@ from chaos.fuzz.names import GROUPS, NUMBERS, TOPICS, any_text, text_for
 from hanabi.errors import MQError
 from hanabi.wire.codes import HeaderForm, RequestCode
 from hanabi.wire.command import decode_command, encode_request
-from hanabi.wire.headers.registry import REQUEST_HEADERS
+from hanabi.wire.registry.headers import REQUEST_HEADERS
 
 HARMFUL_ON_PURPOSE: Final = frozenset(
     {

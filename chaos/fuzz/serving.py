@@ -15,11 +15,11 @@ import msgspec
 
 from chaos.fuzz.vitals import read_vitals
 from hanabi.broker.config import read_broker_config
-from hanabi.cli.log_output import LogLevel, configure_logging
-from hanabi.cli.serving import BrokerToStart, Namesrv, serve
+from hanabi.cli.logs.log_output import LogLevel, configure_logging
+from hanabi.cli.serve.serving import BrokerToStart, Namesrv, serve
 from hanabi.namesrv.config import NamesrvConfig
-from hanabi.remoting.descriptors import raise_descriptor_limit
 from hanabi.remoting.loop import run
+from hanabi.remoting.transport.descriptors import raise_descriptor_limit
 
 EVERY_S: Final = 1.0
 LOOK_S: Final = 0.02

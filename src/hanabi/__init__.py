@@ -14,12 +14,14 @@ from hanabi._version import __version__
 
 if TYPE_CHECKING:
     from hanabi import aio as aio
-    from hanabi.client.blocking import Producer, TransactionProducer
-    from hanabi.client.blocking_lite_pull import LitePullConsumer
-    from hanabi.client.blocking_pull import PullConsumer
-    from hanabi.client.blocking_push import PushConsumer
+    from hanabi.client.blocking.lite_pull import LitePullConsumer
+    from hanabi.client.blocking.producer import Producer, TransactionProducer
+    from hanabi.client.blocking.pull import PullConsumer
+    from hanabi.client.blocking.push import PushConsumer
     from hanabi.client.config import ClientConfig, Credentials, TlsConfig
-    from hanabi.client.consumer.allocate import (
+    from hanabi.client.consumer.config.pull_config import LitePullConfig, PullConfig
+    from hanabi.client.consumer.config.push_config import PushConfig
+    from hanabi.client.consumer.group.allocate import (
         ByConfig,
         ByMachineRoom,
         ConsistentHash,
@@ -27,53 +29,51 @@ if TYPE_CHECKING:
         averagely,
         by_circle,
     )
-    from hanabi.client.consumer.listener import ConsumeLater
-    from hanabi.client.consumer.pull_config import LitePullConfig, PullConfig
-    from hanabi.client.consumer.pulling import PullResult, PullStatus
-    from hanabi.client.consumer.push_config import PushConfig
+    from hanabi.client.consumer.listening.listener import ConsumeLater
+    from hanabi.client.consumer.pull_request import PullResult, PullStatus
     from hanabi.client.consumer.subscription import sql
     from hanabi.client.deduplicate.deduplicate import deduplicate
     from hanabi.client.deduplicate.memory_keys import MemoryKeys
     from hanabi.client.deduplicate.redis_keys import RedisKeys
     from hanabi.client.deduplicate.sqlite_keys import SqliteKeys
-    from hanabi.client.otel import OpenTelemetry
-    from hanabi.client.producer_config import ProducerConfig
-    from hanabi.client.selectors import by_hash, by_random, round_robin
+    from hanabi.client.observe.otel import OpenTelemetry
+    from hanabi.client.producer.config import ProducerConfig
+    from hanabi.client.producer.routing.selectors import by_hash, by_random, round_robin
     from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
     from hanabi.errors import ConfigError, InvalidMessage, MQError, SendFailed
     from hanabi.message import Message, MessageQueue, StoredMessage
 
 _WHERE = {
-    "Producer": "client.blocking",
-    "TransactionProducer": "client.blocking",
-    "LitePullConsumer": "client.blocking_lite_pull",
-    "PullConsumer": "client.blocking_pull",
-    "PushConsumer": "client.blocking_push",
+    "Producer": "client.blocking.producer",
+    "TransactionProducer": "client.blocking.producer",
+    "LitePullConsumer": "client.blocking.lite_pull",
+    "PullConsumer": "client.blocking.pull",
+    "PushConsumer": "client.blocking.push",
     "ClientConfig": "client.config",
     "Credentials": "client.config",
     "TlsConfig": "client.config",
-    "ByConfig": "client.consumer.allocate",
-    "ByMachineRoom": "client.consumer.allocate",
-    "ConsistentHash": "client.consumer.allocate",
-    "MachineRoomNearby": "client.consumer.allocate",
-    "averagely": "client.consumer.allocate",
-    "by_circle": "client.consumer.allocate",
-    "ConsumeLater": "client.consumer.listener",
-    "LitePullConfig": "client.consumer.pull_config",
-    "PullConfig": "client.consumer.pull_config",
-    "PullResult": "client.consumer.pulling",
-    "PullStatus": "client.consumer.pulling",
-    "PushConfig": "client.consumer.push_config",
+    "ByConfig": "client.consumer.group.allocate",
+    "ByMachineRoom": "client.consumer.group.allocate",
+    "ConsistentHash": "client.consumer.group.allocate",
+    "MachineRoomNearby": "client.consumer.group.allocate",
+    "averagely": "client.consumer.group.allocate",
+    "by_circle": "client.consumer.group.allocate",
+    "ConsumeLater": "client.consumer.listening.listener",
+    "LitePullConfig": "client.consumer.config.pull_config",
+    "PullConfig": "client.consumer.config.pull_config",
+    "PullResult": "client.consumer.pull_request",
+    "PullStatus": "client.consumer.pull_request",
+    "PushConfig": "client.consumer.config.push_config",
     "sql": "client.consumer.subscription",
     "deduplicate": "client.deduplicate.deduplicate",
     "MemoryKeys": "client.deduplicate.memory_keys",
     "RedisKeys": "client.deduplicate.redis_keys",
     "SqliteKeys": "client.deduplicate.sqlite_keys",
-    "OpenTelemetry": "client.otel",
-    "ProducerConfig": "client.producer_config",
-    "by_hash": "client.selectors",
-    "by_random": "client.selectors",
-    "round_robin": "client.selectors",
+    "OpenTelemetry": "client.observe.otel",
+    "ProducerConfig": "client.producer.config",
+    "by_hash": "client.producer.routing.selectors",
+    "by_random": "client.producer.routing.selectors",
+    "round_robin": "client.producer.routing.selectors",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
     "TransactionResult": "client.send_result",

@@ -10,18 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hanabi.client.consumer.lite_pull import LitePullConsumer
-    from hanabi.client.consumer.pull import PullConsumer
-    from hanabi.client.consumer.push import PushConsumer
-    from hanabi.client.producer import Producer
-    from hanabi.client.transaction_producer import TransactionProducer
+    from hanabi.client.consumer.pull.consumer import PullConsumer
+    from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
+    from hanabi.client.consumer.push.consumer import PushConsumer
+    from hanabi.client.producer.producer import Producer
+    from hanabi.client.producer.transaction_producer import TransactionProducer
 
 _WHERE = {
-    "LitePullConsumer": "client.consumer.lite_pull",
-    "Producer": "client.producer",
-    "PullConsumer": "client.consumer.pull",
-    "PushConsumer": "client.consumer.push",
-    "TransactionProducer": "client.transaction_producer",
+    "LitePullConsumer": "client.consumer.pull.lite_pull",
+    "Producer": "client.producer.producer",
+    "PullConsumer": "client.consumer.pull.consumer",
+    "PushConsumer": "client.consumer.push.consumer",
+    "TransactionProducer": "client.producer.transaction_producer",
 }
 
 __all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]

@@ -7,9 +7,9 @@ import pytest
 from hanabi.bench.histogram import Histogram, bucket_of, largest_in
 from hanabi.bench.journeys import Journeys
 from hanabi.bench.meter import Meter, reason_of
-from hanabi.bench.pace import Limits, Pace
 from hanabi.bench.produce import Load
 from hanabi.bench.results import Ended, flow_of, times_of
+from hanabi.bench.send_schedule import Limits, SendSchedule
 from hanabi.errors import ConfigError, ConnectError, MQError, SendAttempt, SendFailed
 
 
@@ -67,26 +67,26 @@ def test_a_flow_is_a_second_s_share_and_nothing_is_no_speed() -> None:
 
 
 def test_without_a_rate_a_turn_is_due_at_once_and_the_time_ends_it() -> None:
-    pace = Pace(Limits(seconds=1.0), 10.0, size=1)
+    pace = SendSchedule(Limits(seconds=1.0), 10.0, size=1)
     assert pace.take(10.5) == (10.5, 1)
     assert pace.take(11.0) is None
     assert pace.ended is Ended.TIME
 
 
 def test_with_a_rate_turns_keep_their_distance_however_late_it_is() -> None:
-    pace = Pace(Limits(seconds=1.0, rate=4.0), 10.0, size=1)
+    pace = SendSchedule(Limits(seconds=1.0, rate=4.0), 10.0, size=1)
     assert [pace.take(now) for now in (10.0, 10.0, 10.9, 10.9)] == [(10.0, 1), (10.25, 1), (10.5, 1), (10.75, 1)]
     assert pace.take(10.9) is None  # it would be due at 11
-    late = Pace(Limits(seconds=1.0, rate=4.0), 10.0, size=1)
+    late = SendSchedule(Limits(seconds=1.0, rate=4.0), 10.0, size=1)
     assert late.take(11.5) is None
     assert late.ended is Ended.TIME
 
 
 def test_a_count_is_met_exactly_and_a_limit_of_bytes_is_not_exceeded() -> None:
-    counted = Pace(Limits(count=5), 0.0, size=1, per_turn=3)
+    counted = SendSchedule(Limits(count=5), 0.0, size=1, per_turn=3)
     assert [turn.messages for turn in iter(lambda: counted.take(0.0), None)] == [3, 2]
     assert counted.ended is Ended.COUNT
-    bounded = Pace(Limits(seconds=9, bytes_max=2_500), 0.0, size=800)
+    bounded = SendSchedule(Limits(seconds=9, bytes_max=2_500), 0.0, size=800)
     assert [turn.messages for turn in iter(lambda: bounded.take(0.0), None)] == [1, 1]
     assert bounded.ended is Ended.LIMIT
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from hanabi.wire.properties import encode_properties
-from hanabi.wire.record import encode_record
+from hanabi.wire.message.properties import encode_properties
+from hanabi.wire.message.record import encode_record
 
 BODY_AT = 88  # of a record with addresses of four bytes
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))

@@ -11,25 +11,25 @@ import msgspec
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.notices import Notices
 from hanabi.broker.clients.producers import Producers
-from hanabi.broker.commits import Commits
+from hanabi.broker.clients.queue_locks import QueueLocks
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.consumer_offsets import ConsumerOffsets
 from hanabi.broker.filters.consumer_filters import ConsumerFilters
-from hanabi.broker.groups import Groups
 from hanabi.broker.handlers.clients import client_handlers
 from hanabi.broker.handlers.offsets import offset_handlers
 from hanabi.broker.handlers.pull import pull_handlers
-from hanabi.broker.long_polling import HeldPulls
-from hanabi.broker.pull_access import PullAccess
-from hanabi.broker.pull_filters import PullFilters
-from hanabi.broker.queue_locks import QueueLocks
+from hanabi.broker.offsets.commit_rules import Commits
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
+from hanabi.broker.pull.access import PullAccess
+from hanabi.broker.pull.filters import PullFilters
+from hanabi.broker.pull.long_polling import HeldPulls
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import Topics
-from hanabi.remoting.turns import spread
-from hanabi.store.commit_log import PendingMessage
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import Topics
+from hanabi.remoting.connection.turns import spread
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Hooks
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
@@ -39,10 +39,10 @@ from hanabi.wire.codes import HeaderForm, RequestCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.pull import PullMessageHeader, PullMessageReplyHeader
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.properties import encode_properties
-from hanabi.wire.record import decode_records
-from hanabi.wire.tags import java_hash
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import encode_properties
+from hanabi.wire.message.record import decode_records
+from hanabi.wire.message.tags import java_hash
 from tests.broker.talk import Peer, connected, serving
 from tests.store.opened import opened
 

@@ -9,30 +9,30 @@ import msgspec
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay.divert import Diverter
-from hanabi.broker.flow_control import FlowControl
-from hanabi.broker.groups import Groups
 from hanabi.broker.handlers.reply import reply_handlers
 from hanabi.broker.handlers.send import send_handlers
 from hanabi.broker.handlers.send_back import send_back_handlers
-from hanabi.broker.intake import Intake
+from hanabi.broker.send.flow_control import FlowControl
+from hanabi.broker.send.intake import Intake
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import Topics
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.store.commit_log import PendingMessage
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import Topics
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.config import StoreConfig
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import HeaderForm, RequestCode
 from hanabi.wire.command import VERSION, Command
 from hanabi.wire.delay_levels import parse_delay_levels
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.send import SendMessageHeader, SendMessageV2Header
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.properties import decode_properties
-from hanabi.wire.record import Record, decode_records
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import decode_properties
+from hanabi.wire.message.record import Record, decode_records
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 from tests.broker.talk import Peer, connected, serving
 from tests.store.opened import opened

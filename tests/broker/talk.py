@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.dispatch import Handler
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer
+from hanabi.remoting.connection.dispatch import Handler
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.transport.server import RemotingServer
 from hanabi.wire.codes import HeaderForm
 from hanabi.wire.command import VERSION, Command, decode_command, encode_head, encode_reply_head
-from hanabi.wire.headers.base import Header, header_fields
+from hanabi.wire.header import Header, header_fields
 
 SECONDS = 60.0  # nothing here takes so long, unless it is broken
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hanabi.broker.addresses import advertised_host, in_figures, pick_address
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.handlers.joining import join_handlers
-from hanabi.broker.own_address import advertised_host, in_figures, pick_address
+from hanabi.broker.handlers.table_merge import join_handlers
 from hanabi.errors import ConfigError, MQError, StoreLocked
 from hanabi.message import MessageQueue
-from hanabi.remoting.dispatch import Handler, Reply
+from hanabi.remoting.connection.dispatch import Handler, Reply
 from hanabi.store.config import FlushMode
 from hanabi.testing.clock import ManualClock
 from hanabi.testing.cluster import running_broker, running_cluster, small_store
@@ -23,11 +23,11 @@ from hanabi.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import SendMessageV2Header
-from hanabi.wire.message_id import decode_offset_id
-from hanabi.wire.record import decode_records
+from hanabi.wire.message.message_id import decode_offset_id
+from hanabi.wire.message.record import decode_records
 from tests.broker.talk import Peer, connected
 from tests.interop.processes import free_port
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hanabi.broker.config import BROKER_KEYS, BrokerConfig, as_properties, parse_broker_config, read_broker_config
+from hanabi.broker.ignored_keys import IGNORED_KEYS
 from hanabi.broker.settings import CHANGEABLE
-from hanabi.broker.unused_keys import UNUSED_KEYS
 from hanabi.errors import ConfigError
 from hanabi.store.config import STORE_KEYS, FlushMode, StoreConfig
 
@@ -83,8 +83,8 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 def test_no_key_belongs_to_two() -> None:
     assert not BROKER_KEYS.keys() & STORE_KEYS
-    assert not BROKER_KEYS.keys() & UNUSED_KEYS.keys()
-    assert not STORE_KEYS & UNUSED_KEYS.keys()
+    assert not BROKER_KEYS.keys() & IGNORED_KEYS.keys()
+    assert not STORE_KEYS & IGNORED_KEYS.keys()
 
 
 def test_what_is_written_is_what_is_read() -> None:

@@ -12,13 +12,13 @@ import pytest
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.registration import Identity, Registration
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import Topics
+from hanabi.broker.tables.topics import Topics
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
-from hanabi.remoting.connector import Connector
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.transport.connector import Connector
+from hanabi.remoting.transport.server import RemotingServer
 from hanabi.store.config import StoreConfig
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.route import KVTable

@@ -21,14 +21,14 @@ import pytest
 from chaos.fuzz.names import NASTY
 from hanabi.errors import RemoteProtocolError
 from hanabi.testing.cluster import Cluster, running_cluster
-from hanabi.wire import sysflag
 from hanabi.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.compression import decompress
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.namesrv import RegisterBrokerHeader
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import SendMessageV2Header
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.compression import decompress
 from tests.broker.talk import Peer
 from tests.interop.processes import ServerProcess
 

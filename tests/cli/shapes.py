@@ -27,9 +27,9 @@ from hanabi.admin.name_servers import NameServerTable, WritePerm
 from hanabi.admin.offsets import OffsetMove, QueueOffset, Reset
 from hanabi.admin.topics import RouteEntry, TopicListing, TopicOnBroker, TopicStatus
 from hanabi.bench.results import Consumed, EndToEnd, Produced, StoreMeasured
-from hanabi.cli.done import Cleaned, GroupDeleted, KeyForgotten, LettersSaved, TopicDeleted
-from hanabi.cli.message_line import MessageLine
-from hanabi.cli.send import SentLine
+from hanabi.cli.messages.send import SentLine
+from hanabi.cli.shared.done import Cleaned, GroupDeleted, KeyForgotten, LettersSaved, TopicDeleted
+from hanabi.cli.shared.message_line import MessageLine
 from hanabi.doctor import Diagnosis
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "administration.md"

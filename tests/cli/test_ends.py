@@ -21,7 +21,7 @@ from hanabi.testing.waiting import wait_until
 from tests.cli.admin_commands import answer, answers, refusal, run, said, send
 from tests.cli.commands import DEADLINE_SECONDS, HANABI, environment, refused
 from tests.cli.commands import hanabi as hanabi_process
-from tests.cli.test_dlq import kill_letters
+from tests.cli.messages.test_dlq import kill_letters
 from tests.serving import Serving
 
 LETTERS = 150

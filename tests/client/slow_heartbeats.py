@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hanabi.remoting.address import format_address
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.transport.server import RemotingServer
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import Command
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 
 
 class SlowHeartbeats:

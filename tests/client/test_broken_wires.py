@@ -11,16 +11,16 @@ import pytest
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.client.config import ClientConfig
-from hanabi.client.consumer.lite_pull import LitePullConsumer
-from hanabi.client.consumer.pull import PullConsumer
-from hanabi.client.consumer.push import PushConsumer
-from hanabi.client.producer import Producer
+from hanabi.client.consumer.pull.consumer import PullConsumer
+from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
+from hanabi.client.consumer.push.consumer import PushConsumer
+from hanabi.client.producer.producer import Producer
 from hanabi.errors import ConnectError, SendFailed
 from hanabi.message import Message, StoredMessage
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import parse_address
-from hanabi.remoting.dispatch import Reply
+from hanabi.remoting.connection.dispatch import Reply
 from hanabi.testing.cluster import HOST, Cluster, running_broker, running_cluster
 from hanabi.testing.proxied import proxied_cluster
 from hanabi.testing.proxy import Proxy

@@ -9,13 +9,13 @@ import pytest
 
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig
-from hanabi.client.core import Core
 from hanabi.errors import ConnectError, MQError
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address
-from hanabi.remoting.tls import TlsConfig, TlsMode
+from hanabi.remoting.transport.tls import TlsConfig, TlsMode
 from hanabi.testing.cluster import HOST, small_store
 from tests.remoting.certificates import Issued, issue
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from hanabi.client.consumer.listener import ConsumeLater
-from hanabi.client.consumer.push import PushConsumer
+from hanabi.client.consumer.listening.listener import ConsumeLater
+from hanabi.client.consumer.push.consumer import PushConsumer
 from hanabi.client.consumer.subscription import sql
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
+from hanabi.client.producer.transaction_producer import TransactionProducer
 from hanabi.client.send_result import SendResult, TransactionState
-from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.message import Message, StoredMessage
 from hanabi.testing.cluster import running_cluster
 from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import Command, decode_command
-from hanabi.wire.properties import parse_properties
+from hanabi.wire.message.properties import parse_properties
 from tests.client.recording import Recorder, recording
 from tests.golden_frames import golden_frames
 

@@ -8,10 +8,10 @@ import pytest
 
 import hanabi
 from hanabi.client.config import ClientConfig
-from hanabi.client.consumer.pull_config import LitePullConfig, PullConfig
-from hanabi.client.consumer.push_config import PushConfig
+from hanabi.client.consumer.config.pull_config import LitePullConfig, PullConfig
+from hanabi.client.consumer.config.push_config import PushConfig
 from hanabi.client.options import ClientOptions, LitePullOptions, ProducerOptions, PullOptions, PushOptions
-from hanabi.client.producer_config import ProducerConfig
+from hanabi.client.producer.config import ProducerConfig
 from hanabi.errors import ConfigError
 
 NAMESRV = "127.0.0.1:9876"

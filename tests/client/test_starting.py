@@ -14,11 +14,11 @@ import pytest
 
 import hanabi
 from hanabi import aio
+from hanabi.client.blocking.loop_thread import LoopThread
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig
-from hanabi.client.core import Core
-from hanabi.client.loop_thread import LoopThread
 from hanabi.client.participant import Participant
-from hanabi.client.transaction_producer import TransactionProducer
+from hanabi.client.producer.transaction_producer import TransactionProducer
 from hanabi.errors import MQError
 from hanabi.testing.cluster import running_cluster
 from hanabi.testing.embedded import EmbeddedCluster

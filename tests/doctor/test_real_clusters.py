@@ -13,8 +13,8 @@ import pytest
 
 from hanabi import aio
 from hanabi.admin import Admin, GroupChange, TopicChange
+from hanabi.broker.addresses import local_address
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.own_address import local_address
 from hanabi.broker.steady_clock import SteadyClock
 from hanabi.client.config import ClientConfig
 from hanabi.doctor import Diagnosis, examine

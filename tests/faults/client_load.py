@@ -3,7 +3,7 @@
 import asyncio
 from typing import NamedTuple
 
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
 from hanabi.errors import SendFailed
 from hanabi.message import Message
 

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from hanabi.wire import sysflag
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.offset import GetMaxOffsetHeader, QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.transaction import EndTransactionHeader
-from hanabi.wire.message_id import decode_offset_id
-from hanabi.wire.record import Record, decode_records
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.message_id import decode_offset_id
+from hanabi.wire.message.record import Record, decode_records
 from tests.broker.sending import header, text
 from tests.broker.talk import Peer, connected
 

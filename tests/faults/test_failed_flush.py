@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from hanabi.errors import StoreDamaged
-from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.config import StoreConfig
-from hanabi.store.consume_queue import ENTRY
 from hanabi.store.message_store import MessageStore
-from hanabi.store.queue_files import SYNC_EACH_MAX
+from hanabi.store.queues.consume_queue import ENTRY
+from hanabi.store.queues.queue_files import SYNC_EACH_MAX
+from hanabi.store.upkeep.checkpoint import Checkpoint
 from hanabi.testing.waiting import wait_until
 from hanabi.wire.codes import ResponseCode
 from tests.faults.broker_process import broker_process

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
 from hanabi.testing.waiting import eventually
 from tests.faults.client_load import DEADLINE_S, SENDERS, Consumption, Load
 from tests.faults.consuming import TOPIC

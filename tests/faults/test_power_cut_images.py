@@ -165,7 +165,7 @@ def test_a_test_may_let_pages_survive_that_were_not_synced(recording: Recording,
 def test_a_new_log_file_has_its_size_wherever_its_name_is_durable(recording: Recording, tmp_path: Path) -> None:
     program = """
 from pathlib import Path
-from hanabi.store.segment import Segment
+from hanabi.store.files.segment import Segment
 Segment.create(Path('00000000000000000000').absolute(), 65536)
 """
     after_the_cut(recording, tmp_path, program)

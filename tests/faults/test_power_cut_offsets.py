@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from hanabi.testing.waiting import wait_until
-from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
+from hanabi.wire.message import sysflag
 from hanabi.wire.system_names import HALF_TOPIC, TRANSACTION_GROUP
 from tests.faults.broker_process import broker_process
 from tests.faults.exchange import GROUP, TOPIC, Exchange, talk

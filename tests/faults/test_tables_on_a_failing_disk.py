@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hanabi.namesrv.kv_config import KVConfig
 from hanabi.wire.codes import RequestCode, ResponseCode
+from tests.broker.tables.test_slow_disk import TOPIC
 from tests.broker.talk import Peer, connected
 from tests.broker.test_broker_lifecycle import pull_header, send_header
-from tests.broker.test_slow_disk_for_tables import TOPIC
 from tests.faults.broker_process import BrokerProcess, broker_process
 from tests.faults.shim import Faults
 

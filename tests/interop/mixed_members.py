@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hanabi.client.config import ClientConfig
-from hanabi.client.consumer.push import PushConsumer
+from hanabi.client.consumer.push.consumer import PushConsumer
 from hanabi.message import StoredMessage
 from tests.interop.apache import java, java_environment
 from tests.interop.client_columns import PATIENT_JVM

@@ -16,7 +16,7 @@ from tests.interop.jars import ALL_5, JAVA, classpath
 from tests.interop.sql_cases import EXPRESSIONS, MESSAGES, Case, written_cases
 
 SOURCE = JAVA / "judges" / "SqlJudge.java"  # run from its source: not every jar set has the classes it needs
-RECORDED = Path(__file__).parent.parent / "broker" / "filters" / "apache_answers.json"
+RECORDED = Path(__file__).parent.parent / "broker" / "filters" / "sql" / "apache_answers.json"
 TIMEOUT_S = 300
 
 

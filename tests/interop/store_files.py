@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hanabi.store.config import StoreConfig
-from hanabi.store.consume_queue import ENTRY
 from hanabi.store.indexer import Hooks
 from hanabi.store.message_store import MessageStore, PutStatus
-from hanabi.wire.record import Record, RecordState, decode_record, encode_record, scan_records
+from hanabi.store.queues.consume_queue import ENTRY
+from hanabi.wire.message.record import Record, RecordState, decode_record, encode_record, scan_records
 from tests.golden_records import as_pending
 from tests.interop.store_messages import FILE_SIZES, QUEUES, deliver_time_ms
 

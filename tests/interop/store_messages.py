@@ -4,16 +4,16 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hanabi.store.commit_log import PendingMessage
-from hanabi.wire import sysflag
-from hanabi.wire.batch import BatchMessage, encode_batch
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.compression import CompressionType, compress
-from hanabi.wire.headers.base import header_fields
+from hanabi.wire.header import header_fields
 from hanabi.wire.headers.send import SendMessageReplyHeader, SendMessageV2Header
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.message_id import decode_offset_id
-from hanabi.wire.properties import encode_properties, format_properties
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.batch import BatchMessage, encode_batch
+from hanabi.wire.message.compression import CompressionType, compress
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.message_id import decode_offset_id
+from hanabi.wire.message.properties import encode_properties, format_properties
 from tests.interop.probe import Conversation
 
 # Files so short that a few hundred messages fill many of them.

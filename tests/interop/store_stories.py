@@ -16,9 +16,9 @@ import pytest
 from hanabi.errors import StoreLocked
 from hanabi.store.indexer import Hooks
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
-from hanabi.wire import sysflag
-from hanabi.wire.properties import PROPERTIES_BYTES_MAX
-from hanabi.wire.record import Record
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX
+from hanabi.wire.message.record import Record
 from tests.interop.apache import ApacheBroker
 from tests.interop.jars import ALL_5, SERVERS_4
 from tests.interop.probe import Conversation

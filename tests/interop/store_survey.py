@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from hanabi.store.queue_time import BoundaryType
-from hanabi.wire.properties import decode_properties
-from hanabi.wire.record import Record, decode_records
+from hanabi.store.read.offset_by_time import BoundaryType
+from hanabi.wire.message.properties import decode_properties
+from hanabi.wire.message.record import Record, decode_records
 from tests.interop.store_views import ALL_TAGS, StoreView
 
 Queue = tuple[str, int]

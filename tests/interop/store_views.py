@@ -7,10 +7,10 @@ import re
 from typing import NamedTuple, Protocol
 
 from hanabi.store.message_store import MessageStore
-from hanabi.store.queue_time import BoundaryType
-from hanabi.store.reads import GetStatus
+from hanabi.store.read.offset_by_time import BoundaryType
+from hanabi.store.read.queue_reader import GetStatus
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.headers.base import Header, header_fields
+from hanabi.wire.header import Header, header_fields
 from hanabi.wire.headers.offset import (
     GetEarliestMsgStoretimeHeader,
     GetEarliestMsgStoretimeReplyHeader,
@@ -21,7 +21,7 @@ from hanabi.wire.headers.offset import (
 )
 from hanabi.wire.headers.pull import PullMessageHeader, PullMessageReplyHeader
 from hanabi.wire.headers.query import QueryMessageHeader, ViewMessageHeader
-from hanabi.wire.tags import tags_code
+from hanabi.wire.message.tags import tags_code
 from tests.interop.probe import Conversation
 
 ALL_TAGS = "*"

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hanabi.wire import property_names
-from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.headers.base import header_fields
+from hanabi.wire.header import header_fields
 from hanabi.wire.headers.send import SendMessageV2Header
+from hanabi.wire.message import property_names
+from hanabi.wire.message.batch import BatchMessage, encode_batch
 from tests.interop.probe import Conversation
 from tests.interop.store_files import log_records
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hanabi.client.consumer.allocate import (
+from hanabi.client.consumer.group.allocate import (
     Allocate,
     ByConfig,
     ByMachineRoom,

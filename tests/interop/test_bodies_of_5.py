@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from hanabi.wire.batch import BatchMessage, encode_batch
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import VERSION
-from hanabi.wire.headers.base import header_fields
+from hanabi.wire.header import header_fields
 from hanabi.wire.headers.send import SendMessageV2Header
+from hanabi.wire.message.batch import BatchMessage, encode_batch
 from tests.interop.apache import ApacheBroker
 from tests.interop.jars import ALL_5
 from tests.interop.ours import OurBroker

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.client.consumer.offset_store import LocalOffsets
+from hanabi.client.consumer.offsets.offset_store import LocalOffsets
 from hanabi.message import MessageQueue
 from tests.interop.apache import QUICK_START, java, java_environment
 from tests.interop.jars import ADMIN_4, ALL_5, JAVA, classpath

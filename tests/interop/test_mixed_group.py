@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig
-from hanabi.client.core import Core
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
 from hanabi.message import Message
 from hanabi.testing.topics import plain_topic
 from hanabi.testing.waiting import eventually

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import hanabi
-from hanabi.client.core import Core
+from hanabi.client.cluster.core import Core
 from hanabi.errors import NoPermission, SendFailed
 from hanabi.remoting.loop import run
 from hanabi.wire.headers.query import QueryMessageHeader
-from hanabi.wire.record import decode_records
+from hanabi.wire.message.record import decode_records
 from tests.cli.admin_commands import run as run_command
 from tests.cli.commands import refused
 from tests.interop.apache import ApacheBroker

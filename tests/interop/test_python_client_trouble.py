@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from hanabi.client.config import ClientConfig
-from hanabi.client.consumer.push import PushConsumer
-from hanabi.client.producer import Producer
+from hanabi.client.consumer.push.consumer import PushConsumer
+from hanabi.client.producer.producer import Producer
 from hanabi.client.send_result import SendResult
 from hanabi.message import Message, StoredMessage
 from hanabi.testing.waiting import eventually

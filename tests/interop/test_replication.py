@@ -14,8 +14,8 @@ from hanabi.remoting.address import parse_address
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import StoreLog
 from hanabi.replication.master import Master
+from hanabi.replication.rules.verdicts import RefusalKind
 from hanabi.replication.slave import Slave
-from hanabi.replication.verdicts import RefusalKind
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.testing.proxy import Proxy
 from hanabi.wire.codes import RequestCode, ResponseCode

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from hanabi.wire import sysflag
-from hanabi.wire.record import MAGIC_LONG_TOPIC
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.record import MAGIC_LONG_TOPIC
 from tests.interop.apache import ApacheBroker
 from tests.interop.jars import ALL_5, SERVERS_4
 from tests.interop.store_files import file_contents, open_store, write_again

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.client.consumer.lite_pull import LitePullConsumer
-from hanabi.client.producer import Producer
+from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
+from hanabi.client.producer.producer import Producer
 from hanabi.message import Message, StoredMessage
 from hanabi.testing.embedded import EmbeddedCluster, embedded_cluster
 from tests.interop.apache import QUICK_START, java, java_environment

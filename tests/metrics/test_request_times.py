@@ -8,9 +8,9 @@ import pytest
 
 from hanabi.errors import TopicNotExist
 from hanabi.metrics.request_times import RequestTimes
-from hanabi.remoting.dispatch import Handler, LateAnswers, Reply
+from hanabi.remoting.connection.dispatch import Handler, LateAnswers, Reply
 from hanabi.wire.codes import RequestCode, ResponseCode
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 
 CODE = RequestCode.SEND_MESSAGE_V2
 NOTHING: Any = None  # what a handler is given does not matter here

@@ -10,7 +10,7 @@ from hanabi.namesrv.name_server import NameServer
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.codes import HeaderForm
 from hanabi.wire.command import VERSION, Command, decode_command, encode_head
-from hanabi.wire.headers.base import Header, header_fields
+from hanabi.wire.header import Header, header_fields
 
 
 class Peer:

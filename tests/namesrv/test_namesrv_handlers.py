@@ -35,7 +35,7 @@ from hanabi.wire.bodies.topics import (
 from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
 from hanabi.wire.command import Command, decode_command, encode_request
 from hanabi.wire.fastjson import decode_body, encode_body
-from hanabi.wire.headers.base import Header
+from hanabi.wire.header import Header
 from hanabi.wire.headers.namesrv import (
     AddWritePermHeader,
     BrokerHeartbeatHeader,

@@ -11,13 +11,13 @@ import pytest
 
 from hanabi.remoting.address import format_address, parse_address
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.connector import Connector
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer
-from hanabi.remoting.tls import TlsConfig
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.transport.connector import Connector
+from hanabi.remoting.transport.server import RemotingServer
+from hanabi.remoting.transport.tls import TlsConfig
 from hanabi.wire.command import Command, decode_command, encode_request
-from hanabi.wire.headers.base import Header, NoHeader
+from hanabi.wire.header import Header, NoHeader
 
 Run = Callable[[Any], None]
 

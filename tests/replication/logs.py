@@ -11,7 +11,7 @@ from hanabi.errors import StoreError
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import LogSink, LogSource
 from hanabi.replication.master import Master
-from hanabi.replication.put_rules import PutRule
+from hanabi.replication.rules.put_rules import PutRule
 from hanabi.replication.slave import Slave
 
 FILE_BYTES = 10_000

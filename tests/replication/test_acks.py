@@ -1,8 +1,8 @@
 """The puts of a master and the acknowledgements of its slaves, together."""
 
 from hanabi.replication.acks import Acknowledgements
-from hanabi.replication.progress import SlaveProgress
-from hanabi.replication.put_rules import Group, PutRule
+from hanabi.replication.rules.progress import SlaveProgress
+from hanabi.replication.rules.put_rules import Group, PutRule
 from hanabi.store.message_store import PutStatus
 
 OK, NO_SLAVE = PutStatus.PUT_OK, PutStatus.SLAVE_NOT_AVAILABLE

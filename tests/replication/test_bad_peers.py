@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hanabi.remoting.address import parse_address
+from hanabi.replication.rules.verdicts import RefusalKind
 from hanabi.replication.sender import BUFFERED_BYTES_MAX
-from hanabi.replication.verdicts import RefusalKind
 from hanabi.replication.wire import encode_header, encode_report
 from tests.replication.logs import (
     FILE_BYTES,

@@ -9,8 +9,8 @@ import pytest
 
 from hanabi.errors import StoreFull
 from hanabi.remoting.address import parse_address
-from hanabi.replication.put_rules import PutRule
-from hanabi.replication.verdicts import RefusalKind
+from hanabi.replication.rules.put_rules import PutRule
+from hanabi.replication.rules.verdicts import RefusalKind
 from hanabi.store.message_store import PutStatus
 from hanabi.testing.proxy import Proxy
 from tests.remoting.certificates import issue

@@ -5,7 +5,7 @@ import pytest
 
 from hanabi.errors import ConfigError
 from hanabi.replication.config import ReplicationConfig
-from hanabi.replication.peers import AllowedPeers
+from hanabi.replication.rules.peers import AllowedPeers
 
 
 def config(**keys: str) -> ReplicationConfig:

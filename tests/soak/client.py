@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Final
 
 import hanabi.aio as aio
-from hanabi.client.consumer.offset_store import DIRECTORY_VARIABLE
+from hanabi.client.consumer.offsets.offset_store import DIRECTORY_VARIABLE
 from hanabi.errors import MQError, SendFailed
 from hanabi.message import Message, StoredMessage
 from hanabi.remoting.loop import loop_factory
-from hanabi.wire.hosts import decode_host, encode_host
+from hanabi.wire.message.hosts import decode_host, encode_host
 from tests.faults.our_servers import OurServers
 from tests.soak.ledger import Ledger
 from tests.soak.visitors import GROUP, OTHER_TOPIC, TOPIC, VISITS, Visit

@@ -10,15 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 import hanabi
 from hanabi.admin import Admin
+from hanabi.client.blocking.loop_thread import LoopThread
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig
-from hanabi.client.core import Core
-from hanabi.client.loop_thread import LoopThread
 from hanabi.message import MessageQueue
 from hanabi.spark.broker_source import BrokerSource
-from hanabi.spark.columns import DAMAGED, MESSAGE, struct_of
+from hanabi.spark.shared.columns import DAMAGED, MESSAGE, struct_of
 from hanabi.testing.topics import plain_topic
 from hanabi.wire.headers.send import SendMessageV2Header
-from hanabi.wire.sysflag import COMPRESSED
+from hanabi.wire.message.sysflag import COMPRESSED
 from tests.spark.decoded import Row, rows_of
 
 WAIT_S = 60.0

@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.message import StoredMessage
-from hanabi.spark.columns import MESSAGE, RAW, arrow_schema, struct_of
 from hanabi.spark.decode.batches import RECORD, decode_batches
 from hanabi.spark.decode.layout import lay_out
-from hanabi.wire.record import decode_record
-from hanabi.wire.stored import to_message
+from hanabi.spark.shared.columns import MESSAGE, RAW, arrow_schema, struct_of
+from hanabi.wire.message.record import decode_record
+from hanabi.wire.message.stored import to_message
 
 ALL_COLUMNS = arrow_schema(struct_of(MESSAGE | RAW), MESSAGE | RAW)
 BROKER = "broker-a"

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from hanabi.spark.store_reader import StoreReader
+from hanabi.spark.store.reader import StoreReader
 from hanabi.spark.store_source import StoreSource
 from tests.spark.decoded import Row, rows_of
 

@@ -8,9 +8,9 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from hanabi.errors import MQError
-from hanabi.spark.pipelines.archive_home import ArchiveHome, writing_archive
-from hanabi.spark.pipelines.archive_state import ArchiveState, encode
-from hanabi.spark.pipelines.file_system import FileSystem
+from hanabi.spark.pipelines.archive.home import ArchiveHome, writing_archive
+from hanabi.spark.pipelines.archive.state import ArchiveState, encode
+from hanabi.spark.pipelines.support.file_system import FileSystem
 
 AT_ONCE, TIMES = 8, 10
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from hanabi.spark.broker_source import BrokerSource
-from hanabi.spark.sink_options import parse_sink_options
-from hanabi.spark.sink_writer import send_rows
-from hanabi.spark.stamps import STAMP, Stamps
+from hanabi.spark.sink.options import parse_sink_options
+from hanabi.spark.sink.row_ids import ROW_ID_PROPERTY, RowIds
+from hanabi.spark.sink.writer import send_rows
 from hanabi.spark.store_source import StoreSource
 from tests.spark import reading
 from tests.spark.broker_world import rows
@@ -105,13 +105,13 @@ class Sink(Subject):
         bodies = [self.body(number) for number in numbers]
         options = parse_sink_options({"namesrv": world.namesrv, "topic": self.topic})
         batches = pa.table({"body": bodies, "orderingKey": range(len(bodies))}).to_batches(max_chunksize=100)
-        assert send_rows(options, iter(batches), Stamps(f"query/{self._batches}", 0)) == len(bodies)
+        assert send_rows(options, iter(batches), RowIds(f"query/{self._batches}", 0)) == len(bodies)
         self._batches += 1
         world.stored[self.topic] += len(bodies)
 
     def take(self, world: World, *, is_lenient: bool = False, skips: bool = False) -> int:
         found = rows(world, "properties body", subscribe=self.topic, onDamage="raw")
-        return len({row["properties"].get(STAMP, row["body"]) for row in found})
+        return len({row["properties"].get(ROW_ID_PROPERTY, row["body"]) for row in found})
 
 
 class Piped(Subject):

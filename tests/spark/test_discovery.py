@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from hanabi.errors import ConfigError
-from hanabi.spark.suggestions import did_you_mean
-from hanabi.spark.versions import check_version
+from hanabi.spark.shared.suggestions import did_you_mean
+from hanabi.spark.shared.versions import check_version
 
 USE = "from pyspark_rocketmq_store import DefaultSource as S; print(S.name()); S(options={'path': '/nowhere'})"
 

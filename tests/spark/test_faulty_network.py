@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from hanabi.spark.broker_source import BrokerSource
-from hanabi.spark.sink_options import parse_sink_options
-from hanabi.spark.sink_writer import send_rows
-from hanabi.spark.stamps import STAMP, Stamps
+from hanabi.spark.sink.options import parse_sink_options
+from hanabi.spark.sink.row_ids import ROW_ID_PROPERTY, RowIds
+from hanabi.spark.sink.writer import send_rows
 from hanabi.testing.proxied import ProxiedCluster, proxied_cluster
 from hanabi.testing.proxy import Proxy
 from hanabi.testing.threads import Running, in_thread
@@ -82,7 +82,7 @@ class World:
     def fill(self, topic: str, first: int = 0) -> None:
         """Send numbers to *topic*, before there is any trouble."""
         options = parse_sink_options({"namesrv": self.namesrv, "topic": topic})
-        send_rows(options, iter([pa.record_batch({"body": numbers(first, first + COUNT)})]), Stamps("fill/0", 0))
+        send_rows(options, iter([pa.record_batch({"body": numbers(first, first + COUNT)})]), RowIds("fill/0", 0))
 
 
 @pytest.fixture
@@ -146,10 +146,10 @@ def test_the_sink_sends_each_row_and_stamps_its_repeats_alike(world: World, faul
             trouble.strike()
 
     options = parse_sink_options({"namesrv": world.namesrv, "topic": topic} | IMPATIENT)
-    assert send_rows(options, batches(), Stamps("query/0", 0)) == COUNT
+    assert send_rows(options, batches(), RowIds("query/0", 0)) == COUNT
     found = rows(world, "body properties", subscribe=topic)
     assert {row["body"] for row in found} == set(numbers(0, COUNT))
-    by_stamp = {row["properties"][STAMP]: row["body"] for row in found}
+    by_stamp = {row["properties"][ROW_ID_PROPERTY]: row["body"] for row in found}
     assert Counter(by_stamp.values()) == Counter(numbers(0, COUNT)), "deduplicated: each once"
     assert trouble.strikes == STRIKES
 
@@ -180,6 +180,6 @@ def test_a_query_from_topic_to_topic_goes_on_while_connections_are_reset(
         over.set()
         disturbing.join()
     found = rows(world, "body properties", subscribe=copies)
-    by_stamp = {row["properties"][STAMP]: row["body"] for row in found}
+    by_stamp = {row["properties"][ROW_ID_PROPERTY]: row["body"] for row in found}
     assert Counter(by_stamp.values()) == Counter(numbers(0, COUNT))
     assert world.cluster.it.proxies["broker-a"].cuts + world.cluster.it.proxies["broker-b"].cuts > 0

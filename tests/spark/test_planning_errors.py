@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 
 from hanabi.errors import MQError
 from hanabi.spark.broker_source import BrokerSource
-from hanabi.spark.sink_check import has_finished_batches
+from hanabi.spark.sink.check import has_finished_batches
 from tests.serving import QUICK, Serving, serving
 from tests.spark.broker_world import make_topic, send
 

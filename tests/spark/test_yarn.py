@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hanabi.errors import ConfigError, MQError
-from hanabi.spark.pipelines.archive_home import ArchiveHome, writing_archive
-from hanabi.spark.pipelines.archive_state import ArchiveState
-from hanabi.spark.pipelines.file_system import FileSystem
+from hanabi.spark.pipelines.archive.home import ArchiveHome, writing_archive
+from hanabi.spark.pipelines.archive.state import ArchiveState
 from hanabi.spark.pipelines.session import session
+from hanabi.spark.pipelines.support.file_system import FileSystem
 from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, send
 from tests.spark.hadoop import JARS, Hadoop, hadoop, skip_without

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hanabi.store.consume_queue import ENTRY
+from hanabi.store.index.key_index import KeyIndex
 from hanabi.store.indexer import Hooks
-from hanabi.store.key_index import KeyIndex
 from hanabi.store.message_store import PutStatus
+from hanabi.store.queues.consume_queue import ENTRY
 from hanabi.testing.clock import ManualClock
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.record import encode_blank, encode_record
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.record import encode_blank, encode_record
+from hanabi.wire.message.tags import tags_code
 from hanabi.wire.system_names import SCHEDULE_TOPIC
-from hanabi.wire.tags import tags_code
 from tests.golden_records import golden_store
 from tests.store.stores import message, open_store
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import msgspec
 
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Hooks
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore
-from hanabi.store.reads import GetResult
+from hanabi.store.read.queue_reader import GetResult
 from hanabi.testing.clock import ManualClock
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.properties import encode_properties
-from hanabi.wire.record import Record, decode_records
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import encode_properties
+from hanabi.wire.message.record import Record, decode_records
 from tests.store.opened import opened
 
 HOST = encode_host("127.0.0.1", 10911)

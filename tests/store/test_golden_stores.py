@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Hooks
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.testing.clock import ManualClock
-from hanabi.wire.message_id import decode_offset_id
-from hanabi.wire.record import Record, RecordState, decode_record, scan_records
-from hanabi.wire.stored import to_message
+from hanabi.wire.message.message_id import decode_offset_id
+from hanabi.wire.message.record import Record, RecordState, decode_record, scan_records
+from hanabi.wire.message.stored import to_message
 from tests.golden_records import STORES, as_pending, golden_logs, golden_store
 from tests.store.stores import read_queue
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.store.consume_queue_ext import ExtUnit
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import PutStatus
+from hanabi.store.queues.consume_queue_ext import ExtUnit
 from hanabi.testing.clock import START_MS
-from hanabi.wire import sysflag
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.tags import java_hash
 from hanabi.wire.system_names import SCHEDULE_TOPIC
-from hanabi.wire.tags import java_hash
 from tests.store.stores import bodies, message, open_store, read_queue
 
 

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from hanabi.errors import StoreClosed, StoreDamaged, StoreFull, StoreLocked, StoreUnwritable
-from hanabi.store.checkpoint import Checkpoint
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.indexer import Dispatched, Hooks
 from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.store.upkeep.checkpoint import Checkpoint
 from hanabi.testing.clock import START_MS, ManualClock
-from hanabi.wire import sysflag
+from hanabi.wire.message import sysflag
 from tests.store.stores import SEGMENT_BYTES, bodies, message, open_store, read_queue, small_config
 
 pytestmark = pytest.mark.pure

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hanabi.store.message_store import MessageStore, PutStatus
-from hanabi.store.reads import GetStatus
+from hanabi.store.read.queue_reader import GetStatus
 from hanabi.testing.clock import ManualClock
-from hanabi.wire.record import decode_record
+from hanabi.wire.message.record import decode_record
 from tests.store.stores import message, open_store, read_queue, records_of
 
 pytestmark = pytest.mark.pure

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hanabi.errors import StoreError
-from hanabi.store.descriptors import Descriptors
+from hanabi.store.files.descriptors import Descriptors
 from hanabi.store.message_store import MessageStore
-from hanabi.store.reads import GetStatus
+from hanabi.store.read.queue_reader import GetStatus
 from tests.store.open_files import no_free_descriptors, open_files
 from tests.store.stores import message, open_store, read_queue
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hanabi.client.config import ClientConfig
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
 from hanabi.errors import SendFailed
 from hanabi.message import Message
 from hanabi.testing.proxied import BROKERS, proxied_cluster

@@ -7,10 +7,9 @@ import struct
 from typing import Final
 
 from hanabi.broker.clients.limits import EXPRESSION_CHARACTERS_MAX, GROUPS_PER_CONNECTION_MAX
-from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, ONE_BYTES_MAX, QUEUES_MAX
+from hanabi.broker.handlers.admin.support.limits import LIST_BYTES_MAX, ONE_BYTES_MAX, QUEUES_MAX
 from hanabi.broker.handlers.clients import QUEUES_PER_LOCK_MAX
 from hanabi.message import MessageQueue
-from hanabi.wire import sysflag
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from hanabi.wire.bodies.heartbeat import (
     CheckClientRequest,
@@ -66,6 +65,7 @@ from hanabi.wire.headers.topic import (
     QueryTopicConsumeByWhoHeader,
 )
 from hanabi.wire.headers.transaction import EndTransactionHeader, ResumeCheckHalfMessageHeader
+from hanabi.wire.message import sysflag
 from tests.broker.talk import connected
 from tests.watchdog.large_home import BUSY, COLLIDING_KEY, EVERYWHERE, STORED_MS, WIDE, group_name, topic_name
 from tests.watchdog.worst_input import Request, Requests, World, Worst, times

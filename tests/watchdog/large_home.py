@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from hanabi.broker.config import parse_broker_config
-from hanabi.broker.handlers.admin.limits import QUEUES_MAX
-from hanabi.store.commit_log import PendingMessage
+from hanabi.broker.handlers.admin.support.limits import QUEUES_MAX
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import encode_body
-from hanabi.wire.hosts import encode_host
 from hanabi.wire.java_properties import decode_properties
-from hanabi.wire.properties import encode_properties
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import encode_properties
 
 TOPICS: Final = 20_000
 GROUPS: Final = 1_000

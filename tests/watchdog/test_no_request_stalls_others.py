@@ -20,7 +20,7 @@ from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
-from hanabi.remoting.dispatch import Handler
+from hanabi.remoting.connection.dispatch import Handler
 from hanabi.store.config import StoreConfig
 from hanabi.wire.codes import request_name
 from tests.watchdog.broker_inputs import BROKER_INPUTS

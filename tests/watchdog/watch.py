@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from hanabi.broker.handlers.admin.limits import QUEUES_MAX
+from hanabi.broker.handlers.admin.support.limits import QUEUES_MAX
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.offsets import ConsumerStatus
 from hanabi.wire.codes import RequestCode, request_name

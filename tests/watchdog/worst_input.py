@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hanabi.wire.command import Command
-from hanabi.wire.headers.base import Header
+from hanabi.wire.header import Header
 from tests.broker.talk import Peer
 
 SUCCESS: Final = frozenset({0})

@@ -16,10 +16,8 @@ import pytest
 from hanabi.errors import RemoteProtocolError
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies import acl, clients, groups, heartbeat, locks, mappings, offsets, pop, route, stats, topics
-from hanabi.wire.bodies.base import Body
 from hanabi.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from hanabi.wire.bodies.mappings import QueueMapping
-from hanabi.wire.bodies.registry import REPLY_BODIES, REQUEST_BODIES
 from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRoute
 from hanabi.wire.bodies.topics import (
     PARTS_MAX,
@@ -30,8 +28,10 @@ from hanabi.wire.bodies.topics import (
     decode_register_body,
     encode_register_body,
 )
+from hanabi.wire.body import Body
 from hanabi.wire.command import decode_command
 from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.registry.bodies import REPLY_BODIES, REQUEST_BODIES
 from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 FAMILIES = [acl, clients, groups, heartbeat, locks, mappings, offsets, pop, route, stats, topics]

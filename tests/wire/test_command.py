@@ -17,7 +17,7 @@ from hanabi.wire.command import (
 )
 from hanabi.wire.frame import FrameDecoder
 from hanabi.wire.headers.client import GetConsumerListByGroupHeader
-from hanabi.wire.headers.pop import PollingInfoHeader
+from hanabi.wire.headers.v5.pop import PollingInfoHeader
 from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 FORMS = [HeaderForm.JSON, HeaderForm.BINARY]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hanabi.errors import RemoteProtocolError
 from hanabi.message import MessageQueue
 from hanabi.wire import dialect, fastjson
-from hanabi.wire.bodies.base import Body, written, written_new
+from hanabi.wire.body import Body, written, written_new
 from hanabi.wire.dialect import parse_dialect
 from hanabi.wire.fastjson import decode_body, decode_plain_body, encode_body
-from hanabi.wire.headers.base import Int64
+from hanabi.wire.header import Int64
 
 QUEUE = MessageQueue("T", "a", 2)
 

@@ -15,8 +15,8 @@ from hanabi.errors import RemoteProtocolError
 from hanabi.wire.codes import HeaderForm
 from hanabi.wire.command import Command, decode_command, encode_head
 from hanabi.wire.frame import FrameDecoder
-from hanabi.wire.headers.base import Header, header_fields
-from hanabi.wire.headers.registry import REPLY_HEADERS, REQUEST_HEADERS
+from hanabi.wire.header import Header, header_fields
+from hanabi.wire.registry.headers import REPLY_HEADERS, REQUEST_HEADERS
 from tests.golden_frames import ALL_FRAMES
 
 fuzz = settings(

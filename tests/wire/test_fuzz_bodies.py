@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hanabi.errors import RemoteProtocolError
-from hanabi.wire.bodies.base import Body
-from hanabi.wire.bodies.registry import REPLY_BODIES, REQUEST_BODIES
 from hanabi.wire.bodies.topics import RegisterBrokerBody, decode_register_body, encode_register_body
+from hanabi.wire.body import Body
 from hanabi.wire.command import decode_command
 from hanabi.wire.dialect import parse_dialect
 from hanabi.wire.fastjson import decode_body, encode_body
+from hanabi.wire.registry.bodies import REPLY_BODIES, REQUEST_BODIES
 from tests.golden_frames import ALL_FRAMES
 
 fuzz = settings(

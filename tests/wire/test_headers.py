@@ -14,16 +14,16 @@ from hanabi.errors import RemoteProtocolError
 from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
 from hanabi.wire.command import Command, decode_command, encode_head, encode_request
 from hanabi.wire.frame import FrameDecoder
+from hanabi.wire.header import Header, Int32, Int64, NoHeader, header_fields
 from hanabi.wire.headers.acl import CredentialsHeader
 from hanabi.wire.headers.addressed import AddressedHeader
-from hanabi.wire.headers.base import Header, Int32, Int64, NoHeader, header_fields
 from hanabi.wire.headers.client import RegisterMessageFilterClassHeader, UnregisterClientHeader
 from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader
 from hanabi.wire.headers.offset import ResetOffsetHeader, SearchOffsetHeader
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.query import QueryConsumeQueueHeader, QueryMessageHeader
-from hanabi.wire.headers.registry import REPLY_HEADERS, REQUEST_HEADERS
 from hanabi.wire.headers.send import SendMessageHeader, SendMessageReplyHeader, SendMessageV2Header
+from hanabi.wire.registry.headers import REPLY_HEADERS, REQUEST_HEADERS
 from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
 FORMS = [HeaderForm.JSON, HeaderForm.BINARY]
@@ -86,10 +86,10 @@ def test_the_credentials_of_a_golden_request_can_be_read_beside_its_header() -> 
 
 def test_every_header_class_is_registered_under_a_request_code() -> None:
     classes: set[type[Header]] = set()
-    for module in pkgutil.iter_modules(hanabi.wire.headers.__path__):
-        members = vars(importlib.import_module(f"hanabi.wire.headers.{module.name}")).values()
+    for module in pkgutil.walk_packages(hanabi.wire.headers.__path__, "hanabi.wire.headers."):
+        members = vars(importlib.import_module(module.name)).values()
         classes |= {member for member in members if isinstance(member, type) and issubclass(member, Header)}
-    assert classes - set(REGISTERED) == {Header, NoHeader, AddressedHeader, CredentialsHeader}
+    assert classes - set(REGISTERED) == {Header, AddressedHeader, CredentialsHeader}
 
 
 def test_a_reply_to_an_unknown_code_is_not_registered() -> None:

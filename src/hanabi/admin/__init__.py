@@ -18,8 +18,8 @@ from hanabi.admin.messages import Messages, Range
 from hanabi.admin.name_servers import NameServerAdmin
 from hanabi.admin.offsets import Offsets, Target
 from hanabi.admin.topics import TopicChange, Topics
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig, client_config
-from hanabi.client.core import Core
 from hanabi.client.options import ClientOptions
 
 __all__ = ["Admin", "BrokerAt", "Clean", "GroupChange", "Range", "Target", "TopicChange", "Where"]

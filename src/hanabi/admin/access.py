@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from hanabi.admin.answer import Answer
-from hanabi.client.core import Core
-from hanabi.client.routes import MASTER_ID, Route
+from hanabi.client.cluster.core import Core
+from hanabi.client.cluster.routes import MASTER_ID, Route
 from hanabi.errors import ConfigError, ConnectError, MQError, TransportError
 from hanabi.wire.bodies.route import ClusterInfo
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body
-from hanabi.wire.headers.base import Header
+from hanabi.wire.header import Header
 
 AT_ONCE: Final = 8  # questions under way at the same time: an administrator is one of many guests
 SUCCESS: Final = frozenset({int(ResponseCode.SUCCESS)})

@@ -16,16 +16,16 @@ from hanabi.admin.access import Access, each
 from hanabi.admin.answer import Answer
 from hanabi.admin.messages import Messages
 from hanabi.admin.topics import Topics
-from hanabi.client.queue_access import QueueAccess
-from hanabi.client.routes import Route
+from hanabi.client.cluster.queue_access import QueueAccess
+from hanabi.client.cluster.routes import Route
 from hanabi.errors import ConfigError, InvalidParameter, TopicNotExist
 from hanabi.message import MessageQueue, StoredMessage
-from hanabi.wire import property_names as names
 from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.send import SendMessageV2Header
-from hanabi.wire.properties import format_properties
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message.properties import format_properties
 from hanabi.wire.system_names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, RETRY_PREFIX, TOOLS_GROUP
 
 BOOKMARK_EVERY: Final = 16  # letters; what may be sent twice after a sudden end

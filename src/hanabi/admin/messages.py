@@ -11,9 +11,9 @@ from hanabi.admin.access import Access, BrokerAt, each
 from hanabi.admin.answer import Answer
 from hanabi.admin.groups import Groups
 from hanabi.admin.topics import kind_of
-from hanabi.client.consumer.pulling import Pulling, PullStatus
+from hanabi.client.cluster.queue_access import QueueAccess
+from hanabi.client.consumer.pull_request import Pulling, PullStatus
 from hanabi.client.consumer.subscription import ALL, subscription_data
-from hanabi.client.queue_access import QueueAccess
 from hanabi.errors import BrokerError, InvalidParameter, QueryNotFound, RemoteProtocolError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult
@@ -22,8 +22,8 @@ from hanabi.wire.codes import RequestCode
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.headers.client import ConsumeMessageDirectlyHeader
 from hanabi.wire.headers.query import QueryMessageHeader
-from hanabi.wire.message_id import decode_offset_id
-from hanabi.wire.stored import to_messages
+from hanabi.wire.message.message_id import decode_offset_id
+from hanabi.wire.message.stored import to_messages
 from hanabi.wire.system_names import TRACE_TOPIC
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # brokers always have it, also those that make no groups by themselves
@@ -266,7 +266,7 @@ class Messages:
 
 
 def parse_trace(text: str) -> list[TraceEvent]:
-    """The events in a trace message; see `hanabi.client.trace.trace_data` for its form. Lines of no known form are
+    """The events in a trace message; see `hanabi.client.observe.trace_data` for its form. Lines of no known form are
     passed over: newer clients may write some."""
     events: list[TraceEvent] = []
     for line in text.split("\x02"):

@@ -8,9 +8,9 @@ import msgspec
 
 from hanabi.aio import PushConsumer
 from hanabi.bench.meter import Meter
-from hanabi.bench.pace import Limits
 from hanabi.bench.results import Consumed, Ended, flow_of, times_of
 from hanabi.bench.run import Cpu, Told, clock, first_of, telling
+from hanabi.bench.send_schedule import Limits
 from hanabi.client.config import ClientConfig
 from hanabi.message import StoredMessage
 

@@ -16,10 +16,10 @@ from hanabi.aio import Producer, PushConsumer
 from hanabi.bench.consume import AT_ONCE
 from hanabi.bench.journeys import Journeys
 from hanabi.bench.meter import Meter
-from hanabi.bench.pace import Limits, Pace
 from hanabi.bench.produce import GROUP, SETTINGS
 from hanabi.bench.results import Ended, EndToEnd, flow_of, times_of
 from hanabi.bench.run import Cpu, Told, clock, first_of, take_turns, telling
+from hanabi.bench.send_schedule import Limits, SendSchedule
 from hanabi.client.config import ClientConfig
 from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message, StoredMessage
@@ -56,7 +56,7 @@ async def end_to_end(
         await _warm_up(sending, listening, stop)
         began, cpu = clock(), Cpu()
         listening.meter, sending.meter = Meter("received", began), Meter("acknowledged", began)
-        pace = Pace(trip.limits, began, size=trip.size)
+        pace = SendSchedule(trip.limits, began, size=trip.size)
         async with telling(listening.meter, told):
             await take_turns(pace, trip.concurrency, stop, sending.send)
             seconds = clock() - began

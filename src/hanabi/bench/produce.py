@@ -9,11 +9,11 @@ import msgspec
 
 from hanabi.aio import Producer
 from hanabi.bench.meter import Meter
-from hanabi.bench.pace import Limits, Pace
 from hanabi.bench.results import Ended, Produced, flow_of, times_of
 from hanabi.bench.run import Cpu, Told, clock, take_turns, telling
+from hanabi.bench.send_schedule import Limits, SendSchedule
 from hanabi.client.config import ClientConfig
-from hanabi.client.producer_config import ProducerConfig
+from hanabi.client.producer.config import ProducerConfig
 from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message
 
@@ -51,7 +51,7 @@ async def produce(
         await producer.queues(load.topic)  # the question where to send is no send
         began, cpu = clock(), Cpu()
         meter = Meter("sent", began)
-        pace = Pace(load.limits, began, size=load.size, per_turn=load.batch)
+        pace = SendSchedule(load.limits, began, size=load.size, per_turn=load.batch)
 
         async def send(begin: float, count: int) -> None:
             try:

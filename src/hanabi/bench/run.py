@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from hanabi.bench.meter import Meter
-from hanabi.bench.pace import Pace
 from hanabi.bench.results import Second
+from hanabi.bench.send_schedule import SendSchedule
 
 LOOK_SECONDS: Final = 0.1  # how long whoever waits for his turn takes to see that it is over
 
@@ -40,7 +40,7 @@ async def telling(meter: Meter, told: Told) -> AsyncIterator[None]:
 
 
 async def take_turns(
-    pace: Pace, workers: int, stop: asyncio.Event, send: Callable[[float, int], Awaitable[None]]
+    pace: SendSchedule, workers: int, stop: asyncio.Event, send: Callable[[float, int], Awaitable[None]]
 ) -> None:
     """Call *send* for every turn of *pace*, *workers* at once, with the moment from which it counts and how many."""
 

@@ -17,15 +17,15 @@ from typing import Final
 import msgspec
 
 from hanabi.bench.meter import Meter
-from hanabi.bench.pace import BESIDE_BODY_BYTES, Limits, Pace
 from hanabi.bench.results import Ended, Flow, Second, StoreMeasured, flow_of, times_of
+from hanabi.bench.send_schedule import BESIDE_BODY_BYTES, Limits, SendSchedule
 from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError, StoreError
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import FlushMode, StoreConfig
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.properties import encode_properties
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import encode_properties
 
 TOPIC: Final = "Bench"
 QUEUES: Final = 4
@@ -88,7 +88,7 @@ class _Phase:
         self.flow = flow_of(0, 0, 0)
 
     def run(self, do: Callable[[], None], stopped: Callable[[], bool], told: Callable[[Second], None]) -> None:
-        pace = Pace(self._limits, self._began, size=self._size)
+        pace = SendSchedule(self._limits, self._began, size=self._size)
         meter, tell_at = self.meter, self._began + 1.0
         while not stopped() and pace.take(begin := clock()) is not None:
             do()

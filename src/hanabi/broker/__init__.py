@@ -1,0 +1,1 @@
+"""The broker: its parts, its settings, its registration with the name servers."""

@@ -17,13 +17,13 @@ from typing import Final, Self
 
 import msgspec
 
+from hanabi.broker.addresses import advertised_host, in_figures
 from hanabi.broker.background import Background
 from hanabi.broker.config import MASTER_ID, BrokerConfig
 from hanabi.broker.fast_path.building import fast_path
 from hanabi.broker.fast_path.counts import Counts
-from hanabi.broker.handlers.table import broker_handlers
+from hanabi.broker.handler_table import broker_handlers
 from hanabi.broker.home_name import remember_name
-from hanabi.broker.own_address import advertised_host, in_figures
 from hanabi.broker.parts import Services, Tables
 from hanabi.broker.registration import Identity, Registration
 from hanabi.broker.settings import Settings
@@ -31,15 +31,15 @@ from hanabi.broker.steady_clock import SteadyClock
 from hanabi.errors import ConfigError, MQError
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.connector import Connector
-from hanabi.remoting.descriptors import PROCESS
-from hanabi.remoting.dispatch import Express, Handler
-from hanabi.remoting.server import RemotingServer
-from hanabi.remoting.tls import TlsConfig
+from hanabi.remoting.connection.dispatch import Express, Handler
+from hanabi.remoting.transport.connector import Connector
+from hanabi.remoting.transport.descriptors import PROCESS
+from hanabi.remoting.transport.server import RemotingServer
+from hanabi.remoting.transport.tls import TlsConfig
 from hanabi.store.config import StoreConfig
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.delay_levels import parse_delay_levels
-from hanabi.wire.hosts import encode_host
+from hanabi.wire.message.hosts import encode_host
 
 FAST_PORT_DISTANCE: Final = 2  # the port of old clients' "VIP channel" lies this far below
 STOP_SECONDS: Final = 5.0

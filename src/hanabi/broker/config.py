@@ -2,7 +2,7 @@
 
 Agrees with BrokerConfig, NettyServerConfig and the part of MessageStoreConfig (4.9.8) that is not the store's own; the
 store's keys are `store.config.StoreConfig`, read from the same file. A bad value stops the start and names its key. A
-key that nobody claims gets one warning line. What Java has and we have no use for is in `unused_keys.py`.
+key that nobody claims gets one warning line. What Java has and we have no use for is in `ignored_keys.py`.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import field
 
-from hanabi.broker.unused_keys import IGNORED_WITH_A_LINE, NOT_TO_BE_IGNORED, UNUSED_KEYS
+from hanabi.broker.ignored_keys import IGNORED_KEYS, IGNORED_WITH_A_LINE, NOT_TO_BE_IGNORED
 from hanabi.errors import ConfigError
 from hanabi.remoting.config import RemotingConfig
 from hanabi.store.config import STORE_KEYS, StoreConfig
@@ -173,7 +173,7 @@ def read_broker_config(path: Path) -> tuple[BrokerConfig, StoreConfig]:
     try:
         properties = decode_properties(path.read_bytes())
         for key in properties:
-            if key not in BROKER_KEYS and key not in STORE_KEYS and key not in UNUSED_KEYS:
+            if key not in BROKER_KEYS and key not in STORE_KEYS and key not in IGNORED_KEYS:
                 logger.warning("%s: %s is not a setting of this broker and has no effect", path, shortened(key))
         for key, why_not in NOT_TO_BE_IGNORED.items():
             if _is_on(properties, key):

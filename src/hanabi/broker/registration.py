@@ -14,15 +14,15 @@ from typing import Final
 import msgspec
 
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import PERM_READ, PERM_WRITE, Topics
+from hanabi.broker.tables.topics import PERM_READ, PERM_WRITE, Topics
 from hanabi.errors import BrokerError, MQError
-from hanabi.remoting.connector import Connector
+from hanabi.remoting.transport.connector import Connector
 from hanabi.wire.bodies.route import ClusterInfo, KVTable
 from hanabi.wire.bodies.topics import DataVersion, RegisterBrokerBody, TopicConfigTable, encode_register_body
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body, encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.namesrv import (
     QueryDataVersionHeader,
     QueryDataVersionReplyHeader,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hanabi.broker.config import BROKER_KEYS, BrokerConfig, as_properties, parse_broker_config
-from hanabi.broker.unused_keys import UNUSED_KEYS
+from hanabi.broker.ignored_keys import IGNORED_KEYS
 from hanabi.durable_table import DurableTable
 from hanabi.errors import NoPermission
 from hanabi.remoting.started_threads import in_own_thread
@@ -146,7 +146,7 @@ class Settings:
 
     def text(self) -> str:
         """All settings in force, as a properties file."""
-        return format_properties({**UNUSED_KEYS, **as_properties(self.store), **as_properties(self.broker)})
+        return format_properties({**IGNORED_KEYS, **as_properties(self.store), **as_properties(self.broker)})
 
 
 def kept_changes(path: Path) -> dict[str, str]:
@@ -158,7 +158,7 @@ def kept_changes(path: Path) -> dict[str, str]:
 def _why_not(key: str) -> str:
     if key in BROKER_KEYS or key in STORE_KEYS:
         return "it may be changed in the configuration file only, and then the broker started again"
-    if key in UNUSED_KEYS:
+    if key in IGNORED_KEYS:
         return "it has no effect in this broker"
     return "there is no such setting"
 

@@ -7,28 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from hanabi._version import __version__
-from hanabi.cli import (
-    bench,
-    broker,
-    cluster_list,
-    completion,
-    dlq,
-    doctor,
-    group,
-    message,
-    namesrv,
-    offset,
-    pipeline,
-    send,
-    serve,
-    stats,
-    store,
-    tail,
-    topic,
-)
-from hanabi.cli.administration import INTERRUPTED, command
-from hanabi.cli.cluster import FAILED
-from hanabi.cli.output import discard_output
+from hanabi.cli.admin import broker, cluster_list, doctor, group, namesrv, offset, stats, topic
+from hanabi.cli.bench import command as bench
+from hanabi.cli.messages import dlq, message, send, tail
+from hanabi.cli.pipeline import command as pipeline
+from hanabi.cli.serve import command as serve
+from hanabi.cli.shared import completion
+from hanabi.cli.shared.administration import INTERRUPTED, command
+from hanabi.cli.shared.cluster import FAILED
+from hanabi.cli.shared.output import discard_output
+from hanabi.cli.store import command as store
 from hanabi.errors import MQError
 
 USAGE_ERROR = 2  # the exit code for anything the user can mend: a taken port, a bad key, a locked home

@@ -15,7 +15,7 @@ from hanabi.client.local_address import local_address
 from hanabi.client.option_types import check_types
 from hanabi.errors import ConfigError
 from hanabi.remoting.address import parse_address
-from hanabi.remoting.tls import TlsConfig
+from hanabi.remoting.transport.tls import TlsConfig
 
 __all__ = ["ClientConfig", "Credentials", "TlsConfig", "client_config"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from hanabi.client.config import Credentials, TlsConfig
-from hanabi.client.consumer.allocate import Allocate
-from hanabi.client.consumer.start_point import ConsumeFrom
+from hanabi.client.consumer.group.allocate import Allocate
+from hanabi.client.consumer.offsets.start_point import ConsumeFrom
 from hanabi.client.hooks import ConsumeHook
 
 __all__ = ["ClientOptions", "LitePullOptions", "ProducerOptions", "PullOptions", "PushOptions"]

@@ -8,8 +8,8 @@ from enum import Enum, IntEnum
 import msgspec
 
 from hanabi.message import MessageQueue
-from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
+from hanabi.wire.message import sysflag
 
 
 class SendStatus(Enum):

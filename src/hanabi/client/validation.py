@@ -9,7 +9,7 @@ from typing import Final
 
 from hanabi.errors import ConfigError, InvalidMessage
 from hanabi.message import Message
-from hanabi.wire.properties import PROPERTIES_BYTES_MAX
+from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX
 from hanabi.wire.system_names import CLOSED_TOPICS, GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024

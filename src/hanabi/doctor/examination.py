@@ -43,8 +43,8 @@ from hanabi.wire.headers.client import GetConsumerConnectionListHeader, GetConsu
 from hanabi.wire.headers.group import GetConsumeStatsHeader
 from hanabi.wire.headers.namesrv import GetKVListHeader, GetRouteHeader
 from hanabi.wire.java_properties import decode_properties
+from hanabi.wire.message.tags import subscribed_tags
 from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from hanabi.wire.tags import subscribed_tags
 
 SECONDS_BETWEEN: Final = 3.0
 MEMBERS_ASKED_MAX: Final = 16  # of a group, where its broker cannot tell what each of them subscribes to

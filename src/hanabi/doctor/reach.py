@@ -7,7 +7,7 @@ is (containers, several network cards, tunnels).
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from hanabi.client.routes import MASTER_ID
+from hanabi.client.cluster.routes import MASTER_ID
 from hanabi.doctor.findings import Finding, Severity
 from hanabi.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot, named
 from hanabi.wire.bodies.absent import AbsentBroker

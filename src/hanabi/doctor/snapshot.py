@@ -6,7 +6,7 @@ from msgspec import field
 
 from hanabi.admin.access import BrokerAt
 from hanabi.admin.answer import Answer
-from hanabi.client.routes import MASTER_ID
+from hanabi.client.cluster.routes import MASTER_ID
 from hanabi.wire.bodies.absent import AbsentBroker
 
 

@@ -1,0 +1,1 @@
+"""The metrics port: Prometheus' text, health and readiness."""

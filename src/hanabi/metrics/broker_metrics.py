@@ -16,7 +16,7 @@ from typing import NamedTuple
 from hanabi.broker.broker import Broker
 from hanabi.broker.stats.store_stats import CLASS_LIMITS_MS
 from hanabi.metrics.exposition import Sample, counter, gauge, histogram, labels
-from hanabi.store.disk import used_ratio
+from hanabi.store.files.disk import used_ratio
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 SERIES_MAX = 20_000

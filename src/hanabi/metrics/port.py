@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from hanabi.broker.broker import Broker
-from hanabi.broker.long_polling import HeldPull
+from hanabi.broker.pull.long_polling import HeldPull
 from hanabi.metrics.broker_metrics import SERIES_MAX, DiskFacts, broker_lines, disk_facts
 from hanabi.metrics.exposition import CONTENT_TYPE, histogram
 from hanabi.metrics.http_server import HttpServer, Page
@@ -30,7 +30,7 @@ from hanabi.metrics.readiness import OK, STARTING, STOPPING, broker_checks
 from hanabi.metrics.request_times import RequestTimes
 from hanabi.metrics.server_metrics import server_lines, together
 from hanabi.namesrv.name_server import NameServer
-from hanabi.remoting.server import ServerStatistics
+from hanabi.remoting.transport.server import ServerStatistics
 
 TURN_SECONDS: Final = 0.001
 PAUSE_SECONDS: Final = 0.002

@@ -17,7 +17,7 @@ from typing import Any, Final
 from hanabi.errors import MQError
 from hanabi.metrics.exposition import Sample, labels
 from hanabi.metrics.histogram import Histogram
-from hanabi.remoting.dispatch import Express, Handler, LateAnswers, Reply
+from hanabi.remoting.connection.dispatch import Express, Handler, LateAnswers, Reply
 from hanabi.wire.codes import ResponseCode, request_name
 
 BOUNDS: Final = (

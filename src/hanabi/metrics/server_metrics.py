@@ -8,7 +8,7 @@ from itertools import chain
 
 from hanabi.metrics.exposition import counter, gauge, histogram, labels
 from hanabi.metrics.request_times import BOUNDS, RequestTimes
-from hanabi.remoting.server import ServerStatistics
+from hanabi.remoting.transport.server import ServerStatistics
 
 
 def server_lines(servers: Mapping[str, ServerStatistics], times: Mapping[str, RequestTimes]) -> Iterator[str]:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from hanabi.errors import NoPermission
 from hanabi.namesrv.absent_brokers import AbsentBrokers
-from hanabi.namesrv.complaints import Complaints
 from hanabi.namesrv.encoded_routes import RouteForm
 from hanabi.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
+from hanabi.namesrv.peer_warnings import Complaints
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.settings import Settings
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.remoting.started_threads import in_own_thread
 from hanabi.wire.bodies.absent import ABSENT_NAMESPACE, absent_table
 from hanabi.wire.bodies.route import BrokerMemberGroup, BrokerMemberGroupReply, KVTable, TopicList, TopicRoute
@@ -25,7 +25,7 @@ from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable, decode_regi
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import decode_body, encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.namesrv import (
     AddWritePermHeader,
     AddWritePermReplyHeader,

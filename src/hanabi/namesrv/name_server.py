@@ -22,11 +22,11 @@ from hanabi.namesrv.kv_config import KVConfig
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.scan_timer import ScanTimer
 from hanabi.namesrv.settings import Settings
-from hanabi.remoting.dispatch import Handler
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer, ServerStatistics
-from hanabi.remoting.tls import TlsConfig
-from hanabi.remoting.turns import taking_turns
+from hanabi.remoting.connection.dispatch import Handler
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.connection.turns import taking_turns
+from hanabi.remoting.transport.server import RemotingServer, ServerStatistics
+from hanabi.remoting.transport.tls import TlsConfig
 from hanabi.wire.codes import RequestCode
 
 SCAN_SECONDS = 10.0

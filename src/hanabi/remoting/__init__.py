@@ -1,0 +1,1 @@
+"""The transport: connections on which either side may ask."""

@@ -8,15 +8,15 @@ Pure: the clock is handed in, and the owner calls `expire` when `next_deadline` 
 
 from collections.abc import Callable, Collection
 
-from hanabi.replication.progress import AckMark, SlaveProgress, in_sync_slaves
-from hanabi.replication.put_rules import (
+from hanabi.replication.rules.progress import AckMark, SlaveProgress, in_sync_slaves
+from hanabi.replication.rules.put_rules import (
     PutRule,
     Standing,
     acknowledgements_needed,
     status_at_once,
     why_refused,
 )
-from hanabi.replication.waiters import OnDone, Waiters
+from hanabi.replication.rules.waiters import OnDone, Waiters
 from hanabi.store.message_store import PutStatus
 
 

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import field
 
 from hanabi.errors import ConfigError
-from hanabi.replication.peers import AllowedPeers
-from hanabi.replication.put_rules import Group, PutRule
+from hanabi.replication.rules.peers import AllowedPeers
+from hanabi.replication.rules.put_rules import Group, PutRule
 from hanabi.replication.wire import PIECE_BYTES_MAX
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]

@@ -12,8 +12,8 @@ from typing import cast
 from hanabi.errors import RemoteProtocolError, StoreError
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import LogSink
+from hanabi.replication.rules.verdicts import Refusal, RefusalKind, check_piece
 from hanabi.replication.sender import STALL_SECONDS
-from hanabi.replication.verdicts import Refusal, RefusalKind, check_piece
 from hanabi.replication.wire import Piece, PieceParser, encode_report
 
 

@@ -21,13 +21,13 @@ from typing import Final
 import msgspec
 
 from hanabi.replication.acks import Acknowledgements
-from hanabi.replication.complaints import Complaints
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import LogSource
-from hanabi.replication.progress import is_in_sync
-from hanabi.replication.put_rules import PutRule
+from hanabi.replication.rules.log_limits import Complaints
+from hanabi.replication.rules.progress import is_in_sync
+from hanabi.replication.rules.put_rules import PutRule
+from hanabi.replication.rules.verdicts import Refusal, RefusalKind
 from hanabi.replication.sender import Sender
-from hanabi.replication.verdicts import Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
 

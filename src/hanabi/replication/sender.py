@@ -18,9 +18,9 @@ from hanabi.remoting.address import format_address
 from hanabi.replication.acks import Acknowledgements
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import LogSource
-from hanabi.replication.pacing import TokenBucket, TransferRate
-from hanabi.replication.progress import SlaveProgress
-from hanabi.replication.verdicts import LogRange, Refusal, RefusalKind, check_acknowledgement, start_position
+from hanabi.replication.rules.pacing import TokenBucket, TransferRate
+from hanabi.replication.rules.progress import SlaveProgress
+from hanabi.replication.rules.verdicts import LogRange, Refusal, RefusalKind, check_acknowledgement, start_position
 from hanabi.replication.wire import ReportParser, encode_header
 
 logger = logging.getLogger(__name__)

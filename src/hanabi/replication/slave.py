@@ -21,12 +21,12 @@ from typing import Final
 import msgspec
 
 from hanabi.remoting.address import parse_address
-from hanabi.replication.complaints import Complaints
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.follower import Follower
 from hanabi.replication.log_access import LogSink
-from hanabi.replication.pacing import TransferRate
-from hanabi.replication.verdicts import Refusal, RefusalKind
+from hanabi.replication.rules.log_limits import Complaints
+from hanabi.replication.rules.pacing import TransferRate
+from hanabi.replication.rules.verdicts import Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ The formats are found by themselves in most sessions; `register(spark)` is for t
 of each message that the sink sent more than once.
 """
 
-from hanabi.spark.deduplication import deduplicated
 from hanabi.spark.registration import register
+from hanabi.spark.sink.deduplication import deduplicated
 
 __all__ = ["deduplicated", "register"]

@@ -8,15 +8,15 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from hanabi.errors import ConfigError
-from hanabi.spark.broker_options import NAME, parse_batch_options, parse_stream_options, source_columns
-from hanabi.spark.broker_reader import BrokerReader
-from hanabi.spark.columns import source_struct
-from hanabi.spark.plain_errors import plain_errors
-from hanabi.spark.sink_options import parse_sink_options
-from hanabi.spark.sink_writer import BrokerStreamWriter, BrokerWriter
-from hanabi.spark.stream_reader import BrokerStreamReader
-from hanabi.spark.table_options import check_is_no_table
-from hanabi.spark.versions import check_version
+from hanabi.spark.broker.batch_reader import BrokerReader
+from hanabi.spark.broker.options import NAME, parse_batch_options, parse_stream_options, source_columns
+from hanabi.spark.shared.columns import source_struct
+from hanabi.spark.shared.plain_errors import plain_errors
+from hanabi.spark.shared.table_options import check_is_no_table
+from hanabi.spark.shared.versions import check_version
+from hanabi.spark.sink.options import parse_sink_options
+from hanabi.spark.sink.writer import BrokerStreamWriter, BrokerWriter
+from hanabi.spark.stream.broker_stream import BrokerStreamReader
 
 
 class BrokerSource(DataSource):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hanabi.spark.versions import check_version
+from hanabi.spark.shared.versions import check_version
 
 if TYPE_CHECKING:  # `hanabi pipeline list` imports this package where there is no Spark
     from pyspark.sql import SparkSession

@@ -8,15 +8,15 @@ import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from hanabi.spark.columns import DAMAGE, MESSAGE, RAW, source_struct, struct_of
-from hanabi.spark.option_values import OptionValues
-from hanabi.spark.plain_errors import plain_errors
-from hanabi.spark.store_options import NAME, parse_store_options, store_options
-from hanabi.spark.store_reader import StoreReader
-from hanabi.spark.store_stream_options import ALL, parse_store_stream_options
-from hanabi.spark.store_stream_reader import StoreStreamReader
-from hanabi.spark.table_options import check_is_no_table
-from hanabi.spark.versions import check_version
+from hanabi.spark.shared.columns import DAMAGE, MESSAGE, RAW, source_struct, struct_of
+from hanabi.spark.shared.option_values import OptionValues
+from hanabi.spark.shared.plain_errors import plain_errors
+from hanabi.spark.shared.table_options import check_is_no_table
+from hanabi.spark.shared.versions import check_version
+from hanabi.spark.store.options import NAME, parse_store_options, store_options
+from hanabi.spark.store.reader import StoreReader
+from hanabi.spark.stream.store_options import ALL, parse_store_stream_options
+from hanabi.spark.stream.store_stream import StoreStreamReader
 
 
 class StoreSource(DataSource):

@@ -17,16 +17,16 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
 
 cdef enum:
-    CHUNK_BITS = 16  # as `hanabi.store.index_file.CHUNK_BITS`
+    CHUNK_BITS = 16  # as `hanabi.store.index.index_file.CHUNK_BITS`
 
 
 def key_hash_after(uint32_t prefix, str text not None):
-    """See `hanabi.store.key_hash.key_hash_after`."""
+    """See `hanabi.store.index.key_hash.key_hash_after`."""
     cdef uint32_t code = prefix
     cdef Py_ssize_t at, length
     cdef const unsigned char *units
     if PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND:
-        from hanabi.store.key_hash import python_key_hash_after
+        from hanabi.store.index.key_hash import python_key_hash_after
 
         return python_key_hash_after(prefix, text)
     units = <const unsigned char *> PyUnicode_DATA(text)
@@ -51,7 +51,7 @@ def follow_chain(
     int32_t steps_max,
     bytearray readable not None,
 ):
-    """Go back along a chain of the key index; see `hanabi.store.index_file.follow_chain`."""
+    """Go back along a chain of the key index; see `hanabi.store.index.index_file.follow_chain`."""
     cdef Py_buffer view
     cdef Bytes entry
     cdef int32_t seconds, stored, entry_hash, steps
@@ -95,7 +95,7 @@ def link_entries(
     int32_t first_seconds,
     int32_t seconds,
 ):
-    """Add the entries of messages; see `hanabi.store.index_file.link_entries`."""
+    """Add the entries of messages; see `hanabi.store.index.index_file.link_entries`."""
     cdef Py_buffer view
     cdef unsigned char *base
     cdef unsigned char *slot

@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from hanabi.errors import StoreError
-from hanabi.store.commit_log import AppendResult, PendingMessage
-from hanabi.store.consume_queue import ConsumeQueue, QueueOrderError
-from hanabi.store.consume_queues import ConsumeQueues
-from hanabi.store.key_index import KeyIndex
-from hanabi.wire import sysflag
-from hanabi.wire.properties import find_property, indexed_properties
-from hanabi.wire.record import Dispatch
+from hanabi.store.index.key_index import KeyIndex
+from hanabi.store.log.commit_log import AppendResult, PendingMessage
+from hanabi.store.queues.consume_queue import ConsumeQueue, QueueOrderError
+from hanabi.store.queues.consume_queues import ConsumeQueues
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.properties import find_property, indexed_properties
+from hanabi.wire.message.record import Dispatch
+from hanabi.wire.message.tags import tags_code
 from hanabi.wire.system_names import SCHEDULE_TOPIC
-from hanabi.wire.tags import tags_code
 
 logger = logging.getLogger(__name__)
 

@@ -19,27 +19,27 @@ import msgspec
 from hanabi.clock import wall_ms
 from hanabi.errors import MessageRefused, StoreClosed, StoreDamaged, StoreError, StoreFull, StoreUnwritable
 from hanabi.memory import memory_bytes as usable_memory_bytes
-from hanabi.store.checkpoint import Checkpoint
-from hanabi.store.commit_log import AppendResult, CommitLog, PendingMessage
 from hanabi.store.config import FlushMode, StoreConfig
-from hanabi.store.consume_queues import ConsumeQueues
-from hanabi.store.disk import used_ratio
 from hanabi.store.fast_path.loading import run_writer
-from hanabi.store.fast_path.read_ahead import ReadAhead
 from hanabi.store.fast_path.store_side import StoreSide
-from hanabi.store.flush import LogFlusher, QueueFlusher, Repeater
+from hanabi.store.files.disk import used_ratio
+from hanabi.store.files.segment import Buffer
+from hanabi.store.index.key_index import KeyIndex
 from hanabi.store.indexer import Hooks, Indexer
-from hanabi.store.key_index import KeyIndex
-from hanabi.store.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
-from hanabi.store.log_walk import LogWalk
-from hanabi.store.queries import Queries
-from hanabi.store.queue_ends import QueueEnds
-from hanabi.store.reads import QueueReader
-from hanabi.store.recovery import Parts, Recovery, newest_file_ms, recover, restore_queue_offsets
-from hanabi.store.retention import Retention
-from hanabi.store.segment import Buffer
-from hanabi.store.work_ahead import WorkAhead
-from hanabi.wire.properties import PROPERTIES_BYTES_MAX
+from hanabi.store.log.commit_log import AppendResult, CommitLog, PendingMessage
+from hanabi.store.log.walk import LogWalk
+from hanabi.store.queues.consume_queues import ConsumeQueues
+from hanabi.store.queues.queue_ends import QueueEnds
+from hanabi.store.read.queries import Queries
+from hanabi.store.read.queue_reader import QueueReader
+from hanabi.store.read.read_ahead import ReadAhead
+from hanabi.store.upkeep.checkpoint import Checkpoint
+from hanabi.store.upkeep.flush import LogFlusher, QueueFlusher, Repeater
+from hanabi.store.upkeep.lock import StoreLock, has_crashed, has_crashed_as_ours, mark_running, mark_stopped
+from hanabi.store.upkeep.preallocation import Preallocation
+from hanabi.store.upkeep.recovery import Parts, Recovery, newest_file_ms, recover, restore_queue_offsets
+from hanabi.store.upkeep.retention import Retention
+from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX
 from hanabi.wire.system_names import OP_HALF_TOPIC, SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class MessageStore:
             self._flush_queues, lambda: self._indexer.dispatched_ms, self._checkpoint, config
         )
         self._retention_thread = Repeater("hanabi-retention", self.retention.step)
-        self._work_ahead = WorkAhead(self._log, self._index)
+        self._work_ahead = Preallocation(self._log, self._index)
         self._checkpointed_to = self._log.end_offset
         self._sync_failure: str | None = None
         self._copied_to = self._log.end_offset

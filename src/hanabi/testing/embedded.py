@@ -18,8 +18,8 @@ from hanabi.message import StoredMessage
 from hanabi.testing.clock import MovableClock
 from hanabi.testing.cluster import Cluster, running_cluster, small_store
 from hanabi.testing.threads import Running, in_thread
-from hanabi.wire.inner_batch import unwrapped
-from hanabi.wire.stored import to_messages
+from hanabi.wire.message.inner_batch import unwrapped
+from hanabi.wire.message.stored import to_messages
 
 T = TypeVar("T")
 _LOG_FILE_BYTES = 8 << 20  # room for the largest message that brokers accept by default, 4 MiB

@@ -22,7 +22,7 @@ import msgspec
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.wire.codes import Flag, HeaderForm, Language
-from hanabi.wire.headers.base import Header, Int32, header_fields
+from hanabi.wire.header import Header, Int32, header_fields
 
 VERSION = 409  # the ordinal of V4_9_8 in Java's MQVersion: peers choose features by it
 V5_0_0 = 413  # the ordinal of V5_0_0: from here on a client may rely on fields that 5.x added (rocketmq-rust does)

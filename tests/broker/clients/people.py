@@ -7,8 +7,8 @@ from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.limits import REMEMBERED_BYTES_MAX
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.endpoint import Endpoint
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.endpoint import Endpoint
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 

@@ -7,13 +7,13 @@ from hanabi.broker.clients.client import client_of
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.housekeeping import EXPIRY_INTERVAL_MS, ClientTables
 from hanabi.broker.clients.producers import Producers
-from hanabi.broker.queue_locks import QueueLocks
+from hanabi.broker.clients.queue_locks import QueueLocks
 from hanabi.message import MessageQueue
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.command import Command
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from tests.broker.clients.people import Recorder, a_client, a_consumer
 from tests.broker.talk import connected, serving
 

@@ -7,12 +7,12 @@ from hanabi.broker.clients.consumer_group import ConsumerGroup, Member
 from hanabi.broker.clients.notices import NOTICES_A_TURN, Notices
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.settings import Settings
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.config import StoreConfig
 from hanabi.wire.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from hanabi.wire.command import Command
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from tests.broker.clients.people import a_client, a_consumer
 from tests.broker.talk import Peer, serving
 

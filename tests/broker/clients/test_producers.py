@@ -9,11 +9,11 @@ from hanabi.broker.clients.client import Client
 from hanabi.broker.clients.limits import GROUPS_PER_CONNECTION_MAX
 from hanabi.broker.clients.producers import EXPIRY_MS, UNSENT_BYTES_MAX, Producers
 from hanabi.errors import NoPermission
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.command import Command, encode_head
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from tests.broker.clients.people import a_client
 from tests.broker.talk import connected, serving
 

@@ -7,19 +7,19 @@ import pytest
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay.divert import Diverter, may_divert
-from hanabi.broker.delay.due import due_ms
-from hanabi.broker.delay.java_order import in_java_order
-from hanabi.broker.delay.waiting import after_level
+from hanabi.broker.delay.redelivery import after_level
+from hanabi.broker.delay.timer_rules import due_ms
 from hanabi.broker.settings import Settings
 from hanabi.errors import BrokerError, MessageRefused
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.testing.clock import START_MS
-from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.delay_levels import parse_delay_levels
-from hanabi.wire.properties import decode_properties, encode_properties
-from hanabi.wire.record import Record, RecordState, decode_record, scan_records
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.java_hash_map import in_java_order
+from hanabi.wire.message.properties import decode_properties, encode_properties
+from hanabi.wire.message.record import Record, RecordState, decode_record, scan_records
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.broker.delay.world import message, message_with
 from tests.golden_records import STORES, as_pending, golden_logs

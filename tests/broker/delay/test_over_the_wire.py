@@ -12,7 +12,7 @@ from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import SendMessageV2Header
-from hanabi.wire.properties import format_properties
+from hanabi.wire.message.properties import format_properties
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.broker.delay.world import HOUR
 from tests.broker.talk import Peer, connected

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.delay.delivery import DelayedDelivery
 from hanabi.broker.delay.divert import Diverter, may_divert
-from hanabi.broker.delay.timer import Timer
+from hanabi.broker.delay.level_delivery import DelayedDelivery
+from hanabi.broker.delay.timer_delivery import Timer
 from hanabi.broker.settings import Settings
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Dispatched, Hooks
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.delay_levels import parse_delay_levels
-from hanabi.wire.properties import encode_properties
-from hanabi.wire.record import Record
+from hanabi.wire.message.properties import encode_properties
+from hanabi.wire.message.record import Record
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.store.opened import opened
 from tests.store.stores import HOST, read_queue

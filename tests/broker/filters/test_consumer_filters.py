@@ -15,7 +15,7 @@ from hanabi.store.config import StoreConfig
 from hanabi.store.indexer import Dispatched
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.properties import encode_properties
+from hanabi.wire.message.properties import encode_properties
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "store-clean.tar.gz"
 DAY_MS = 24 * 3_600_000

@@ -9,20 +9,20 @@ from hanabi.broker.config import BrokerConfig
 from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.filters.filter_data import FilterData
 from hanabi.broker.filters.message_filter import PASSES_ALL, MessageFilter, make_filter
+from hanabi.broker.filters.subscription_parsing import parse_subscription
 from hanabi.broker.settings import Settings
-from hanabi.broker.subscription_text import parse_subscription
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.config import StoreConfig
-from hanabi.store.consume_queue_ext import ExtUnit
 from hanabi.store.indexer import Dispatched, Hooks
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.store.queues.consume_queue_ext import ExtUnit
 from hanabi.testing.clock import ManualClock
 from hanabi.testing.cluster import small_store
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.properties import encode_properties
-from hanabi.wire.record import decode_records, encode_record
-from hanabi.wire.tags import tags_code
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import encode_properties
+from hanabi.wire.message.record import decode_records, encode_record
+from hanabi.wire.message.tags import tags_code
 
 HOST = encode_host("127.0.0.1", 10_911)
 

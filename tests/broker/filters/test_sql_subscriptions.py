@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.pull_outcome import SUBSCRIPTION, SUSPEND
+from hanabi.broker.pull.outcome import SUBSCRIPTION, SUSPEND
 from hanabi.testing.cluster import running_broker, small_store
 from hanabi.wire.bodies.heartbeat import (
     CheckClientRequest,
@@ -21,8 +21,8 @@ from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import SendMessageHeader
-from hanabi.wire.properties import format_properties
-from hanabi.wire.record import decode_records
+from hanabi.wire.message.properties import format_properties
+from hanabi.wire.message.record import decode_records
 from tests.broker.talk import Peer, connected
 
 EXPRESSION = "price BETWEEN 10 AND 20 AND (region IS NULL OR region <> 'eu')"

@@ -9,8 +9,8 @@ from hanabi.broker.transactions.half_message import to_half
 from hanabi.errors import BrokerError, QueryNotFound
 from hanabi.store.message_store import PutStatus
 from hanabi.wire.codes import ResponseCode
-from hanabi.wire.message_id import encode_offset_id
-from hanabi.wire.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
+from hanabi.wire.message.message_id import encode_offset_id
+from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
 from hanabi.wire.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from tests.broker.transactions.world import COMMIT, GROUP, QUEUE_ID, ROLLBACK, STORE_HOST, TOPIC, UNKNOWN, World
 from tests.store.stores import read_queue

@@ -2,12 +2,12 @@
 
 import pytest
 
-from hanabi.store.commit_log import PendingMessage
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import PutStatus
-from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.transaction import EndTransactionHeader
-from hanabi.wire.properties import decode_properties
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.properties import decode_properties
 from hanabi.wire.system_names import HALF_TOPIC, OP_HALF_TOPIC
 from tests.broker.forged import BODY_AT, forged_record
 from tests.broker.transactions.world import BORN_HOST, COMMIT, GROUP, QUEUE_ID, ROLLBACK, TOPIC, UNKNOWN, World

@@ -4,13 +4,13 @@ import pytest
 
 from hanabi.broker.transactions import half_message
 from hanabi.broker.transactions.half_message import HalfMessage, ended_offsets, to_final, to_half, to_op
-from hanabi.store.commit_log import AppendResult, PendingMessage
-from hanabi.wire import sysflag
+from hanabi.store.log.commit_log import AppendResult, PendingMessage
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.properties import decode_properties, encode_properties
-from hanabi.wire.record import Record, RecordState, decode_record, scan_records
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import decode_properties, encode_properties
+from hanabi.wire.message.record import Record, RecordState, decode_record, scan_records
 from hanabi.wire.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from tests.golden_records import STORES, as_pending, frames_with_records, golden_logs
 

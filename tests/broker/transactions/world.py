@@ -7,24 +7,24 @@ from pathlib import Path
 import msgspec
 
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.intake import Intake
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
+from hanabi.broker.send.intake import Intake
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import Topics
+from hanabi.broker.tables.topics import Topics
 from hanabi.broker.transactions.transactions import Transactions
 from hanabi.errors import ConnectionLostError
-from hanabi.remoting.dispatch import Reply
-from hanabi.store.commit_log import AppendResult, PendingMessage
+from hanabi.remoting.connection.dispatch import Reply
+from hanabi.store.log.commit_log import AppendResult, PendingMessage
 from hanabi.store.message_store import PutResult, PutStatus
 from hanabi.testing.clock import ManualClock
-from hanabi.wire import sysflag
 from hanabi.wire.codes import RequestCode
-from hanabi.wire.headers.base import Header
+from hanabi.wire.header import Header
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader, EndTransactionHeader
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.properties import encode_properties
-from hanabi.wire.record import Record, decode_record
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import encode_properties
+from hanabi.wire.message.record import Record, decode_record
 from hanabi.wire.system_names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from tests.store.stores import copy_as_after_a_kill, open_store, read_queue
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from hanabi.client.config import ClientConfig
-from hanabi.client.consumer.push import PushConsumer
-from hanabi.client.producer import Producer
+from hanabi.client.consumer.push.consumer import PushConsumer
+from hanabi.client.producer.producer import Producer
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.testing.cluster import Cluster
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from hanabi.client.consumer.listener import ConsumeLater, is_async
-from hanabi.client.consumer.push import PushConsumer
+from hanabi.client.consumer.listening.listener import ConsumeLater, is_async
+from hanabi.client.consumer.push.consumer import PushConsumer
 from hanabi.client.deduplicate.deduplicate import deduplicate
 from hanabi.client.deduplicate.key_store import Claim, KeyStore
 from hanabi.client.deduplicate.memory_keys import MemoryKeys
 from hanabi.client.deduplicate.sqlite_keys import SqliteKeys
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
 from hanabi.errors import ConfigError, KeyStoreFailed
 from hanabi.message import Address, Message, StoredMessage
 from hanabi.testing.cluster import running_cluster

@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from hanabi.client.api import Api
+from hanabi.client.cluster.api import Api
 from hanabi.client.send_result import SendResult
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.remoting.address import format_address
-from hanabi.remoting.connector import Connector
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.server import RemotingServer
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.transport.connector import Connector
+from hanabi.remoting.transport.server import RemotingServer
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.send import SendMessageReplyHeader, SendMessageV2Header
-from hanabi.wire.message_id import decode_offset_id
-from hanabi.wire.record import decode_record
-from hanabi.wire.stored import to_message
+from hanabi.wire.message.message_id import decode_offset_id
+from hanabi.wire.message.record import decode_record
+from hanabi.wire.message.stored import to_message
 
 Answer = Callable[[SendMessageV2Header, bytes], Reply | Awaitable[Reply]]
 

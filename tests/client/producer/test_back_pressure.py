@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hanabi.client.back_pressure import BackPressure
-from hanabi.client.pipelining import pipelined
+from hanabi.client.producer.back_pressure import BackPressure
+from hanabi.client.producer.pipelining import pipelined
 from hanabi.errors import TooManyRequestsError
 
 

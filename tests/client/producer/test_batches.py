@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.client.batching import Part, check_batch, split
-from hanabi.client.producer import Producer
+from hanabi.client.producer.batching import Part, check_batch, split
+from hanabi.client.producer.producer import Producer
 from hanabi.errors import InvalidMessage, SendFailed
 from hanabi.message import Message, MessageQueue
-from hanabi.remoting.dispatch import Reply
+from hanabi.remoting.connection.dispatch import Reply
 from hanabi.testing.cluster import running_cluster
-from hanabi.wire.batch import BatchMessage, decode_batch
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.send import SendMessageV2Header
+from hanabi.wire.message.batch import BatchMessage, decode_batch
 from tests.client.producer.scripted import look_up, scripted_broker, stored
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.client.outgoing import THREAD_BYTES, Packing
-from hanabi.client.producer import Producer
-from hanabi.client.producer_config import ProducerConfig
+from hanabi.client.producer.config import ProducerConfig
+from hanabi.client.producer.outgoing import THREAD_BYTES, Packing
+from hanabi.client.producer.producer import Producer
 from hanabi.errors import SendFailed
 from hanabi.message import Message
-from hanabi.remoting.dispatch import Reply
+from hanabi.remoting.connection.dispatch import Reply
 from hanabi.testing.cluster import running_cluster
 from hanabi.testing.waiting import within
-from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.send import SendMessageV2Header
+from hanabi.wire.message import sysflag
 from tests.client.producer.scripted import look_up, scripted_broker, stored
 
 WORDS = b"abcdefgh" * (THREAD_BYTES // 2)  # 256 KiB, and easy to compress

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hanabi.client.api import Api
-from hanabi.client.producer import Producer
-from hanabi.client.request_reply import PendingRequests, is_request, reply_properties
+from hanabi.client.cluster.api import Api
+from hanabi.client.producer.producer import Producer
+from hanabi.client.producer.request_reply import PendingRequests, is_request, reply_properties
 from hanabi.errors import (
     ConnectionLostError,
     InvalidMessage,
@@ -21,13 +21,13 @@ from hanabi.errors import (
     SendFailed,
 )
 from hanabi.message import Message, MessageQueue, StoredMessage
-from hanabi.remoting.connector import Connector
+from hanabi.remoting.transport.connector import Connector
 from hanabi.testing.cluster import Cluster, running_cluster
 from hanabi.testing.waiting import eventually, within
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.send import ReplyMessageHeader
-from hanabi.wire.record import decode_records
-from hanabi.wire.stored import to_message
+from hanabi.wire.message.record import decode_records
+from hanabi.wire.message.stored import to_message
 from tests.client.producer.scripted import until_it_has
 
 TOPIC = "Questions"

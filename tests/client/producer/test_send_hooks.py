@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from hanabi.client.hooks import EndTransactionContext, MessageKind, SendContext
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
+from hanabi.client.producer.transaction_producer import TransactionProducer
 from hanabi.client.send_result import TransactionState
-from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.errors import SendFailed
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.testing.cluster import running_cluster

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from hanabi.client.hooks import SendContext
-from hanabi.client.producer import Producer
-from hanabi.client.producer_config import ProducerConfig
-from hanabi.client.selectors import by_hash
+from hanabi.client.producer.config import ProducerConfig
+from hanabi.client.producer.producer import Producer
+from hanabi.client.producer.routing.selectors import by_hash
 from hanabi.client.send_result import SendStatus
 from hanabi.errors import ConfigError, InvalidMessage, MQError, TopicNotExist
 from hanabi.message import Message, MessageQueue
 from hanabi.testing.cluster import running_cluster
 from hanabi.testing.waiting import eventually, within
-from hanabi.wire import sysflag
-from hanabi.wire.compression import CompressionType
-from hanabi.wire.message_id import decode_unique_id
-from hanabi.wire.properties import parse_properties, sending_properties
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.compression import CompressionType
+from hanabi.wire.message.message_id import decode_unique_id
+from hanabi.wire.message.properties import parse_properties, sending_properties
 from tests.client.producer.scripted import look_up, scripted_broker, until_it_has
 
 

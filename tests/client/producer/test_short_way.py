@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hanabi.client.producer import Producer
-from hanabi.client.selectors import round_robin
+from hanabi.client.producer.producer import Producer
+from hanabi.client.producer.routing.selectors import round_robin
 from hanabi.client.send_result import SendResult, SendStatus
 from hanabi.errors import InvalidMessage, SendFailed
 from hanabi.message import Message, MessageQueue
-from hanabi.remoting.dispatch import Reply
+from hanabi.remoting.connection.dispatch import Reply
 from hanabi.testing.cluster import running_cluster
 from hanabi.testing.waiting import eventually, within
 from hanabi.wire.codes import ResponseCode

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from hanabi.client.api import Api
-from hanabi.client.producer_config import ProducerConfig
+from hanabi.client.cluster.api import Api
+from hanabi.client.producer.config import ProducerConfig
+from hanabi.client.producer.transaction_producer import TransactionProducer
 from hanabi.client.send_result import SendResult, SendStatus, TransactionState
-from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.errors import ConfigError, InvalidMessage, MQError
 from hanabi.message import Message, MessageQueue, StoredMessage
-from hanabi.remoting.connector import Connector
+from hanabi.remoting.transport.connector import Connector
 from hanabi.testing.cluster import running_cluster
 from hanabi.testing.waiting import eventually, within
 from hanabi.wire.codes import ResponseCode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
 from hanabi.client.send_result import SendStatus
 from hanabi.errors import (
     BrokerError,
@@ -19,7 +19,7 @@ from hanabi.errors import (
     TooManyRequestsError,
 )
 from hanabi.message import Message, MessageQueue
-from hanabi.remoting.dispatch import Reply
+from hanabi.remoting.connection.dispatch import Reply
 from hanabi.testing.cluster import Cluster, running_cluster
 from hanabi.testing.waiting import eventually, within
 from hanabi.wire.codes import ResponseCode

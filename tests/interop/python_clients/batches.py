@@ -1,11 +1,11 @@
 """Batches that a broker keeps as one record. The Java driver has nothing like it."""
 
-from hanabi.client.consumer.pull import PullConsumer
-from hanabi.client.outgoing import SEND_BATCH, Outgoing
+from hanabi.client.consumer.pull.consumer import PullConsumer
+from hanabi.client.producer.outgoing import SEND_BATCH, Outgoing
 from hanabi.message import StoredMessage
-from hanabi.wire import sysflag
-from hanabi.wire.batch import BatchMessage, encode_batch
-from hanabi.wire.properties import encode_properties, format_properties
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.batch import BatchMessage, encode_batch
+from hanabi.wire.message.properties import encode_properties, format_properties
 from tests.interop.python_clients.stage import Inbox, Stage, numbered, sent
 
 IN_EACH = 5

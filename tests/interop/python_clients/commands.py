@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from hanabi.client.consumer.pull import PullConsumer
+from hanabi.client.consumer.pull.consumer import PullConsumer
 from hanabi.wire.codes import RequestCode
 from tests.cli.commands import environment
 from tests.interop.python_clients.stage import PATIENCE_S, WAIT_S, Stage, now_ms

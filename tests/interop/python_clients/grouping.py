@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from hanabi.client.consumer.push import PushConsumer
+from hanabi.client.consumer.push.consumer import PushConsumer
 from hanabi.message import Message, StoredMessage
 from hanabi.testing.waiting import eventually
 from hanabi.wire.bodies.offsets import ResetOffset

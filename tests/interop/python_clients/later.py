@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hanabi.client.consumer.pull import PullConsumer
+from hanabi.client.consumer.pull.consumer import PullConsumer
 from hanabi.errors import MQError, SendFailed, UnknownReplyError
 from hanabi.message import Message, StoredMessage
 from hanabi.wire.codes import ResponseCode

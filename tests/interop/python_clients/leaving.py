@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from hanabi.client.consumer.lite_pull import LitePullConsumer
+from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
 from hanabi.errors import MQError
 from tests.interop.python_clients.stage import PATIENCE_S, Stage
 

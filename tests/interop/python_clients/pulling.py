@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from hanabi.client.consumer.lite_pull import LitePullConsumer
-from hanabi.client.consumer.pull import PullConsumer
-from hanabi.client.consumer.pulling import PullStatus
+from hanabi.client.consumer.pull.consumer import PullConsumer
+from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
+from hanabi.client.consumer.pull_request import PullStatus
 from hanabi.message import Message
 from tests.interop.python_clients.stage import WAIT_S, Stage, numbered, send, sent
 

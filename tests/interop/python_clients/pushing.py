@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from hanabi.client.consumer.listener import ConsumeLater
-from hanabi.client.consumer.pulling import HOLD_S
+from hanabi.client.consumer.listening.listener import ConsumeLater
+from hanabi.client.consumer.pull_request import HOLD_S
 from hanabi.client.consumer.subscription import sql
 from hanabi.errors import SubscriptionParseFailed
 from hanabi.message import Message, StoredMessage

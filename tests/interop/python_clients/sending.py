@@ -7,16 +7,16 @@ from functools import partial
 
 import pytest
 
-from hanabi.client.producer import Producer
-from hanabi.client.selectors import by_hash
+from hanabi.client.producer.producer import Producer
+from hanabi.client.producer.routing.selectors import by_hash
 from hanabi.errors import InvalidMessage, MQError, SendFailed, UnknownReplyError
 from hanabi.message import Message, MessageQueue, StoredMessage
 from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.query import QueryMessageHeader
-from hanabi.wire.message_id import decode_offset_id
-from hanabi.wire.record import decode_record
-from hanabi.wire.stored import to_message
+from hanabi.wire.message.message_id import decode_offset_id
+from hanabi.wire.message.record import decode_record
+from hanabi.wire.message.stored import to_message
 from tests.interop.python_clients.stage import PATIENCE_S, WAIT_S, Stage, now_ms, numbered, send, sent
 
 

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig
-from hanabi.client.consumer.push import PushConsumer
+from hanabi.client.consumer.push.consumer import PushConsumer
 from hanabi.client.consumer.subscription import Expression
-from hanabi.client.core import Core
-from hanabi.client.producer import Producer
+from hanabi.client.producer.producer import Producer
 from hanabi.client.send_result import SendResult, SendStatus
 from hanabi.errors import MQError
 from hanabi.message import Message, StoredMessage

@@ -3,11 +3,11 @@
 import asyncio
 from collections import Counter
 
+from hanabi.client.producer.transaction_producer import TransactionProducer
 from hanabi.client.send_result import SendResult, TransactionState
-from hanabi.client.transaction_producer import TransactionProducer
 from hanabi.message import Message, StoredMessage
 from hanabi.testing.waiting import eventually
-from hanabi.wire.message_id import decode_offset_id
+from hanabi.wire.message.message_id import decode_offset_id
 from tests.interop.python_clients.stage import WAIT_S, Stage, send, sent
 
 PAST_A_CHECK_S = 7.0

@@ -14,8 +14,8 @@ from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph
 from pyspark.pipelines.output import MaterializedView, Output, StreamingTable
 from pyspark.sql import SparkSession
 
-from hanabi.spark.columns import MESSAGE
 from hanabi.spark.pipelines.declarative import define_messages, define_traffic
+from hanabi.spark.shared.columns import MESSAGE
 from tests.serving import Serving, serving
 from tests.spark.broker_world import make_topic, send
 from tests.spark.standalone import BIN, QUICK_DEFAULTS

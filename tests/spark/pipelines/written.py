@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hanabi.store.consume_queue import count_present
+from hanabi.store.queues.consume_queue import count_present
 from hanabi.testing.waiting import wait_until
 
 

@@ -1,0 +1,1 @@
+"""Connected clients: producers, consuming groups, their locks, and calls to them."""

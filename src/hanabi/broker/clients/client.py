@@ -6,7 +6,7 @@ without a word may go on in another.
 
 from dataclasses import dataclass
 
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.codes import Language
 from hanabi.wire.command import Command
 

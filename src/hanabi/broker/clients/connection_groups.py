@@ -5,7 +5,7 @@ from collections.abc import Set
 
 from hanabi.broker.clients.limits import GROUPS_PER_CONNECTION_MAX
 from hanabi.errors import NoPermission
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.protocol import Connection
 
 
 class ConnectionGroups:

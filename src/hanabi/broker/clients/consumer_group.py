@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hanabi.broker.clients.client import Client
-from hanabi.broker.retry import retry_topic
-from hanabi.remoting.protocol import Connection
+from hanabi.broker.send.retry_rules import retry_topic
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.bodies.clients import ConsumerList
 from hanabi.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from hanabi.wire.fastjson import encode_body

@@ -16,7 +16,7 @@ from hanabi.broker.clients.connection_groups import ConnectionGroups
 from hanabi.broker.clients.consumer_group import ConsumerGroup, Member, Statement, statement_of
 from hanabi.broker.clients.limits import REMEMBERED_BYTES_MAX, remembered_bytes
 from hanabi.errors import SystemBusy
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 
 logger = logging.getLogger(__name__)

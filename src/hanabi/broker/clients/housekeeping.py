@@ -10,9 +10,9 @@ from itertools import chain
 
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.producers import Producers
-from hanabi.broker.queue_locks import QueueLocks
-from hanabi.remoting.protocol import Connection
-from hanabi.remoting.turns import spread
+from hanabi.broker.clients.queue_locks import QueueLocks
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.connection.turns import spread
 
 logger = logging.getLogger(__name__)
 

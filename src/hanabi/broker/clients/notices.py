@@ -14,7 +14,7 @@ from collections import OrderedDict
 from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.settings import Settings
 from hanabi.errors import TransportError
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.headers.client import NotifyConsumerIdsChangedHeader
 

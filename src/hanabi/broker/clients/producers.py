@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hanabi.broker.clients.client import Client
 from hanabi.broker.clients.connection_groups import ConnectionGroups
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.protocol import Connection
 
 logger = logging.getLogger(__name__)
 

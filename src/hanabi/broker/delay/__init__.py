@@ -1,0 +1,1 @@
+"""Delayed delivery: delay levels and timer messages."""

@@ -13,15 +13,15 @@ from typing import Final
 
 import msgspec
 
-from hanabi.broker.delay.due import asked_ms, java_long, out_ms
-from hanabi.broker.delay.java_order import encode_again
+from hanabi.broker.delay.timer_rules import asked_ms, java_long, out_ms
 from hanabi.broker.settings import Settings
 from hanabi.errors import BrokerError, MessageRefused
-from hanabi.store.commit_log import TOPIC_BYTES_MAX, PendingMessage
-from hanabi.wire import property_names as names
-from hanabi.wire import sysflag
+from hanabi.store.log.commit_log import TOPIC_BYTES_MAX, PendingMessage
 from hanabi.wire.delay_levels import DelayLevels
-from hanabi.wire.properties import decode_properties
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.java_hash_map import encode_again
+from hanabi.wire.message.properties import decode_properties
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _TIMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)

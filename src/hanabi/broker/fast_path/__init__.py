@@ -13,7 +13,8 @@
 
 The handlers are the specification. The fast path answers a frame as they would, byte for byte, and stores the same, or
 it declines the frame before anything of it is done; the handlers then have it and the frames behind it. So declining is
-always right and costs only time. `tests/broker/test_express.py` and `test_express_pulls.py` compare both for any frame.
+always right and costs only time. `tests/broker/fast_path/test_sends.py` and `test_express_pulls.py` compare both for
+any frame.
 
 The store's half is `hanabi.store.fast_path`. Without a compiler, or with HANABI_PURE_PYTHON set, the handlers serve
 everything.

@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 from hanabi.broker.fast_path._frames import ReplyTemplate
 from hanabi.broker.fast_path.contract import Peer, SendAnswers
-from hanabi.broker.intake import Intake
-from hanabi.broker.send_rules import SendRules
-from hanabi.broker.send_targets import SendTargets
+from hanabi.broker.send.intake import Intake
+from hanabi.broker.send.rules import SendRules
+from hanabi.broker.send.targets import SendTargets
 from hanabi.store.fast_path._appends import RunWriter
 
 class FastSends:

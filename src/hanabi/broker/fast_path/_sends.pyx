@@ -442,7 +442,7 @@ cdef class FastSends:
         return TAKEN if self.writer.put(queue, message) else STORE
 
     cdef int put_batch(self, RunQueue queue, Message *message, Bytes at, Bytes end, Py_ssize_t shared_bytes) except -1:
-        """As `wire.batch.decode_batch` and `wire.properties.join_properties`."""
+        """As `wire.message.batch.decode_batch` and `wire.message.properties.join_properties`."""
         cdef int64_t body_bytes, properties_bytes, size
         cdef Py_ssize_t count = 0
         cdef Bytes properties

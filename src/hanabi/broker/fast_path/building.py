@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from hanabi.broker.fast_path.contract import PullDecisions, SendPath
 from hanabi.broker.fast_path.counts import Counts, Handled
 from hanabi.broker.fast_path.flushed import AnswersOnFlush
-from hanabi.broker.intake import Intake
-from hanabi.broker.send_rules import SendRules
-from hanabi.broker.send_targets import SendTargets
-from hanabi.remoting.dispatch import Handler
+from hanabi.broker.send.intake import Intake
+from hanabi.broker.send.rules import SendRules
+from hanabi.broker.send.targets import SendTargets
+from hanabi.remoting.connection.dispatch import Handler
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.codes import RequestCode
 

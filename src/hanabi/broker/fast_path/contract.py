@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from hanabi.broker.pull_access import Access
-from hanabi.remoting.dispatch import Reply
-from hanabi.store.reads import GetResult
+from hanabi.broker.pull.access import Access
+from hanabi.remoting.connection.dispatch import Reply
+from hanabi.store.read.queue_reader import GetResult
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.headers.pull import PullMessageHeader
 

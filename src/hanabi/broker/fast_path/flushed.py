@@ -10,9 +10,9 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from hanabi.broker.intake import Intake
-from hanabi.broker.put_status import STORED
-from hanabi.remoting.dispatch import LateAnswers
+from hanabi.broker.send.intake import Intake
+from hanabi.broker.send.put_replies import STORED
+from hanabi.remoting.connection.dispatch import LateAnswers
 from hanabi.store.message_store import PutStatus
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.command import decode_command, encode_reply_head

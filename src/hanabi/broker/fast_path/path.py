@@ -7,7 +7,7 @@ from hanabi.broker.fast_path.contract import Peer, SendPath
 from hanabi.broker.fast_path.counts import Counts, Declined
 from hanabi.broker.fast_path.flushed import AnswersOnFlush
 from hanabi.broker.fast_path.pulls import FastPulls
-from hanabi.remoting.dispatch import LateAnswers
+from hanabi.remoting.connection.dispatch import LateAnswers
 from hanabi.wire.codes import RequestCode
 
 _SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
@@ -17,7 +17,7 @@ _PULLS: Final = (_PULL, _LITE_PULL)
 
 
 class FastPath:
-    """Answers the ordinary sends and pulls of a read: a `remoting.dispatch.Express`."""
+    """Answers the ordinary sends and pulls of a read: a `remoting.connection.dispatch.Express`."""
 
     codes = (*_SENDS, *_PULLS)
 

@@ -11,8 +11,8 @@ from hanabi.broker.fast_path._frames import ReplyTemplate, read_pull
 from hanabi.broker.fast_path.contract import Peer, PullDecisions
 from hanabi.broker.fast_path.counts import Declined
 from hanabi.broker.filters.message_filter import PASSES_ALL
-from hanabi.remoting.dispatch import Reply
-from hanabi.store.fast_path.read_ahead import ReadAhead
+from hanabi.remoting.connection.dispatch import Reply
+from hanabi.store.read.read_ahead import ReadAhead
 
 _FOUND_BYTES_MAX: Final = 1 << 20  # more are handed over without a copy
 

@@ -17,12 +17,12 @@ import msgspec
 from hanabi.broker.filters.bloom import BloomFilter
 from hanabi.broker.filters.filter_data import FilterData
 from hanabi.broker.filters.filter_file import filter_file, restored, stored
+from hanabi.broker.filters.subscription_parsing import is_tag_type
 from hanabi.broker.settings import Settings
-from hanabi.broker.subscription_text import is_tag_type
 from hanabi.errors import SubscriptionParseFailed
 from hanabi.store.indexer import Dispatched
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.properties import decode_properties
+from hanabi.wire.message.properties import decode_properties
 
 __all__ = ["FILTERS_MAX", "ConsumerFilters", "FilterData"]
 

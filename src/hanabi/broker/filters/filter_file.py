@@ -12,12 +12,12 @@ from typing import Final
 
 from hanabi.broker.filters.bloom import BloomFilter, BloomPositions
 from hanabi.broker.filters.filter_data import FilterData
-from hanabi.broker.pretty_json import pretty
+from hanabi.broker.tables.pretty_json import pretty
 from hanabi.durable_table import DurableTable
 from hanabi.errors import SubscriptionParseFailed
-from hanabi.wire.bodies.base import Body, written, written_new
+from hanabi.wire.body import Body, written, written_new
 from hanabi.wire.fastjson import decode_file
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.header import Int32, Int64
 
 logger = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 from hanabi.broker.filters.bloom import BloomFilter, bitmap_number
 from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.filters.filter_data import FilterData
-from hanabi.broker.subscription_text import ALL_TAGS, is_tag_type
+from hanabi.broker.filters.subscription_parsing import ALL_TAGS, is_tag_type
 from hanabi.errors import RemoteProtocolError
-from hanabi.store.consume_queue_ext import ExtUnit
 from hanabi.store.indexer import Dispatched
-from hanabi.store.reads import EntryFilter, RecordFilter
+from hanabi.store.queues.consume_queue_ext import ExtUnit
+from hanabi.store.read.queue_reader import EntryFilter, RecordFilter
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.properties import find_property
-from hanabi.wire.record import record_properties
+from hanabi.wire.message.properties import find_property
+from hanabi.wire.message.record import record_properties
 from hanabi.wire.system_names import RETRY_PREFIX
 
 _RawFilter = Callable[[bytes], bool]  # of undecoded properties

@@ -1,0 +1,1 @@
+"""Request handlers, one file a subject: the specification of what a broker answers."""

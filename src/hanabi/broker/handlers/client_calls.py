@@ -10,22 +10,22 @@ from typing import Protocol
 
 import msgspec
 
-from hanabi.broker.client_calls import ClientCalls
 from hanabi.broker.clients.client import language_name
-from hanabi.broker.groups import Groups
-from hanabi.broker.offset_reset import OffsetReset, is_for_one_queue
+from hanabi.broker.clients.client_calls import ClientCalls
+from hanabi.broker.offsets.offset_reset import OffsetReset, is_for_one_queue
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import Topics
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import Topics
 from hanabi.message import MessageQueue
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.bodies.offsets import ResetOffset
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.client import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
 from hanabi.wire.headers.offset import GetConsumerStatusHeader, ResetOffsetHeader
-from hanabi.wire.message_id import decode_offset_id
+from hanabi.wire.message.message_id import decode_offset_id
 
 NO_BODY_BYTES_MAX = 4 * 1024
 

@@ -12,22 +12,22 @@ from hanabi.broker.clients.client import Client, client_of
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.limits import HEARTBEAT_BYTES_MAX, check_heartbeat, check_name
 from hanabi.broker.clients.producers import Producers
+from hanabi.broker.clients.queue_locks import QueueLocks
 from hanabi.broker.filters.sql.compiled import compile_sql
-from hanabi.broker.groups import Groups
-from hanabi.broker.handlers.admin.pace import Pace
-from hanabi.broker.queue_locks import QueueLocks
-from hanabi.broker.retry import READ_AND_WRITE, UNIT_SUBSCRIBED, retry_topic
+from hanabi.broker.handlers.yielding import Yielder
+from hanabi.broker.send.retry_rules import READ_AND_WRITE, UNIT_SUBSCRIBED, retry_topic
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import Topics
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import Topics
 from hanabi.errors import MQError
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.bodies.heartbeat import SQL92, TAG, CheckClientRequest, ConsumerData, HeartbeatData
 from hanabi.wire.bodies.locks import LockReply, LockRequest
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body, encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.client import GetConsumerListByGroupHeader, HeartbeatReplyHeader, UnregisterClientHeader
 
 CHECK_BYTES_MAX = 256 * 1024  # one subscription
@@ -86,7 +86,7 @@ class PresenceHandlers:
         return _heard(all([*signs]))
 
     async def _in_pieces(self, signs: Iterator[bool]) -> Reply:
-        pace, known = Pace(), True
+        pace, known = Yielder(), True
         for sign in signs:
             known &= sign
             await pace.pause()

@@ -6,14 +6,14 @@ an offset, since anybody can name others; a client may ask not to be sent to 0; 
 
 from typing import Final
 
-from hanabi.broker.commits import Commits
-from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.groups import Groups
-from hanabi.broker.topics import Topics
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.broker.offsets.commit_rules import Commits
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import Topics
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.message_store import MessageStore
-from hanabi.store.queue_time import BoundaryType
+from hanabi.store.read.offset_by_time import BoundaryType
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command

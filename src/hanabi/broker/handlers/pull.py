@@ -11,18 +11,18 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from hanabi.broker.commits import Commits
 from hanabi.broker.fast_path.building import pull_part
 from hanabi.broker.filters.message_filter import PASSES_ALL, MessageFilter
-from hanabi.broker.long_polling import HeldPull, HeldPulls, Wants
-from hanabi.broker.pull_access import Access, PullAccess
-from hanabi.broker.pull_outcome import COMMIT_OFFSET, SUSPEND, code_of, remark_of, suggested_broker
+from hanabi.broker.offsets.commit_rules import Commits
+from hanabi.broker.pull.access import Access, PullAccess
+from hanabi.broker.pull.long_polling import HeldPull, HeldPulls, Wants
+from hanabi.broker.pull.outcome import COMMIT_OFFSET, SUSPEND, code_of, remark_of, suggested_broker
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.message_store import MessageStore
-from hanabi.store.reads import FOUND, GetResult, GetStatus
+from hanabi.store.read.queue_reader import FOUND, GetResult, GetStatus
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from hanabi.broker.handlers.worker_pool import Workers
 from hanabi.broker.settings import Settings
-from hanabi.broker.workers import Workers
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.message_store import MessageStore
-from hanabi.store.queries import KeyQuery
+from hanabi.store.read.queries import KeyQuery
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.frame import FRAME_BYTES_MAX

@@ -12,22 +12,22 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from hanabi.broker.handlers.send import host_of_peer
-from hanabi.broker.intake import Intake
-from hanabi.broker.put_status import refusal
-from hanabi.broker.send_targets import SendTarget, SendTargets
+from hanabi.broker.send.intake import Intake
+from hanabi.broker.send.put_replies import refusal
+from hanabi.broker.send.store_host import StoreHost
+from hanabi.broker.send.targets import SendTarget, SendTargets
 from hanabi.broker.settings import Settings
-from hanabi.broker.store_host import StoreHost
-from hanabi.broker.topics import Topics
+from hanabi.broker.tables.topics import Topics
 from hanabi.errors import BrokerError, MQError, TransportError
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.store.commit_log import PendingMessage
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import PutStatus
-from hanabi.wire import property_names as names
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import AnySendMessageHeader, ReplyMessageHeader, SendMessageHeader, SendMessageV2Header
-from hanabi.wire.properties import format_properties, parse_properties
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message.properties import format_properties, parse_properties
 
 logger = logging.getLogger(__name__)
 

@@ -16,18 +16,18 @@ from typing import Final, Protocol
 import msgspec
 
 from hanabi.broker.fast_path.building import send_part
-from hanabi.broker.flow_control import FlowControl
-from hanabi.broker.groups import Groups
-from hanabi.broker.handlers.admin.pace import Pace
-from hanabi.broker.intake import Intake
-from hanabi.broker.put_status import STORED, refusal
-from hanabi.broker.retry import DEAD_LETTER_QUEUES, READ_AND_WRITE, dead_letter_topic, is_dead, tries_max
-from hanabi.broker.send_rules import SendRules
-from hanabi.broker.send_targets import SEE_FAQ, SendTarget, SendTargets
+from hanabi.broker.handlers.yielding import Yielder
+from hanabi.broker.send.flow_control import FlowControl
+from hanabi.broker.send.intake import Intake
+from hanabi.broker.send.put_replies import STORED, refusal
+from hanabi.broker.send.retry_rules import DEAD_LETTER_QUEUES, READ_AND_WRITE, dead_letter_topic, is_dead, tries_max
+from hanabi.broker.send.rules import SendRules
+from hanabi.broker.send.store_host import StoreHost
+from hanabi.broker.send.stored_properties import batch_properties, delay_level, sent_properties, without_delay
+from hanabi.broker.send.targets import SEE_FAQ, SendTarget, SendTargets
 from hanabi.broker.settings import Settings
-from hanabi.broker.store_host import StoreHost
-from hanabi.broker.stored_properties import batch_properties, delay_level, sent_properties, without_delay
-from hanabi.broker.topics import Topics
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import Topics
 from hanabi.clock import wall_ms
 from hanabi.errors import (
     BrokerError,
@@ -38,16 +38,16 @@ from hanabi.errors import (
     SubscriptionGroupNotExist,
 )
 from hanabi.remoting.address import parse_address
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.store.commit_log import AppendResult, PendingMessage
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.store.log.commit_log import AppendResult, PendingMessage
 from hanabi.store.message_store import PUT_OK, PutResult, PutStatus
-from hanabi.wire.batch import each_of_batch
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import AnySendMessageHeader, SendMessageHeader, SendMessageV2Header
-from hanabi.wire.hosts import encode_host
-from hanabi.wire.properties import join_properties
+from hanabi.wire.message.batch import each_of_batch
+from hanabi.wire.message.hosts import encode_host
+from hanabi.wire.message.properties import join_properties
 from hanabi.wire.system_names import RETRY_PREFIX
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -223,7 +223,7 @@ class Sends:
     ) -> Reply:
         """Store a batch in pieces, so that it does not hold up other clients. If the store fails in between, the pieces
         before stay stored, and come twice if the sender tries again."""
-        pace = Pace()
+        pace = Yielder()
         appended: list[AppendResult] = []
         try:
             for message in messages:

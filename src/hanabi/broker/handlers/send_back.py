@@ -12,10 +12,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from hanabi.broker.flow_control import FlowControl
-from hanabi.broker.groups import Groups
-from hanabi.broker.intake import Intake
-from hanabi.broker.retry import (
+from hanabi.broker.send.flow_control import FlowControl
+from hanabi.broker.send.intake import Intake
+from hanabi.broker.send.retry_rules import (
     DEAD_LETTER_QUEUES,
     READ_AND_WRITE,
     dead_letter_topic,
@@ -25,25 +24,26 @@ from hanabi.broker.retry import (
     topic_sys_flag,
     tries_max,
 )
-from hanabi.broker.send_targets import SEE_FAQ
+from hanabi.broker.send.store_host import StoreHost
+from hanabi.broker.send.targets import SEE_FAQ
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.store_host import StoreHost
-from hanabi.broker.topics import PERM_WRITE, Topics
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import PERM_WRITE, Topics
 from hanabi.errors import BrokerError, NoPermission, RemoteProtocolError, SubscriptionGroupNotExist, SystemBusy
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.store.commit_log import PendingMessage
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
-from hanabi.wire import property_names as names
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import ConsumerSendMsgBackHeader
-from hanabi.wire.message_id import encode_offset_id
-from hanabi.wire.properties import find_property
-from hanabi.wire.record import Record, decode_record
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message.message_id import encode_offset_id
+from hanabi.wire.message.properties import find_property
+from hanabi.wire.message.record import Record, decode_record
 
 SEARCH_SECONDS_MAX: Final = 0.005
 

@@ -2,8 +2,8 @@
 
 from hanabi.broker.settings import Settings
 from hanabi.broker.transactions.transactions import Transactions
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.headers.transaction import EndTransactionHeader

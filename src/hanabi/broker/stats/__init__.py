@@ -1,0 +1,1 @@
+"""Counters and rates of what the broker has done."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import PERM_READ, PERM_WRITE
+from hanabi.broker.tables.topics import PERM_READ, PERM_WRITE
 from hanabi.broker.transactions.copies import Copies
 from hanabi.broker.transactions.ended_halves import End, EndedHalves
 from hanabi.broker.transactions.ending import Ending
@@ -30,14 +30,14 @@ from hanabi.broker.transactions.half_message import (
     renewed,
     renewed_unasked,
 )
-from hanabi.broker.transactions.neighbours import Intake, Offsets, Producers, TopicMaker
+from hanabi.broker.transactions.ports import Intake, Offsets, Producers, TopicMaker
 from hanabi.broker.transactions.verdict import Verdict, judge
 from hanabi.errors import MQError, TransportError
-from hanabi.store.commit_log import AppendResult, PendingMessage
+from hanabi.store.log.commit_log import AppendResult, PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
-from hanabi.wire.record import Record, decode_records
+from hanabi.wire.message.record import Record, decode_records
 from hanabi.wire.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ unique key, so the key index finds them. Apache does not look, and commits such 
 from typing import Final
 
 from hanabi.broker.transactions.half_message import HalfMessage
-from hanabi.store.queries import Queries
-from hanabi.wire import sysflag
-from hanabi.wire.record import Record, decode_record
+from hanabi.store.read.queries import Queries
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.record import Record, decode_record
 from hanabi.wire.system_names import HALF_TOPIC
 
 _LOOKED_AT_MAX: Final = 16

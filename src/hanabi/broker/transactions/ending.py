@@ -15,14 +15,14 @@ from collections.abc import Callable
 from hanabi.broker.transactions.copies import Copies
 from hanabi.broker.transactions.ended_halves import End, EndedHalves
 from hanabi.broker.transactions.half_message import QUEUE_ID, HalfMessage, to_final, to_op
-from hanabi.broker.transactions.neighbours import Intake
-from hanabi.remoting.dispatch import Reply
+from hanabi.broker.transactions.ports import Intake
+from hanabi.remoting.connection.dispatch import Reply
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
-from hanabi.wire import sysflag
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.transaction import EndTransactionHeader
-from hanabi.wire.message_id import encode_offset_id
-from hanabi.wire.record import decode_record
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.message_id import encode_offset_id
+from hanabi.wire.message.record import decode_record
 from hanabi.wire.system_names import HALF_TOPIC
 
 logger = logging.getLogger(__name__)

@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
-from hanabi.broker.delay.java_order import encode_again
-from hanabi.store.commit_log import AppendResult, PendingMessage
-from hanabi.wire import property_names as names
-from hanabi.wire import sysflag
+from hanabi.store.log.commit_log import AppendResult, PendingMessage
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
-from hanabi.wire.properties import PROPERTIES_BYTES_MAX, decode_properties, find_property
-from hanabi.wire.record import Record, encode_record
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.java_hash_map import encode_again
+from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX, decode_properties, find_property
+from hanabi.wire.message.record import Record, encode_record
 from hanabi.wire.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 
 QUEUE_ID: Final = 0  # both topics have one queue

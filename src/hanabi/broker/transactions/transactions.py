@@ -13,12 +13,12 @@ from hanabi.broker.transactions.copies import Copies
 from hanabi.broker.transactions.ended_halves import EndedHalves
 from hanabi.broker.transactions.ending import Ending
 from hanabi.broker.transactions.half_message import QUEUE_ID, ROOM_BYTES_MAX, HalfMessage, revived, to_half
-from hanabi.broker.transactions.neighbours import Intake, Offsets, Producers, TopicMaker
+from hanabi.broker.transactions.ports import Intake, Offsets, Producers, TopicMaker
 from hanabi.errors import BrokerError, QueryNotFound, RemoteProtocolError, StoreError
-from hanabi.store.commit_log import PendingMessage
+from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutResult, PutStatus
-from hanabi.wire.message_id import decode_offset_id
-from hanabi.wire.record import decode_record
+from hanabi.wire.message.message_id import decode_offset_id
+from hanabi.wire.message.record import decode_record
 from hanabi.wire.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 
 logger = logging.getLogger(__name__)

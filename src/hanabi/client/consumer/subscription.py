@@ -14,7 +14,7 @@ import msgspec
 
 from hanabi.errors import ConfigError
 from hanabi.wire.bodies.heartbeat import SQL92, SubscriptionData
-from hanabi.wire.tags import subscribed_tags
+from hanabi.wire.message.tags import subscribed_tags
 
 ALL: Final = "*"
 

@@ -8,10 +8,10 @@ that is quicker done where it is.
 import struct
 from typing import Final
 
-from hanabi.wire import sysflag
+from hanabi.wire.message import sysflag
 
 PACKED_BYTES_MIN: Final = 16 * 1024  # of compressed records; how large they become nobody knows before
-_SIZE_AND_FLAG = struct.Struct(">i32xi")  # see `wire.record`
+_SIZE_AND_FLAG = struct.Struct(">i32xi")  # see `wire.message.record`
 
 
 def takes_long(records: bytes) -> bool:

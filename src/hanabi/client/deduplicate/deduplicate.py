@@ -34,7 +34,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from hanabi.client.consumer.listener import AnyListener, ConsumeLater, is_async, succeeded_of
+from hanabi.client.consumer.listening.listener import AnyListener, ConsumeLater, is_async, succeeded_of
 from hanabi.client.deduplicate.key_store import Claim, KeyStore
 from hanabi.errors import ConfigError, MQError
 from hanabi.message import StoredMessage

@@ -17,7 +17,7 @@ from hanabi.spark.decode.keys import split_keys
 from hanabi.spark.decode.layout import Layout
 from hanabi.spark.decode.properties import Properties
 from hanabi.spark.decode.slices import slices_of
-from hanabi.wire import property_names as names
+from hanabi.wire.message import property_names as names
 
 RECORD: Final = "record"  # the column with whole records, as they are stored
 DAMAGE: Final = "damage"  # the column that says what is wrong with a body, null for nothing

@@ -9,7 +9,7 @@ from hanabi.errors import RemoteProtocolError
 from hanabi.spark.decode.layout import Layout
 from hanabi.spark.decode.slices import slices_of
 from hanabi.spark.decode.unpack import unpack
-from hanabi.wire import sysflag
+from hanabi.wire.message import sysflag
 
 UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024  # in one batch: a few bytes can unpack to very many
 

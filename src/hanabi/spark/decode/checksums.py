@@ -7,7 +7,7 @@ import numpy as np
 
 from hanabi.spark.decode.fields import Mask
 from hanabi.spark.decode.layout import Layout
-from hanabi.wire.crc import crc32
+from hanabi.wire.message.crc import crc32
 
 
 def bodies_match(layout: Layout) -> Mask:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hanabi.spark.decode.fields import Mask, Positions, field_at
 from hanabi.spark.decode.layout import Layout
-from hanabi.wire.hosts import V4_BYTES, V6_BYTES, decode_host
+from hanabi.wire.message.hosts import V4_BYTES, V6_BYTES, decode_host
 
 _BORN_HOST_AT: Final = 48
 _STORE_HOST_AT: Final = 64  # where the born host is of IPv4

@@ -24,7 +24,7 @@ from hanabi.spark.decode.fields import (
     stretches_near,
 )
 from hanabi.spark.decode.slices import repaired_text, slices_of
-from hanabi.wire.record import MAGIC, MAGIC_LONG_TOPIC, TOPIC_BYTES_MAX
+from hanabi.wire.message.record import MAGIC, MAGIC_LONG_TOPIC, TOPIC_BYTES_MAX
 
 RECORD_BYTES_MIN: Final = 88 + 1 + 2  # the head, and the lengths of a topic and of properties that are empty
 _HEAD_BYTES: Final = 88  # up to the body, where both hosts are of IPv4
@@ -68,8 +68,8 @@ class Layout:
         return np.frombuffer(self.buffer, np.uint8)
 
     def field(self, at: int, kind: str) -> NDArray[Any]:
-        """The number *at* bytes into each record (drawn in `wire.record`). It must come before the hosts, or all hosts
-        be of IPv4."""
+        """The number *at* bytes into each record (drawn in `wire.message.record`). It must come before the hosts, or
+        all hosts be of IPv4."""
         return field_of(self.heads, at, kind)
 
     @cached_property

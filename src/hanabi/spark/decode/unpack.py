@@ -6,8 +6,8 @@ from typing import Final
 import pyarrow as pa
 
 from hanabi.errors import RemoteProtocolError
-from hanabi.wire import sysflag
-from hanabi.wire.compression import BODY_BYTES_MAX, CompressionType, decompress
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.compression import BODY_BYTES_MAX, CompressionType, decompress
 
 _PACKAGES: Final = {CompressionType.ZSTD: ("zstd", "zstandard"), CompressionType.LZ4: ("lz4", "lz4")}
 _BY_ARROW: Final[dict[int, str]] = {

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hanabi.spark.decode.fields import Positions
 from hanabi.spark.decode.layout import RECORD_BYTES_MIN
-from hanabi.wire.record import MAGIC, MAGIC_LONG_TOPIC
+from hanabi.wire.message.record import MAGIC, MAGIC_LONG_TOPIC
 
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 

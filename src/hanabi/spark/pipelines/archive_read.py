@@ -6,10 +6,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from hanabi.errors import ConfigError
-from hanabi.spark.columns import MESSAGE
-from hanabi.spark.pipelines.archive_home import open_archive
-from hanabi.spark.pipelines.archive_layout import HOUR, PYTHON_HOUR, TOPIC, WHOLE
-from hanabi.spark.suggestions import did_you_mean
+from hanabi.spark.pipelines.archive.home import open_archive
+from hanabi.spark.pipelines.archive.layout import HOUR, PYTHON_HOUR, TOPIC, WHOLE
+from hanabi.spark.shared.columns import MESSAGE
+from hanabi.spark.shared.suggestions import did_you_mean
 
 
 def read_archive(

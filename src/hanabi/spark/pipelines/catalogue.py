@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from hanabi.errors import ConfigError
 from hanabi.spark.pipelines.contract import Pipeline
-from hanabi.spark.suggestions import did_you_mean
+from hanabi.spark.shared.suggestions import did_you_mean
 
 PACKAGE: Final = "hanabi.spark.pipelines"
 EXTRA: Final = "pip install 'hanabi-mq[spark]'"

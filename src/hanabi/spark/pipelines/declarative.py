@@ -14,9 +14,9 @@ at the cluster or registers a format: a definition must not.
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from hanabi.spark.broker_options import NAME as BROKER_FORMAT
-from hanabi.spark.pipelines import traffic_tables
-from hanabi.spark.store_options import NAME as STORE_FORMAT
+from hanabi.spark.broker.options import NAME as BROKER_FORMAT
+from hanabi.spark.pipelines.traffic import tables as traffic_tables
+from hanabi.spark.store.options import NAME as STORE_FORMAT
 
 MESSAGES = "messages"
 

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 
 from hanabi import errors
 from hanabi.errors import ConfigError, MQError
-from hanabi.spark.broker_loss import DataLost
 from hanabi.spark.pipelines.contract import SparkFailed
+from hanabi.spark.shared.data_loss import DataLost
 
 _KINDS: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MQError)

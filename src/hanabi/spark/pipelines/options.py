@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from hanabi.errors import ConfigError
-from hanabi.spark.suggestions import did_you_mean
+from hanabi.spark.shared.suggestions import did_you_mean
 
 T = TypeVar("T", bound=msgspec.Struct)
 

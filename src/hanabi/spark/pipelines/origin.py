@@ -10,13 +10,13 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from hanabi.errors import ConfigError
-from hanabi.spark.broker_cluster import ask_cluster
-from hanabi.spark.broker_options import NAME as BROKER_FORMAT
-from hanabi.spark.broker_options import parse_batch_options
-from hanabi.spark.option_values import OptionValues
+from hanabi.spark.broker.cluster import ask_cluster
+from hanabi.spark.broker.options import NAME as BROKER_FORMAT
+from hanabi.spark.broker.options import parse_batch_options
 from hanabi.spark.pipelines.connection import Connection
-from hanabi.spark.store_options import LIGHT_QUEUE_PREFIX
-from hanabi.spark.store_options import NAME as STORE_FORMAT
+from hanabi.spark.shared.option_values import OptionValues
+from hanabi.spark.store.options import LIGHT_QUEUE_PREFIX
+from hanabi.spark.store.options import NAME as STORE_FORMAT
 from hanabi.store.inspection.home import StoreHome
 from hanabi.store.inspection.queues import find_queues
 from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from hanabi.errors import ConfigError
 from hanabi.spark.pipelines.contract import SparkFailed
 from hanabi.spark.registration import register
-from hanabi.spark.versions import check_version
+from hanabi.spark.shared.versions import check_version
 
 LOCAL: Final = "local[*]"
 _ALWAYS: Final = {

@@ -1,5 +1,5 @@
-from hanabi.store.commit_log import PendingMessage
 from hanabi.store.fast_path.store_side import StoredInQueue, StoreSide
+from hanabi.store.log.commit_log import PendingMessage
 
 class RunWriter:
     def __init__(self, store: StoreSide) -> None: ...

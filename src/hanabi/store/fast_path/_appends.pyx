@@ -15,11 +15,11 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from hanabi.wire._bytes cimport Bytes, is_ascii, put_32, put_64
 
-from hanabi.wire.crc import crc32
-from hanabi.wire.record import topic_field
+from hanabi.wire.message.crc import crc32
+from hanabi.wire.message.record import topic_field
 
 cdef enum:
-    HEAD_BYTES = 88  # of a record with two IPv4 hosts, see `wire.record`
+    HEAD_BYTES = 88  # of a record with two IPv4 hosts, see `wire.message.record`
     TOPIC_BYTES_MAX = 127
     PROPERTIES_BYTES_MAX = 32758  # larger ones, and long runs of zeros, need `torn_writes`
     ZERO_RUN_BYTES = 512

@@ -6,14 +6,14 @@ The run itself (`_appends.RunWriter`) only writes records behind `Segment.writte
 from collections.abc import Callable, Sequence
 from mmap import mmap
 
-from hanabi.store.commit_log import CommitLog
-from hanabi.store.consume_queue import ENTRY, ConsumeQueue
-from hanabi.store.consume_queues import ConsumeQueues
-from hanabi.store.index_file import IndexFile
+from hanabi.store.files.segment import Segment
+from hanabi.store.index.index_file import IndexFile
+from hanabi.store.index.key_index import KeyIndex
 from hanabi.store.indexer import Dispatched, Indexer
-from hanabi.store.key_index import KeyIndex
-from hanabi.store.segment import Segment
-from hanabi.wire.record import BLANK_BYTES_MIN, record_properties
+from hanabi.store.log.commit_log import CommitLog
+from hanabi.store.queues.consume_queue import ENTRY, ConsumeQueue
+from hanabi.store.queues.consume_queues import ConsumeQueues
+from hanabi.wire.message.record import BLANK_BYTES_MIN, record_properties
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 # The mapped log file; in it the end of what is written, its base offset, the end of the room for records; the limit of

@@ -10,11 +10,11 @@ ScheduleMessageService.java for the levels.
 
 from typing import Final, NamedTuple
 
-from hanabi.store.key_hash import key_hash
-from hanabi.wire import property_names as names
-from hanabi.wire import sysflag
-from hanabi.wire.properties import find_property
-from hanabi.wire.record import Dispatch
+from hanabi.store.index.key_hash import key_hash
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message import sysflag
+from hanabi.wire.message.properties import find_property
+from hanabi.wire.message.record import Dispatch
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 DELIVERY_MS_MAX: Final = 10 * 365 * 86_400_000  # no delivery is further from the time of storing: no level is so long

@@ -14,8 +14,8 @@ from typing import NamedTuple, Self
 import msgspec
 
 from hanabi.errors import StoreError
-from hanabi.store.queue_files import list_bases
-from hanabi.store.segment import segment_name
+from hanabi.store.files.segment import segment_name
+from hanabi.store.queues.queue_files import list_bases
 
 
 class DataFile(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from hanabi.store.config import StoreConfig
-from hanabi.store.index_file import ENTRY, HEADER, SLOT
+from hanabi.store.index.index_file import ENTRY, HEADER, SLOT
 from hanabi.store.inspection.home import FileReader, cannot_read
 
 _PIECE_BYTES: Final = 1 << 20

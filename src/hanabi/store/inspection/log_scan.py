@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hanabi.store.inspection.home import DataFile, FileReader
 from hanabi.wire.frame import FRAME_BYTES_MAX
-from hanabi.wire.record import (
+from hanabi.wire.message.record import (
     BLANK_BYTES_MIN,
     MAGIC,
     MAGIC_BLANK,

@@ -11,13 +11,13 @@ from typing import TypeVar
 import msgspec
 
 from hanabi.errors import StoreError
-from hanabi.store.consume_queue import ENTRY, ENTRY_BYTES, is_blank, is_present
 from hanabi.store.inspection.expected import expected_entries
 from hanabi.store.inspection.home import DataFile, FileReader, StoreHome
 from hanabi.store.inspection.log_lookup import LogLookup
 from hanabi.store.inspection.log_scan import Broken, LogScan, read_record
 from hanabi.store.inspection.queues import QueueOnDisk, find_queues
-from hanabi.wire.record import Dispatch, Record, RecordState, check_record, decode_dispatch, decode_record
+from hanabi.store.queues.consume_queue import ENTRY, ENTRY_BYTES, is_blank, is_present
+from hanabi.wire.message.record import Dispatch, Record, RecordState, check_record, decode_dispatch, decode_record
 
 T = TypeVar("T")
 

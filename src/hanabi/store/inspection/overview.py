@@ -9,10 +9,10 @@ from hanabi.store.inspection.config_files import ConfigFile, read_config_files
 from hanabi.store.inspection.home import DataFile, FileReader, StoreHome
 from hanabi.store.inspection.index_files import find_index_files
 from hanabi.store.inspection.log_scan import Broken, LogScan, read_record
-from hanabi.store.inspection.marks import read_checkpoint
 from hanabi.store.inspection.queues import find_queues
-from hanabi.store.lock import has_crashed
-from hanabi.wire.record import RecordState, check_record, decode_dispatch
+from hanabi.store.inspection.state_files import read_checkpoint
+from hanabi.store.upkeep.lock import has_crashed
+from hanabi.wire.message.record import RecordState, check_record, decode_dispatch
 
 
 class LogFileInfo(msgspec.Struct, rename="camel"):

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hanabi.store.consume_queue import ENTRY, ENTRY_BYTES, Entry, count_present, is_blank, is_present
-from hanabi.store.consume_queue_ext import UNIT
 from hanabi.store.inspection.home import DataFile, FileReader, cannot_read, file_bytes, list_files
+from hanabi.store.queues.consume_queue import ENTRY, ENTRY_BYTES, Entry, count_present, is_blank, is_present
+from hanabi.store.queues.consume_queue_ext import UNIT
 
 _BLOCK_BYTES: Final = 204 * ENTRY_BYTES  # about a page
 _PIECE_BYTES: Final = 13_000 * ENTRY_BYTES  # about a quarter of a megabyte

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from hanabi.errors import StoreError
-from hanabi.store.consume_queue import ENTRY, ENTRY_BYTES
+from hanabi.store.index.key_hash import key_hash
 from hanabi.store.inspection.home import FileReader, StoreHome
 from hanabi.store.inspection.index_files import IndexEntry, IndexOnDisk, find_index_files, find_slots
 from hanabi.store.inspection.messages import Wanted, at_most, check_topic, find_queue
 from hanabi.store.inspection.queues import find_queues
-from hanabi.store.key_hash import key_hash
+from hanabi.store.queues.consume_queue import ENTRY, ENTRY_BYTES
 
 
 class QueueLine(msgspec.Struct, rename="camel"):

@@ -3,7 +3,7 @@
 Agrees with Java's AclConfig and PlainAccessConfig.
 """
 
-from hanabi.wire.bodies.base import Body, written
+from hanabi.wire.body import Body, written
 
 
 class PlainAccessConfig(Body, frozen=True, kw_only=True):

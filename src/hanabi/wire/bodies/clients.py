@@ -10,9 +10,9 @@ from enum import StrEnum
 import msgspec
 
 from hanabi.message import MessageQueue
-from hanabi.wire.bodies.base import Body, written, written_new
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.header import Int32, Int64
 
 
 class ConsumerList(Body, frozen=True, kw_only=True):

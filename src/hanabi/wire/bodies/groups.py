@@ -6,10 +6,10 @@ QuerySubscriptionResponseBody and GroupForbidden.
 
 import msgspec
 
-from hanabi.wire.bodies.base import Body, written, written_new
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.bodies.topics import DataVersion
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.header import Int32, Int64
 
 
 class ExponentialRetryPolicy(Body, frozen=True, kw_only=True, gc=False):

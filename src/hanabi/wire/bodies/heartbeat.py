@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from hanabi.wire.bodies.base import Body, written, written_new
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.header import Int32, Int64
 
 E = TypeVar("E", bound=StrEnum)
 

@@ -4,7 +4,7 @@ Agrees with Java's LockBatchRequestBody, LockBatchResponseBody and UnlockBatchRe
 """
 
 from hanabi.message import MessageQueue
-from hanabi.wire.bodies.base import Body, written_new
+from hanabi.wire.body import Body, written_new
 
 
 class LockRequest(Body, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 Agrees with Java's TopicQueueMappingInfo, TopicQueueMappingDetail and LogicQueueMappingItem.
 """
 
-from hanabi.wire.bodies.base import Body, written
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.body import Body, written
+from hanabi.wire.header import Int32, Int64
 
 
 class QueueMapping(Body, frozen=True, kw_only=True):

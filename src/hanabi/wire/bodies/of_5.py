@@ -6,12 +6,12 @@ them. Agrees with what a broker of 5.3.3 sends for 21, 43, 45, 201, 208, 303 and
 
 import msgspec
 
-from hanabi.wire.bodies.base import written
 from hanabi.wire.bodies.groups import SubscriptionGroupTable, with_fields_of_5
 from hanabi.wire.bodies.offsets import QueueTimeSpan
 from hanabi.wire.bodies.stats import ConsumeStatsList, OffsetWrapper
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable
-from hanabi.wire.headers.base import Int64
+from hanabi.wire.body import written
+from hanabi.wire.header import Int64
 
 
 class OffsetWrapper5(OffsetWrapper, frozen=True, kw_only=True, gc=False):

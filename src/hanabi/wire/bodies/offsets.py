@@ -5,9 +5,9 @@ GetConsumerStatusBody, QueryCorrectionOffsetBody, QueryConsumeTimeSpanBody, Roll
 """
 
 from hanabi.message import MessageQueue
-from hanabi.wire.bodies.base import Body, written, written_new
 from hanabi.wire.bodies.topics import DataVersion
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.header import Int32, Int64
 
 
 class ConsumerOffsetTable(Body, frozen=True, kw_only=True):

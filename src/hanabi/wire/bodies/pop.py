@@ -7,8 +7,8 @@ SetMessageRequestModeRequestBody, MessageRequestModeSerializeWrapper, BatchAckMe
 import msgspec
 
 from hanabi.message import MessageQueue
-from hanabi.wire.bodies.base import Body, written, written_new
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.header import Int32, Int64
 
 
 class QueryAssignmentRequest(Body, frozen=True, kw_only=True):

@@ -3,9 +3,9 @@
 Agrees with Java's TopicRouteData, QueueData, BrokerData, ClusterInfo, TopicList, KVTable and BrokerMemberGroup.
 """
 
-from hanabi.wire.bodies.base import Body, written, written_new
 from hanabi.wire.bodies.mappings import QueueMapping
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.header import Int32, Int64
 
 
 class QueueData(Body, frozen=True, kw_only=True, gc=False):

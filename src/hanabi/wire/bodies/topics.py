@@ -21,10 +21,10 @@ from enum import StrEnum
 import msgspec
 
 from hanabi.errors import RemoteProtocolError
-from hanabi.wire.bodies.base import Body, written, written_new
 from hanabi.wire.bodies.mappings import QueueMapping, QueueMappingDetail
+from hanabi.wire.body import Body, written, written_new
 from hanabi.wire.fastjson import decode_body, decode_plain_body, encode_body
-from hanabi.wire.headers.base import Int32, Int64
+from hanabi.wire.header import Int32, Int64
 
 INFLATED_BYTES_MAX = (
     16 * 1024 * 1024

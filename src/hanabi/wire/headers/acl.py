@@ -5,7 +5,7 @@ Numbers are request codes: 50 to 53 of 4.9.8, 3001 to 3010 of 5.x, whose bodies 
 
 from msgspec import field
 
-from hanabi.wire.headers.base import Header
+from hanabi.wire.header import Header
 
 
 class CredentialsHeader(Header, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ a proxy, or another broker that passes the request on. Of 5.x's further marks (`
 
 from msgspec import field
 
-from hanabi.wire.headers.base import Header
+from hanabi.wire.header import Header
 
 
 class AddressedHeader(Header, frozen=True, kw_only=True):

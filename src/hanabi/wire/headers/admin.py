@@ -5,7 +5,7 @@ Settings (25) and most statistics have no header: they travel in bodies.
 
 from msgspec import field
 
-from hanabi.wire.headers.base import Header, Int32, Int64
+from hanabi.wire.header import Header, Int32, Int64
 
 
 class GetBrokerConfigReplyHeader(Header, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@
 
 from msgspec import field
 
+from hanabi.wire.header import Header, Int32, Int64
 from hanabi.wire.headers.addressed import AddressedHeader
-from hanabi.wire.headers.base import Header, Int32, Int64
 
 
 class HeartbeatReplyHeader(Header, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 Fields with a default are nullable in Java's headers of 4.9.8, or came with 5.x, so that older peers do not send them.
 """
 
-from hanabi.wire.headers.base import Header, Int32, Int64
+from hanabi.wire.header import Header, Int32, Int64
 
 
 class PutKVConfigHeader(Header, frozen=True, kw_only=True):

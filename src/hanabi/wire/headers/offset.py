@@ -3,8 +3,8 @@
 Numbers are request codes.
 """
 
+from hanabi.wire.header import Header, Int32, Int64
 from hanabi.wire.headers.addressed import AddressedHeader
-from hanabi.wire.headers.base import Header, Int32, Int64
 
 
 class OffsetReplyHeader(Header, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Headers of pulling: a consumer reads a queue from an offset that it knows itself. Numbers are request codes."""
 
+from hanabi.wire.header import Header, Int32, Int64
 from hanabi.wire.headers.addressed import AddressedHeader
-from hanabi.wire.headers.base import Header, Int32, Int64
 
 
 class PullMessageHeader(AddressedHeader, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from msgspec import field
 
+from hanabi.wire.header import Header, Int32, Int64
 from hanabi.wire.headers.addressed import AddressedHeader
-from hanabi.wire.headers.base import Header, Int32, Int64
 
 
 class SendMessageHeader(AddressedHeader, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Headers of the requests to a broker about its topics. Numbers are request codes."""
 
+from hanabi.wire.header import Int32
 from hanabi.wire.headers.addressed import AddressedHeader
-from hanabi.wire.headers.base import Int32
 
 
 class CreateTopicHeader(AddressedHeader, frozen=True, kw_only=True):

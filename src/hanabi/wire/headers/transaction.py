@@ -3,8 +3,8 @@
 The message itself travels as any other; a bit of its system flag makes it a half message.
 """
 
+from hanabi.wire.header import Int32, Int64
 from hanabi.wire.headers.addressed import AddressedHeader
-from hanabi.wire.headers.base import Int32, Int64
 
 
 class EndTransactionHeader(AddressedHeader, frozen=True, kw_only=True):

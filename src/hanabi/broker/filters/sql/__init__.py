@@ -1,0 +1,1 @@
+"""SQL92 expressions: lexer, parser, evaluator."""

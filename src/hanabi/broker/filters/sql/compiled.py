@@ -6,7 +6,7 @@ from typing import Final
 
 from hanabi.broker.filters.sql.evaluator import compile_node
 from hanabi.broker.filters.sql.parser import parse
-from hanabi.wire.properties import decode_properties, find_property
+from hanabi.wire.message.properties import decode_properties, find_property
 
 _CACHED_CHARACTERS_MAX: Final = 4096  # longer ones are compiled each time, so that nobody fills memory with them
 _CACHED_MAX: Final = 256

@@ -1,0 +1,1 @@
+"""Handlers of administrative requests, one file a subject."""

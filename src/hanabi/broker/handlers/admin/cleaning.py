@@ -11,18 +11,18 @@ deleted by the store's own thread, in its next rounds, so the answer to 329 says
 
 import logging
 
-from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
-from hanabi.broker.handlers.admin.pace import Pace
-from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
+from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.admin.support.queue_removal import QueueRemoval
+from hanabi.broker.handlers.yielding import Yielder
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import Topics
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.broker.tables.topics import Topics
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import Command
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class CleaningHandlers:
 
     async def _begin_again(self, topics: set[str]) -> None:
         """Set offsets in queues of *topics* to 0 that are behind the end of their queue, as the queue was deleted."""
-        pace, end_of = Pace(), self._store.reader.max_offset
+        pace, end_of = Yielder(), self._store.reader.max_offset
         for topic, group in self._offsets.each_topic_and_group() if topics else ():
             if topic in topics:
                 for queue_id, offset in self._offsets.of(group, topic).items():

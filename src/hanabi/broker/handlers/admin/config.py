@@ -6,16 +6,16 @@ What may be changed, and that it is kept, is `Settings`' business. Agrees with A
 import logging
 from collections.abc import Callable
 
-from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX, SETTINGS_BYTES_MAX
+from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX, SETTINGS_BYTES_MAX
 from hanabi.broker.settings import Settings
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.bodies.topics import DataVersion
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.admin import GetBrokerConfigReplyHeader
-from hanabi.wire.headers.base import NoHeader
 
 logger = logging.getLogger(__name__)
 

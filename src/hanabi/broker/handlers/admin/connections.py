@@ -13,10 +13,10 @@ from hanabi.broker.clients.client import Client
 from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.producers import Producers
-from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.bodies.clients import Connection as ConnectionBody
 from hanabi.wire.bodies.clients import (
     ConsumerConnection,
@@ -30,7 +30,7 @@ from hanabi.wire.bodies.route import TopicList
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.client import GetConsumerConnectionListHeader, GetProducerConnectionListHeader
 from hanabi.wire.headers.group import QuerySubscriptionByConsumerHeader, QueryTopicsByConsumerHeader
 

@@ -9,25 +9,25 @@ Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). A name that no cli
 import logging
 
 from hanabi.broker.clients.consumers import Consumers
-from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.groups import Groups
-from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, ONE_BYTES_MAX
-from hanabi.broker.handlers.admin.offset_removal import forget_group
-from hanabi.broker.handlers.admin.slave import refuse_on_slave
-from hanabi.broker.handlers.admin.to_the_end import to_the_end
-from hanabi.broker.queue_locks import QueueLocks
+from hanabi.broker.clients.queue_locks import QueueLocks
+from hanabi.broker.handlers.admin.support.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, ONE_BYTES_MAX
+from hanabi.broker.handlers.admin.support.offset_removal import forget_group
+from hanabi.broker.handlers.admin.support.slave import refuse_on_slave
+from hanabi.broker.handlers.admin.support.uncancelled import uncancelled
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import is_legal_name
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import is_legal_name
 from hanabi.errors import InvalidParameter
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList, with_fields_of_5
 from hanabi.wire.bodies.of_5 import groups_of_5
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import decode_body, encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader, GetSubscriptionGroupConfigHeader
 from hanabi.wire.system_names import GROUP_CHARACTERS_MAX
 
@@ -91,7 +91,7 @@ class GroupHandlers:
 
     async def delete(self, header: DeleteSubscriptionGroupHeader, _: Command, connection: Connection) -> Reply:
         refuse_on_slave(self._settings)
-        await to_the_end(self._delete(header))
+        await uncancelled(self._delete(header))
         logger.info(
             "%s: group %s is deleted, its offsets %s",
             connection.peer,

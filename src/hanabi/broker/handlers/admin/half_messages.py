@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.message_store import PutResult, PutStatus
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command

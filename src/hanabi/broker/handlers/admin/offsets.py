@@ -14,18 +14,18 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from hanabi.broker.clients.consumers import Consumers
-from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
-from hanabi.broker.handlers.admin.long_body import CHUNK, ENTRY_BYTES, LongBody
-from hanabi.broker.handlers.admin.pace import Pace
-from hanabi.broker.handlers.admin.times_in_words import time_span_of_5
-from hanabi.broker.handlers.admin.to_the_end import to_the_end
+from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.admin.support.long_body import CHUNK, ENTRY_BYTES, LongBody
+from hanabi.broker.handlers.admin.support.time_span_5 import time_span_of_5
+from hanabi.broker.handlers.admin.support.uncancelled import uncancelled
+from hanabi.broker.handlers.yielding import Yielder
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.settings import Settings
-from hanabi.broker.topics import Topics
+from hanabi.broker.tables.topics import Topics
 from hanabi.errors import TopicNotExist
 from hanabi.message import MessageQueue
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.bodies.of_5 import QueueTimeSpan5, version_of_5
 from hanabi.wire.bodies.offsets import ConsumeTimeSpans, CorrectionOffsets, DelayOffsetTable, QueueTimeSpan
@@ -33,7 +33,7 @@ from hanabi.wire.bodies.topics import DataVersion
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.group import QueryConsumeTimeSpanHeader
 from hanabi.wire.headers.offset import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
 
@@ -54,7 +54,7 @@ def offset_table_handlers(
         return encode_body(version_of_5(DataVersion(timestamp=now_ms())))
 
     async def all_groups(_header: NoHeader, request: Command, _connection: Connection) -> Reply:
-        pace, members = Pace(), []
+        pace, members = Yielder(), []
         for member in offsets.encoded_members():
             members.append(member)
             await pace.pause()
@@ -74,7 +74,7 @@ def offset_table_handlers(
     }
 
 
-async def _topics_of_groups(offsets: ConsumerOffsets, pace: Pace) -> AsyncIterator[bytes]:
+async def _topics_of_groups(offsets: ConsumerOffsets, pace: Yielder) -> AsyncIterator[bytes]:
     """Yield each group with the topics in which it has an offset."""
     topics: defaultdict[str, list[str]] = defaultdict(list)
     for topic, group in offsets.each_topic_and_group():
@@ -128,7 +128,7 @@ class GroupProgressHandlers:
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotExist(f"topic[{header.topic}] not exist")
-        spans, pace = LongBody(), Pace()
+        spans, pace = LongBody(), Yielder()
         for first in range(0, topic.write_queue_nums, CHUNK):
             some: list[QueueTimeSpan] = []
             for queue_id in range(first, min(first + CHUNK, topic.write_queue_nums)):
@@ -162,7 +162,7 @@ class GroupProgressHandlers:
         )
 
     async def correction(self, header: QueryCorrectionOffsetHeader, _: Command, connection: Connection) -> Reply:
-        topic, pace = header.topic, Pace()
+        topic, pace = header.topic, Yielder()
         excluded = set((header.filter_groups or "").split(","))
         lowest: dict[int, int] = {}
         for group in self._offsets.groups_of(topic) - excluded:
@@ -177,7 +177,7 @@ class GroupProgressHandlers:
 
     async def clone(self, header: CloneGroupOffsetHeader, _: Command, connection: Connection) -> Reply:
         topics = {header.topic} if header.topic and header.topic.strip() else self._offsets.topics_of(header.src_group)
-        count = await to_the_end(self._clone(header, topics))
+        count = await uncancelled(self._clone(header, topics))
         logger.info(
             "%s: group %s has the offsets of %s in %d topics%s",
             connection.peer,
@@ -189,7 +189,7 @@ class GroupProgressHandlers:
         return Reply()
 
     async def _clone(self, header: CloneGroupOffsetHeader, topics: set[str]) -> int:
-        pace, count = Pace(), 0
+        pace, count = Yielder(), 0
         for topic in topics:
             await pace.pause()
             group = self._consumers.find_group(header.src_group)

@@ -13,15 +13,15 @@ from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.filters.consumer_filters import ConsumerFilters, FilterData
 from hanabi.broker.filters.filter_file import StoredFilter, stored
 from hanabi.broker.filters.message_filter import MessageFilter, make_filter
-from hanabi.broker.handlers.admin.limits import ENTRIES_MAX, NO_BODY_BYTES_MAX
-from hanabi.broker.handlers.admin.pace import Pace
-from hanabi.broker.pretty_json import pretty
+from hanabi.broker.handlers.admin.support.limits import ENTRIES_MAX, NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.yielding import Yielder
 from hanabi.broker.settings import Settings
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.store.consume_queue_ext import UNIT, ExtUnit
+from hanabi.broker.tables.pretty_json import pretty
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.message_store import MessageStore
-from hanabi.store.queries import QueueEntry
+from hanabi.store.queues.consume_queue_ext import UNIT, ExtUnit
+from hanabi.store.read.queries import QueueEntry
 from hanabi.wire.bodies.stats import ConsumeQueueData, ConsumeQueueReply
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
@@ -72,7 +72,7 @@ class QueueHandlers:
                 filter_text = "null" if data is None else pretty(_kept(data)).decode()
                 retry = self._settings.broker.filter_support_retry
                 wanted = make_filter(subscription, data, self._filters, retry=retry)
-        pace = Pace()
+        pace = Yielder()
         shown: list[ConsumeQueueData] = []
         for entry in entries:
             shown.append(_shown(entry, is_taken=wanted is not None and self._takes(wanted, entry)))

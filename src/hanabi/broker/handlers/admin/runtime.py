@@ -12,20 +12,20 @@ from pathlib import Path
 
 from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.clients.consumers import Consumers
-from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.ignored_keys import IGNORED_KEYS
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.stats.store_stats import java_double
-from hanabi.broker.unused_keys import UNUSED_KEYS
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
-from hanabi.store.disk import used_ratio
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
+from hanabi.store.files.disk import used_ratio
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.bodies.route import KVTable
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import VERSION, Command
 from hanabi.wire.fastjson import encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 VERSION_NAME = "V4_9_8"
@@ -115,14 +115,14 @@ class RuntimeHandlers:
             for pool in ("send", "pull", "query")
             for what, value in (
                 ("Size", "0"),
-                ("Capacity", UNUSED_KEYS[f"{pool}ThreadPoolQueueCapacity"]),
+                ("Capacity", IGNORED_KEYS[f"{pool}ThreadPoolQueueCapacity"]),
                 ("HeadWaitTimeMills", wait_ms),
             )
         }
         return {
             **pools,
             "EndTransactionQueueSize": "0",
-            "EndTransactionThreadPoolQueueCapacity": UNUSED_KEYS["endTransactionPoolQueueCapacity"],
+            "EndTransactionThreadPoolQueueCapacity": IGNORED_KEYS["endTransactionPoolQueueCapacity"],
         }
 
 

@@ -7,18 +7,18 @@ Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 for clients of 5.x, see `wire/bod
 
 from typing import Final
 
-from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.groups import Groups
-from hanabi.broker.handlers.admin.consume_progress import ConsumeProgress
-from hanabi.broker.handlers.admin.limits import NO_BODY_BYTES_MAX
-from hanabi.broker.handlers.admin.long_body import ENTRY_BYTES, LONGEST_BYTES, LongBody
-from hanabi.broker.handlers.admin.pace import Pace
+from hanabi.broker.handlers.admin.support.consume_progress import ConsumeProgress
+from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX
+from hanabi.broker.handlers.admin.support.long_body import ENTRY_BYTES, LONGEST_BYTES, LongBody
+from hanabi.broker.handlers.yielding import Yielder
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.stats.tally import Figures
-from hanabi.broker.topics import Topics
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import Topics
 from hanabi.message import MessageQueue
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.wire.bodies.of_5 import OffsetWrapper5, consume_stats_of_5
 from hanabi.wire.bodies.stats import BrokerStatsData, BrokerStatsItem, ConsumeStats, ConsumeStatsList, OffsetWrapper
 from hanabi.wire.codes import RequestCode, ResponseCode
@@ -97,7 +97,7 @@ class ConsumeStatsHandlers:
         self._stats, self._address = stats, address
 
     async def of_group(self, header: GetConsumeStatsHeader, request: Command, connection: Connection) -> Reply:
-        group, pace = header.consumer_group, Pace()
+        group, pace = header.consumer_group, Yielder()
         table, tps, told = LongBody(), 0.0, _offsets_told(request)
         for topic in self._topics_asked_for(header):
             config = self._topics.find(topic)
@@ -123,7 +123,7 @@ class ConsumeStatsHandlers:
         self, header: GetBrokerConsumeStatsHeader, request: Command, connection: Connection
     ) -> Reply:
         """There is no way to ask for a part: an answer longer than clients read is an error that names 208."""
-        pace, groups, behind, told = Pace(), LongBody(), 0, _offsets_told(request)
+        pace, groups, behind, told = Yielder(), LongBody(), 0, _offsets_told(request)
         for group in self._groups.names():
             of_topics = LongBody()
             for topic in sorted(self._offsets.topics_of(group)):

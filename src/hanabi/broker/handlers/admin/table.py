@@ -69,27 +69,27 @@ from collections.abc import Callable, Mapping
 
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.producers import Producers
-from hanabi.broker.consumer_offsets import ConsumerOffsets
+from hanabi.broker.clients.queue_locks import QueueLocks
 from hanabi.broker.filters.consumer_filters import ConsumerFilters
-from hanabi.broker.groups import Groups
 from hanabi.broker.handlers.admin.cleaning import cleaning_handlers
 from hanabi.broker.handlers.admin.config import config_handlers
 from hanabi.broker.handlers.admin.connections import connection_handlers
-from hanabi.broker.handlers.admin.consume_progress import ConsumeProgress
 from hanabi.broker.handlers.admin.groups import group_handlers
 from hanabi.broker.handlers.admin.half_messages import ResumesCheck, half_message_handlers
 from hanabi.broker.handlers.admin.offsets import group_progress_handlers, offset_table_handlers
-from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
 from hanabi.broker.handlers.admin.queues import queue_handlers
 from hanabi.broker.handlers.admin.runtime import runtime_handlers
 from hanabi.broker.handlers.admin.stats import stats_handlers
+from hanabi.broker.handlers.admin.support.consume_progress import ConsumeProgress
+from hanabi.broker.handlers.admin.support.queue_removal import QueueRemoval
 from hanabi.broker.handlers.admin.topics import Registered, topic_change_handlers, topic_view_handlers
-from hanabi.broker.handlers.joining import join_handlers
-from hanabi.broker.queue_locks import QueueLocks
+from hanabi.broker.handlers.table_merge import join_handlers
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import Topics
-from hanabi.remoting.dispatch import Handler
+from hanabi.broker.tables.groups import Groups
+from hanabi.broker.tables.topics import Topics
+from hanabi.remoting.connection.dispatch import Handler
 from hanabi.store.message_store import MessageStore
 
 

@@ -14,22 +14,22 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from hanabi.broker.clients.consumers import Consumers
-from hanabi.broker.consumer_offsets import ConsumerOffsets
-from hanabi.broker.handlers.admin.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, QUEUES_MAX
-from hanabi.broker.handlers.admin.long_body import CHUNK, ENTRY_BYTES, LongBody
-from hanabi.broker.handlers.admin.offset_removal import forget_topic
-from hanabi.broker.handlers.admin.pace import Pace
-from hanabi.broker.handlers.admin.queue_removal import QueueRemoval
-from hanabi.broker.handlers.admin.slave import refuse_on_slave
-from hanabi.broker.handlers.admin.to_the_end import to_the_end
-from hanabi.broker.handlers.admin.topic_attributes import changed_attributes
+from hanabi.broker.handlers.admin.support.limits import LIST_BYTES_MAX, NO_BODY_BYTES_MAX, QUEUES_MAX
+from hanabi.broker.handlers.admin.support.long_body import CHUNK, ENTRY_BYTES, LongBody
+from hanabi.broker.handlers.admin.support.offset_removal import forget_topic
+from hanabi.broker.handlers.admin.support.queue_removal import QueueRemoval
+from hanabi.broker.handlers.admin.support.slave import refuse_on_slave
+from hanabi.broker.handlers.admin.support.topic_attributes import changed_attributes
+from hanabi.broker.handlers.admin.support.uncancelled import uncancelled
+from hanabi.broker.handlers.yielding import Yielder
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
-from hanabi.broker.topics import Topics, validate_topic
+from hanabi.broker.tables.topics import Topics, validate_topic
 from hanabi.errors import TopicNotExist, UnknownReplyError
 from hanabi.message import MessageQueue
-from hanabi.remoting.dispatch import Handler, Reply
-from hanabi.remoting.protocol import Connection
+from hanabi.remoting.connection.dispatch import Handler, Reply
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.bodies.groups import GroupList
 from hanabi.wire.bodies.of_5 import topics_of_5
@@ -39,7 +39,7 @@ from hanabi.wire.bodies.topics import TopicConfig, TopicConfigList
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.fastjson import decode_body, encode_body
-from hanabi.wire.headers.base import NoHeader
+from hanabi.wire.header import NoHeader
 from hanabi.wire.headers.topic import (
     CreateTopicHeader,
     DeleteTopicHeader,
@@ -131,7 +131,7 @@ class TopicChangeHandlers:
     async def update_many(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         refuse_on_slave(self._settings)
         asked = decode_body(request.body, TopicConfigList).topic_config_list
-        pace = Pace()
+        pace = Yielder()
         for topic in asked:  # all of them are checked before the first is made
             self._check(topic)
             self._with_attributes(topic)
@@ -145,7 +145,7 @@ class TopicChangeHandlers:
         refuse_on_slave(self._settings)
         topic = header.topic
         self._check_name(topic)
-        count = await to_the_end(self._delete(topic))
+        count = await uncancelled(self._delete(topic))
         logger.info("%s: topic %s is deleted, with %d queues", connection.peer, topic, count)
         await self._registered()
         return Reply()
@@ -218,7 +218,7 @@ class TopicViewHandlers:
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotExist(f"topic[{header.topic}] not exist")
-        table, pace, broker_name = LongBody(), Pace(), self._settings.broker.broker_name
+        table, pace, broker_name = LongBody(), Yielder(), self._settings.broker.broker_name
         queue_nums = _queue_nums(topic)
         for first in range(0, queue_nums, CHUNK):
             queues: dict[MessageQueue, TopicOffset] = {}

@@ -1,0 +1,74 @@
+"""What was delivered after the last save: the log itself knows.
+
+How far delivery has come is saved now and then; a kill loses what happened since. But each delivered message lies in
+the log, behind the place where the log ended at the save. Who starts again looks there, and delivers nothing twice.
+
+Reading the log is all that this does. It may take place in any thread.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from hanabi.broker.delay.redelivery import identity
+from hanabi.errors import RemoteProtocolError
+from hanabi.store.message_store import MessageStore
+from hanabi.wire.message.properties import find_property
+from hanabi.wire.message.record import BLANK_BYTES_MIN, MAGIC_BLANK, Record, decode_record
+from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
+
+_MAGIC_AT: Final = 4
+_BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
+
+
+def levels_delivered_since(store: MessageStore, log_offset: int) -> Counter[int]:
+    """The identities of what was delivered from the delay topic and lies in the log from *log_offset* on."""
+    found: Counter[int] = Counter()
+    for record in _marked_since(store, log_offset, b"DELAY\x01"):
+        if record.topic != SCHEDULE_TOPIC and _came_here(record):
+            found[identity(record)] += 1
+    return found
+
+
+def timers_delivered_since(store: MessageStore, log_offset: int) -> Counter[int]:
+    """As above, for the timer topic. What was rolled counts too: the message that it was made from is done."""
+    found: Counter[int] = Counter()
+    for record in _marked_since(store, log_offset, b"TIMER_DEQUEUE_MS\x01"):
+        is_rolled = record.topic == TIMER_TOPIC and find_property(record.properties, b"TIMER_ROLL_TIMES") is not None
+        if is_rolled or (record.topic not in (TIMER_TOPIC, SCHEDULE_TOPIC) and _came_here(record)):
+            found[identity(record)] += 1
+    return found
+
+
+def _came_here(record: Record) -> bool:
+    """Not what a consumer sent back later, which waits again under the same properties, or has another topic."""
+    return find_property(record.properties, b"REAL_TOPIC") == record.topic
+
+
+def _marked_since(store: MessageStore, log_offset: int, mark: bytes) -> Iterator[Record]:
+    """The records from *log_offset* on that have *mark* among their properties.
+
+    Looks for the bytes first: of the many that lie there, few were delayed.
+    """
+    segment_bytes = store.config.commit_log_segment_bytes
+    log_offset = max(log_offset, store.min_log_offset)
+    end = store.max_log_offset
+    while log_offset < end:
+        view = store.read_log(log_offset)
+        if not view:
+            break
+        position, limit = 0, len(view)
+        while limit - position >= BLANK_BYTES_MIN:
+            size = int.from_bytes(view[position : position + 4], "big")
+            if view[position + _MAGIC_AT : position + BLANK_BYTES_MIN] == _BLANK or not 0 < size <= limit - position:
+                break
+            record = bytes(view[position : position + size])
+            if mark in record:
+                try:
+                    decoded = decode_record(record, check_crc=False)
+                except RemoteProtocolError:
+                    break  # damage that recovery has reported; what follows is found again in the next segment
+                if mark in decoded.properties:
+                    yield decoded
+            position += size
+        log_offset += segment_bytes - log_offset % segment_bytes  # segments begin at multiples of their size

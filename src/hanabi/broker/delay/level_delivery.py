@@ -1,0 +1,339 @@
+"""Delivers the messages that wait for the time of their delay level.
+
+    SCHEDULE_TOPIC_XXXX, queue level - 1     messages of one level in the order they were stored, so in that of their
+                                             times; the queue keeps the time of delivery in place of the tags code
+    config/delayOffset.json                  level -> the first message that was not delivered: Apache's file
+    config/delayDelivered.json               ours: the same, and where the log ended then; see `delivered`
+
+One task for all levels. It sleeps until the first message is due or `arrived` tells of an earlier one. Within a level
+nothing overtakes: what cannot be stored now is tried again, and what follows waits with it.
+
+Agrees with ScheduleMessageService (4.9.8). Better on purpose: what waits under a level that the settings no longer have
+is delivered too; a message that can never be stored does not hold up its level for ever; a kill repeats nothing.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.delay.delivered_since import levels_delivered_since
+from hanabi.broker.delay.delivery_pace import NEVER_MS, SLICE_COUNT, Alarm, Retries, keep_stepping
+from hanabi.broker.delay.redelivery import LostWayError, after_level, identity
+from hanabi.broker.settings import Settings
+from hanabi.broker.tables.pretty_json import pretty
+from hanabi.durable_table import DurableTable
+from hanabi.errors import StoreError
+from hanabi.store.indexer import Dispatched
+from hanabi.store.log.commit_log import PendingMessage
+from hanabi.store.message_store import MessageStore, PutResult
+from hanabi.store.read.queries import QueueEntry
+from hanabi.wire.bodies.offsets import DelayOffsetTable
+from hanabi.wire.delay_levels import DelayLevels
+from hanabi.wire.fastjson import decode_file
+from hanabi.wire.message.record import Record, decode_records
+from hanabi.wire.system_names import HALF_TOPIC, SCHEDULE_TOPIC
+
+logger = logging.getLogger(__name__)
+
+_LOG_GROWTH_BYTES: Final = 64 << 20  # so much more log to look through after a kill makes a save due
+
+
+class _Saved(msgspec.Struct, frozen=True, rename="camel"):
+    """Where the log ended when delivery had come this far."""
+
+    log_offset: int
+    offset_table: dict[int, int]
+
+
+_Marks = list[_Saved]  # what `delayDelivered.json` holds: the newest, and the one before it
+
+
+class _Level:
+    """One level's queue, and how far it is delivered."""
+
+    __slots__ = ("delay_ms", "due_ms", "offset", "queue_id", "retries")
+
+    def __init__(self, queue_id: int, offset: int, delay_ms: int | None) -> None:
+        self.queue_id, self.offset = queue_id, offset
+        self.delay_ms = delay_ms  # None: the settings no longer have this level
+        self.due_ms = NEVER_MS  # when the message at `offset` is due, as its queue says
+        self.retries = Retries()
+
+    def name(self) -> str:
+        """The level's place, for a log."""
+        return f"message {self.offset} of {SCHEDULE_TOPIC}/{self.queue_id}"
+
+    def next_ms(self, now_ms: int) -> int:
+        """When there is something to do."""
+        due_ms = self.correct(self.due_ms, now_ms)
+        return due_ms if due_ms > self.retries.at_ms or due_ms == NEVER_MS else self.retries.at_ms
+
+    def correct(self, due_ms: int, now_ms: int) -> int:
+        """A time further away than the level allows is from other settings, or the clock was set back: due now."""
+        if due_ms != NEVER_MS and self.delay_ms is not None and due_ms > now_ms + self.delay_ms:
+            return now_ms
+        return due_ms
+
+
+class DelayedDelivery:
+    """Delivers what is due. All but writing the files happens in the thread of the event loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        put: Callable[[PendingMessage], PutResult],
+        levels: DelayLevels,
+        config_directory: Path,
+        settings: Settings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """*put* stores a message and diverts none: those that have waited still say that they want to."""
+        self._store, self._put, self._delays, self._settings, self._now_ms = store, put, levels, settings, now_ms
+        self._file = DurableTable(config_directory / "delayOffset.json", encode=pretty, decode=_decode_table)
+        self._mark: DurableTable[_Marks] = DurableTable(
+            config_directory / "delayDelivered.json", encode=msgspec.json.encode, decode=_decode_marks
+        )
+        self._alarm = Alarm()
+        self._writing = threading.Lock()
+        self._levels: dict[int, _Level] = {}
+        self._repeats: Counter[int] = Counter()  # delivered already, but after the last save
+        self._repeats_below: dict[int, int] = {}  # by level: what came later is no repetition
+        table = self._file.load()
+        offsets = dict(table.offset_table) if table is not None else {}
+        for level in sorted({*range(1, levels.highest + 1), *offsets, *_levels_with_messages(store)}):
+            corrected = self._correct_offset(level, offsets.get(level, 0))
+            self._levels[level] = _Level(level - 1, corrected, levels.delay_ms(level))
+            self._begin_level(self._levels[level])
+        # Where another broker has delivered in between, its table is right and our marks tell nothing.
+        marks = (mark for mark in self._mark.load() or [] if mark.offset_table == offsets)
+        self._saved: _Saved | None = next(marks, None)
+        self._look_from: int | None = self._saved.log_offset if self._saved is not None else None
+        if table is None:  # never saved, or lost: all that was ever delivered has to be looked for
+            self._look_from = _first_log_offset(store)
+        self._touched = set(offsets)  # levels that the table names: those where something was delivered
+
+    # What the others call
+
+    def arrived(self, dispatched: Dispatched) -> None:
+        """A message was stored: perhaps one that waits."""
+        if dispatched.topic != SCHEDULE_TOPIC:
+            return
+        level = self._levels.get(dispatched.queue_id + 1)
+        if level is None:
+            level = self._levels[dispatched.queue_id + 1] = _Level(dispatched.queue_id, dispatched.queue_offset, None)
+        if level.due_ms == NEVER_MS:  # else it waits behind another one
+            level.due_ms = dispatched.tags_code
+            self._alarm.wake(dispatched.tags_code)
+
+    def wake(self) -> None:
+        """Look at once for what is due."""
+        self._alarm.wake()
+
+    async def run(self) -> None:
+        """Deliver, and save now and then, until cancelled."""
+        await self._look_back_in_thread()
+        async with asyncio.TaskGroup() as tasks:
+            stepping = keep_stepping(self.step, self._alarm, self._now_ms, look_back=self._look_back_in_thread)
+            tasks.create_task(stepping)
+            tasks.create_task(self._keep_saving())
+
+    def table(self) -> DelayOffsetTable:
+        """How far each level is delivered, as brokers tell each other (GET_ALL_DELAY_OFFSET)."""
+        return DelayOffsetTable(offset_table={level: self._levels[level].offset for level in sorted(self._touched)})
+
+    def running_stats(self) -> dict[str, str]:
+        """What the runtime info tells of each level: delivered up to, stored up to."""
+        reader = self._store.reader
+        return {
+            f"scheduleMessageOffset_{number}": f"{level.offset},{reader.max_offset(SCHEDULE_TOPIC, level.queue_id)}"
+            for number, level in self._levels.items()
+            if number in self._touched
+        }
+
+    # Delivering
+
+    def step(self) -> int:
+        """Deliver a slice of what is due; return when to call again: now if there is more."""
+        self._look_back()  # nothing to do where `run` has done it in a thread
+        now_ms = self._now_ms()
+        first = min(self._levels.values(), key=lambda level: level.next_ms(now_ms))
+        if first.next_ms(now_ms) > now_ms:
+            if self._repeats and all(level.correct(level.due_ms, now_ms) > now_ms for level in self._levels.values()):
+                self._repeats = Counter()  # what comes now was not due before
+            return first.next_ms(now_ms)
+        try:
+            self._deliver(first, now_ms)
+        except StoreError as error:  # its queue cannot be read now: what is in it is not gone
+            first.retries.postpone(now_ms, first.name, str(error))
+        return min(level.next_ms(now_ms) for level in self._levels.values())
+
+    def _look_back(self) -> None:
+        """Find out what was delivered after the last save. Blocks while the log is read, which may take minutes."""
+        if self._look_from is not None:
+            self._remember(levels_delivered_since(self._store, self._look_from))
+
+    async def _look_back_in_thread(self) -> None:
+        if self._look_from is not None:
+            self._remember(await asyncio.to_thread(levels_delivered_since, self._store, self._look_from))
+
+    def _remember(self, repeats: Counter[int]) -> None:
+        """Begin: *repeats* were delivered in the life before this one, and must not be again."""
+        self._look_from = None
+        self._repeats = repeats
+        for number, level in self._levels.items():
+            self._repeats_below[number] = self._store.reader.max_offset(SCHEDULE_TOPIC, level.queue_id)
+        if repeats:
+            logger.info("%d delayed messages were delivered after the last save", repeats.total())
+
+    def _deliver(self, level: _Level, now_ms: int) -> None:
+        store, queue_id, offset = self._store, level.queue_id, level.offset
+        limit = offset + self._count_due(level, now_ms)
+        result = store.get(SCHEDULE_TOPIC, queue_id, offset, SLICE_COUNT)
+        for piece in result.slices:
+            for record in decode_records(piece, check_crc=False):
+                if record.queue_offset >= limit:
+                    break
+                if not self._deliver_one(level, record, now_ms):
+                    level.offset = record.queue_offset
+                    return
+                level.offset = record.queue_offset + 1
+        # What is not among the records is gone from the log or damaged, as the store has reported.
+        level.offset = max(level.offset, min(result.next_offset, limit))
+        self._touched.add(queue_id + 1)
+        self._look_at_next(level)
+
+    def _count_due(self, level: _Level, now_ms: int) -> int:
+        count = 0
+        for due_ms in self._deliver_times(level, SLICE_COUNT):
+            if due_ms is not None and level.correct(due_ms, now_ms) > now_ms:
+                break
+            count += 1
+        return count
+
+    def _deliver_one(self, level: _Level, record: Record, now_ms: int) -> bool:
+        """False if it must be tried again."""
+        if self._repeats and record.queue_offset < self._repeats_below.get(level.queue_id + 1, 0):
+            known = identity(record)
+            if known in self._repeats:
+                self._repeats[known] -= 1
+                if not self._repeats[known]:
+                    del self._repeats[known]
+                return True
+        try:
+            message = after_level(record)
+        except LostWayError as error:
+            logger.error("%s: discarded", error)
+            return True
+        if message.topic == HALF_TOPIC:  # as Apache: it would be a transaction without a beginning
+            logger.error("message %d of %s is for %s: discarded", record.queue_offset, SCHEDULE_TOPIC, HALF_TOPIC)
+            return True
+        return level.retries.is_over(
+            self._put(message),
+            now_ms,
+            lambda: f"message {record.queue_offset} of {SCHEDULE_TOPIC}/{level.queue_id} for {message.topic}",
+        )
+
+    def _begin_level(self, level: _Level) -> None:
+        try:
+            self._look_at_next(level)
+        except StoreError as error:
+            level.due_ms = 0  # not known: `step` looks again
+            level.retries.postpone(self._now_ms(), level.name, str(error))
+
+    def _look_at_next(self, level: _Level) -> None:
+        reader, queue_id = self._store.reader, level.queue_id
+        while not (times := self._deliver_times(level, 1)):
+            if level.offset >= reader.max_offset(SCHEDULE_TOPIC, queue_id):
+                level.due_ms = NEVER_MS
+                return
+            # Deleted before they were delivered, or a damaged file: the store says where to go on.
+            resumed = reader.get(SCHEDULE_TOPIC, queue_id, level.offset, 1).next_offset
+            logger.error("%s/%d: messages %d to %d are gone", SCHEDULE_TOPIC, queue_id, level.offset, resumed - 1)
+            level.offset = max(resumed, level.offset + 1)
+        level.due_ms = 0 if times[0] is None else times[0]
+
+    def _deliver_times(self, level: _Level, count: int) -> list[int | None]:
+        """When the next messages are due; None where their records are lost, and then there is nothing to wait for."""
+        entries = self._store.queries.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count) or ()
+        known = ((entry.known_tags_code, entry) for entry in entries)
+        return [self._time_by_record(level, entry) if code is None else code for code, entry in known]
+
+    def _time_by_record(self, level: _Level, entry: QueueEntry) -> int | None:
+        """When a message is due whose time the queue has lost with its extension."""
+        store_ms = self._store.queries.store_time_at(entry.log_offset)
+        return None if store_ms < 0 else self._delays.deliver_time_ms(level.queue_id + 1, store_ms)
+
+    def _correct_offset(self, level: int, offset: int) -> int:
+        reader = self._store.reader
+        low = reader.min_offset(SCHEDULE_TOPIC, level - 1)
+        high = reader.max_offset(SCHEDULE_TOPIC, level - 1)
+        if low <= offset <= high:
+            return offset
+        logger.error("delay level %d is delivered up to %d, but has %d to %d: corrected", level, offset, low, high)
+        return low if offset < low else high
+
+    # Saving
+
+    async def _keep_saving(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.broker.flush_delay_offset_interval_ms / 1_000)
+            saved = self._changed()
+            if saved is None:
+                continue
+            try:
+                await asyncio.to_thread(self._write, saved)
+            except StoreError as error:
+                logger.error("delayOffset.json: %s", error)
+
+    def save(self) -> None:
+        """Write how far everything is delivered. Blocks."""
+        saved = self._changed()
+        if saved is not None:
+            self._write(saved)
+
+    def _changed(self) -> _Saved | None:
+        """What is to be written; None if the files say it already, or must not be changed yet."""
+        if self._look_from is not None or self._repeats:
+            return None  # what was delivered in the life before is known by what the files say now
+        current = _Saved(self._store.max_log_offset, self.table().offset_table)
+        saved = self._saved
+        if saved is None or current.offset_table != saved.offset_table:
+            return current
+        return current if current.log_offset - saved.log_offset > _LOG_GROWTH_BYTES else None
+
+    def _write(self, saved: _Saved) -> None:
+        with self._writing:
+            # What counts as delivered must not be lost in a power cut.
+            self._store.flush(log_only=True)
+            # The mark first: it knows the table that is there until the other one is written.
+            self._mark.save([saved] if self._saved is None else [saved, self._saved])
+            self._file.save(DelayOffsetTable(offset_table=saved.offset_table))
+            self._saved = saved
+
+
+def _levels_with_messages(store: MessageStore) -> list[int]:
+    return [queue_id + 1 for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
+
+
+def _first_log_offset(store: MessageStore) -> int | None:
+    """Where in the log the oldest message that waits, or has waited, lies; None if there is none."""
+    reader = store.reader
+    queue_ids = [level - 1 for level in _levels_with_messages(store)]
+    places = [
+        reader.log_offset(SCHEDULE_TOPIC, number, reader.min_offset(SCHEDULE_TOPIC, number)) for number in queue_ids
+    ]
+    return min((place for place in places if place is not None), default=None)
+
+
+def _decode_table(raw: bytes) -> DelayOffsetTable:
+    return decode_file(raw, DelayOffsetTable)
+
+
+def _decode_marks(raw: bytes) -> _Marks:
+    return msgspec.json.decode(raw, type=_Marks)

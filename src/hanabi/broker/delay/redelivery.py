@@ -1,0 +1,90 @@
+"""A message that has waited: what it becomes, and how to know it again.
+
+Its properties go on as they are, REAL_TOPIC, REAL_QID and DELAY among them: Apache removes those from the map, but
+stores the text that it made before. Agrees with ScheduleMessageService.messageTimeup (4.9.8) and
+TimerMessageStore.convert (5.3.3). Pure.
+"""
+
+from typing import Final
+
+from hanabi.broker.delay.timer_rules import java_long
+from hanabi.errors import MQError
+from hanabi.store.log.commit_log import PendingMessage
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message.java_hash_map import encode_again
+from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX, decode_properties, find_property
+from hanabi.wire.message.record import Record
+
+_ADDED_LATER: Final = (names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES)
+
+
+class LostWayError(MQError):
+    """A waiting message that does not say where it should go."""
+
+
+def after_level(record: Record) -> PendingMessage:
+    """What *record* of the delay topic becomes when its time has come."""
+    topic, queue_id = _destination(record)
+    return _with(record, topic, queue_id, record.properties)
+
+
+def after_timer(record: Record, now_ms: int) -> PendingMessage:
+    """What *record* of the timer topic becomes when its time has come."""
+    topic, queue_id = _destination(record)
+    return _with(record, topic, queue_id, _touched(record, decode_properties(record.properties), now_ms))
+
+
+def rolled(record: Record, now_ms: int) -> PendingMessage:
+    """*record* of the timer topic once more, so that it lies in a younger part of the log."""
+    properties = decode_properties(record.properties)
+    times = java_long(properties.get(names.TIMER_ROLL_TIMES, "0")) or 0
+    properties[names.TIMER_ROLL_TIMES] = str(times + 1)
+    return _with(record, record.topic, record.queue_id, _touched(record, properties, now_ms))
+
+
+def identity(record: Record) -> int:
+    """The same for a waiting message and for what it becomes; only good in this process.
+
+    Messages that cannot be told apart have the same, so whoever compares must count.
+    """
+    properties = decode_properties(record.properties)
+    for name in _ADDED_LATER:
+        properties.pop(name, None)
+    told_apart_by = record.born_timestamp_ms, record.born_host, record.crc, record.flag, record.reconsume_times
+    return hash((told_apart_by, frozenset(properties.items())))
+
+
+def _destination(record: Record) -> tuple[str, int]:
+    topic = find_property(record.properties, b"REAL_TOPIC")
+    queue_id = java_long(find_property(record.properties, b"REAL_QID") or "")
+    if topic is None or queue_id is None or not 0 <= queue_id < 2**31:
+        raise LostWayError(
+            f"message {record.queue_offset} of {record.topic}/{record.queue_id} does not say to which topic and queue "
+            f"it belongs"
+        )
+    return topic, queue_id
+
+
+def _touched(record: Record, properties: dict[str, str], now_ms: int) -> bytes:
+    """*properties* with notes of when the message came and went, unless that is longer than properties may be: a
+    message that was accepted is delivered, with its notes or without."""
+    properties[names.TIMER_ENQUEUE_MS] = str(record.store_timestamp_ms)
+    properties[names.TIMER_DEQUEUE_MS] = str(now_ms)
+    noted = encode_again(properties, record.properties)
+    return noted if len(noted) <= PROPERTIES_BYTES_MAX else record.properties
+
+
+def _with(record: Record, topic: str, queue_id: int, properties: bytes) -> PendingMessage:
+    return PendingMessage(
+        topic,
+        queue_id,
+        record.body,
+        properties,
+        record.born_timestamp_ms,
+        record.born_host,
+        record.store_host,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        reconsume_times=record.reconsume_times,
+        is_stored=True,
+    )

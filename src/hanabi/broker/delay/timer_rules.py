@@ -1,0 +1,73 @@
+"""When a message with a time of its own is due: the rules of TIMER_DELIVER_MS, TIMER_DELAY_SEC and TIMER_DELAY_MS.
+
+The broker writes the time into TIMER_OUT_MS, cut down to the precision: a message with 12:00:00 in it is due after
+12:00:00.000 and not after 12:00:01.000. Apache delivers at the end of that second; here the properties that the sender
+gave tell the moment in it. Agrees with 5.3.3's HookUtils.transformTimerMessage. Pure.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message.properties import find_property
+
+PRECISION_MS: Final = 1_000  # Apache: timerPrecisionMs
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_LONG_MAX: Final = 2**63 - 1
+
+
+def java_long(text: str) -> int | None:
+    """*text* as Java's Long.parseLong reads it; None where that throws."""
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -_LONG_MAX <= number <= _LONG_MAX else None
+
+
+def asked_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
+    """The moment that a sender asked for; None if what it wrote is no number."""
+    if (seconds := properties.get(names.TIMER_DELAY_SEC)) is not None:
+        number = java_long(seconds)
+        return None if number is None else now_ms + number * 1_000
+    if (delay := properties.get(names.TIMER_DELAY_MS)) is not None:
+        number = java_long(delay)
+        return None if number is None else now_ms + number
+    return java_long(properties.get(names.TIMER_DELIVER_MS, ""))
+
+
+def out_ms(deliver_ms: int) -> int:
+    """What TIMER_OUT_MS says of a message that is due at *deliver_ms*."""
+    return (deliver_ms - 1) // PRECISION_MS * PRECISION_MS
+
+
+def due_ms(properties: bytes, store_ms: int) -> int | None:
+    """When the message of the timer topic with these *properties*, stored at *store_ms*, is due; None if it is none."""
+    written = java_long(find_property(properties, b"TIMER_OUT_MS") or "")
+    if written is None:
+        return None
+    latest = written + PRECISION_MS
+    if (text := find_property(properties, b"TIMER_DELAY_SEC")) is not None:
+        delay, unit, start = java_long(text), 1_000, store_ms
+    elif (text := find_property(properties, b"TIMER_DELAY_MS")) is not None:
+        delay, unit, start = java_long(text), 1, store_ms
+    else:
+        delay, unit, start = java_long(find_property(properties, b"TIMER_DELIVER_MS") or ""), 1, 0
+    if delay is None:
+        return latest
+    exact = start + delay * unit
+    # A message that was stored again in between has a later start; TIMER_OUT_MS has the last word.
+    return exact if written < exact <= latest else latest
+
+
+def look_ms(due: int, store_ms: int, window_ms: int) -> int:
+    """When to look at a message: when it is due, or before its part of the log gets too old.
+
+    Then it is stored again. As TimerMessageStore.doEnqueue: what would remain for less than a third of another window
+    is divided evenly.
+    """
+    wait_ms = due - store_ms
+    if wait_ms < window_ms:
+        return due
+    return store_ms + (window_ms // 2 if wait_ms - window_ms < window_ms // 3 else window_ms)

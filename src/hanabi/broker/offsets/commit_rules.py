@@ -1,0 +1,89 @@
+"""Who may say how far a group has come, and when that may be less than before.
+
+A consumer commits in two ways. With each pull, by the way: that never takes a group back, as it may be late. And by a
+request of its own (15): that is taken as it is, because a consumer that was reset, that seeks, or whose offset was
+corrected says so in this way, and so do the tools. With one exception: a member of the group whose queue another
+member has read since is a former owner whose commit is late, and would make the new one's messages come again. Members
+of ours say of mere progress that it is no more than that (`increaseOnly`), so a late one of theirs does no harm.
+
+After a crash no offset behind the end of its queue is taken: a consumer that lived through it speaks of messages that
+were lost, and those that get their numbers next would be passed over.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from hanabi.broker.clients.consumers import Consumers
+from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
+from hanabi.errors import SystemBusy
+from hanabi.remoting.connection.protocol import Connection
+
+READERS_MAX: Final = 500_000
+
+logger = logging.getLogger(__name__)
+
+
+class Commits:
+    """Lets commits into the offsets. Remembers which connection read a queue last for a group, as a hint."""
+
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        consumers: Consumers,
+        *,
+        is_lost: Callable[[str, int, int], bool] = lambda _topic, _queue_id, _offset: False,
+        readers_max: int = READERS_MAX,
+    ) -> None:
+        """*is_lost* tells of an offset in a queue whether a crash has cost the messages before it."""
+        self._is_lost = is_lost
+        self._offsets, self._consumers, self._readers_max = offsets, consumers, readers_max
+        self._readers: dict[tuple[str, str, int], str] = {}
+        self._told_full = self._told_lost = False
+
+    def pulled(self, group: str, topic: str, queue_id: int, peer: str) -> None:
+        """*peer* reads the queue for the group."""
+        readers = self._readers
+        readers[group, topic, queue_id] = peer
+        if len(readers) > self._readers_max:  # whoever reads comes again within seconds
+            readers.clear()
+
+    def with_pull(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None:
+        """A pull says by the way how far its group has come."""
+        if offset < 0 or self._is_lost(topic, queue_id, offset):
+            return
+        try:
+            self._offsets.commit(group, topic, queue_id, offset, peer)
+        except SystemBusy as error:  # no reason to withhold messages
+            if not self._told_full:
+                self._told_full = True
+                logger.error("%s: an offset is not kept: %s", peer, error)
+
+    def asked(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        connection: Connection,
+        *,
+        increase_only: bool = False,
+    ) -> bool:
+        """A client asks for this offset to be kept. False if it is late or lost, and another one is kept."""
+        if self._is_lost(topic, queue_id, offset):
+            level = logging.DEBUG if self._told_lost else logging.WARNING
+            self._told_lost = True
+            message = "%s: offset %d of %s@%s queue %d is not kept: the messages before it were lost in a crash"
+            logger.log(level, message, connection.peer, offset, topic, group, queue_id)
+            return False
+        backwards = not increase_only and not self._is_late(group, topic, queue_id, connection)
+        return self._offsets.commit(group, topic, queue_id, offset, connection.peer, backwards=backwards)
+
+    def _is_late(self, group: str, topic: str, queue_id: int, connection: Connection) -> bool:
+        reader = self._readers.get((group, topic, queue_id))
+        if reader is None or reader == connection.peer:
+            return False
+        consumers = self._consumers.find_group(group)
+        if consumers is None or connection not in consumers.members:
+            return False
+        return any(member.peer == reader for member in consumers.members)

@@ -1,0 +1,1 @@
+"""Parts of a pull: access, filter, outcome, and pulls that are held."""

@@ -1,0 +1,123 @@
+"""The one way by which messages get into the store: sends, retries, transactions, delayed messages that are due.
+
+    put ─> has it to wait? then under the topic of those that wait ─> store ─> statistics
+    durable ─> one wait for the disk, for all that a turn of the loop stored
+
+Who is told what about it is not known here, nor where messages come from. Agrees with Java's CommitLog.asyncPutMessage.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import Final
+
+from hanabi.broker.delay.divert import may_divert
+from hanabi.broker.stats.broker_stats import BrokerStats
+from hanabi.errors import MessageRefused, StoreError
+from hanabi.store.fast_path.store_side import StoredInQueue
+from hanabi.store.log.commit_log import PendingMessage
+from hanabi.store.message_store import PUT_OK, MessageStore, PutResult, PutStatus
+from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX
+
+_WORTH_TELLING_SECONDS: Final = 0.001
+
+
+class Intake:
+    """Stores messages and counts them.
+
+    *divert* is shown each message that may have to wait, and returns what is stored in its stead, or the message
+    itself, or raises why it cannot be stored.
+    """
+
+    def __init__(
+        self, store: MessageStore, stats: BrokerStats, divert: Callable[[PendingMessage], PendingMessage]
+    ) -> None:
+        self.store, self._divert = store, divert
+        self._store_put, self.waits_for_disk = store.put, store.is_sync
+        self._stats, self._store_stats, self._count = stats, stats.store, stats.put
+        self._turn: asyncio.Future[PutStatus] | None = None  # of all that was stored since the loop went around
+        self._turn_end = 0
+
+    def put(self, message: PendingMessage) -> PutResult:
+        """Store one message. What is wrong with it, or with the store, is in the result."""
+        properties = message.properties
+        if properties.find(b"DEL") >= 0 and may_divert(properties):  # in all names of delays, and in few messages
+            message = self._divert(message)
+        return self.put_as_is(message)
+
+    def put_as_is(self, message: PendingMessage) -> PutResult:
+        """Store one message that has waited already, whatever its properties say."""
+        began = perf_counter()
+        result = self._store_put(message)
+        took = perf_counter() - began
+        self._store_stats.put_seconds += took
+        if took >= _WORTH_TELLING_SECONDS:
+            self._stats.put_latency_ms(int(took * 1000))
+        if result.status is PUT_OK:
+            self._count(message.topic, 1, result.appended[0].size, message.queue_id)
+        else:
+            self._stats.put_failed()
+        return result
+
+    def count_run(self, stored: Sequence[StoredInQueue], seconds: float, sends: int, batches: int) -> None:
+        """Count what the fast path stored, by so many sends and batches, in so much time."""
+        for each in stored:
+            self._count(*each)
+        if sends:  # the time of batches is not counted, see StoreStats
+            self._store_stats.put_seconds += seconds * sends / (sends + batches)
+            if seconds >= _WORTH_TELLING_SECONDS:
+                self._stats.put_latency_ms(int(seconds * 1000))
+
+    def put_batch(self, messages: Sequence[PendingMessage]) -> PutResult:
+        """Store several messages of one queue: all of them or none. None of them can wait."""
+        if any(may_divert(message.properties) and self._divert(message) is not message for message in messages):
+            result = PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a message of a batch cannot be delayed")
+        else:
+            result = self.store.put_batch(messages)
+        if result.status is PUT_OK:
+            size = sum(appended.size for appended in result.appended)
+            self._count(messages[0].topic, len(messages), size, messages[0].queue_id)
+        else:
+            self._stats.put_failed()
+        return result
+
+    def check_for_batch(self, message: PendingMessage) -> None:
+        """Raise MessageRefused for a message that no batch can hold, whatever the store is able to do now."""
+        if may_divert(message.properties) and self._divert(message) is not message:
+            raise MessageRefused("a message of a batch cannot be delayed")
+        if len(message.properties) > PROPERTIES_BYTES_MAX:
+            raise MessageRefused(
+                f"{message.topic}: properties of {len(message.properties)} bytes, limit {PROPERTIES_BYTES_MAX}"
+            )
+
+    def durable(self, result: PutResult) -> Awaitable[PutStatus] | None:
+        """What to wait for until the messages of *result* count as stored; None if they do already."""
+        if not self.waits_for_disk:
+            return None
+        # Others wait for it, too, when this one is cancelled.
+        return asyncio.shield(self.flush_of_turn(result.end_offset))
+
+    def flush_of_turn(self, log_offset: int) -> asyncio.Future[PutStatus]:
+        """How it ended that the log was brought to the disk up to *log_offset*; not to be cancelled.
+
+        All that one turn of the loop stored waits for one flush, and costs one word from its thread.
+        """
+        if self._turn is None:
+            loop = asyncio.get_running_loop()
+            self._turn = loop.create_future()
+            loop.call_soon(self._await_flush, self._turn)
+        self._turn_end = log_offset  # offsets only grow
+        return self._turn
+
+    def _await_flush(self, turn: asyncio.Future[PutStatus]) -> None:
+        self._turn = None
+        loop = turn.get_loop()
+
+        def flushed(status: PutStatus) -> None:  # in a thread of the store's
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(turn.set_result, status)
+
+        try:
+            self.store.await_flush(self._turn_end, flushed)
+        except StoreError:  # it is being closed: flushed on the way, but we cannot know
+            turn.set_result(PutStatus.FLUSH_DISK_TIMEOUT)

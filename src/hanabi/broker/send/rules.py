@@ -1,0 +1,61 @@
+"""What the settings in force say about sends, in the form in which the handler and the fast path need it."""
+
+import os
+from collections.abc import Callable
+from datetime import datetime
+
+from hanabi.broker.config import BrokerConfig
+from hanabi.broker.send.flow_control import FlowControl
+from hanabi.broker.send.store_host import StoreHost
+from hanabi.broker.send.stored_properties import RecordForm, form_of_4_9, form_of_5
+from hanabi.broker.settings import Settings
+from hanabi.errors import BrokerError, SystemBusy
+from hanabi.wire.command import V5_0_0
+from hanabi.wire.message.message_id import UniqueIds
+
+
+class SendRules:
+    """Read again when the settings are replaced, which `is_open` notices: ask it before anything else."""
+
+    def __init__(self, settings: Settings, flow: FlowControl, store_host: StoreHost, now_ms: Callable[[], int]) -> None:
+        self._settings, self._flow, self.store_host, self._now_ms = settings, flow, store_host, now_ms
+        self._new_key = unique_ids(store_host, now_ms).make
+        self._read(settings.broker)
+
+    def _read(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.region, self.trace_on = config.region_id, str(config.trace_on).lower()
+        self.form_4 = form_of_4_9(config.cluster_name)
+        self.form_5 = form_of_5(config.cluster_name, self.region, self.trace_on, self._new_key)
+
+    def is_open(self) -> bool:
+        """Whether sends are taken without another question."""
+        if self._settings.broker is not self.config:
+            self._read(self._settings.broker)
+        return self._flow.busy is None and not self.config.start_accept_sends_at_ms
+
+    def must_be_open(self) -> None:
+        """Raise the reason why no send is taken now, if there is one."""
+        if self._flow.busy is not None:
+            raise SystemBusy(self._flow.busy)
+        at_ms = self.config.start_accept_sends_at_ms
+        if at_ms and self._now_ms() < at_ms:
+            raise BrokerError(f"broker unable to service, until {_moment(at_ms)}")
+
+    def form(self, version: int) -> RecordForm:
+        """Return the form of the records that clients of *version* send."""
+        return self.form_4 if version < V5_0_0 else self.form_5
+
+
+def unique_ids(store_host: StoreHost, now_ms: Callable[[], int]) -> UniqueIds:
+    """The keys that messages without one get, as Java's MessageClientIDSetter makes them."""
+    return UniqueIds(now_ms, ip=store_host.raw[:-4], process_id=os.getpid(), loader_hash=now_ms())
+
+
+def _moment(at_ms: int) -> str:
+    """A time as Apache writes it, or as a number where it lies behind the calendar's end: 2^63 - 1 means never."""
+    try:
+        at = datetime.fromtimestamp(at_ms / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms after 1970"
+    return f"{at:%Y-%m-%d %H:%M:%S},{at_ms % 1000:03d}"

@@ -1,0 +1,117 @@
+"""Where a client wants to send to, and whether it may: topic, permission, queue.
+
+What is true of a topic is looked up once and kept for as long as its settings are the same object; each message then
+costs one comparison of it, and one of the queue id.
+
+Agrees with Java's AbstractSendMessageProcessor.msgCheck in order, codes and remarks. Two differences: a topic that was
+made read-only refuses (Java takes the message, as its clients do not see such topics), and so does a random queue of a
+topic that has none (Java divides by zero). A broker without write permission refuses ordered topics only, as in Java:
+so that it can be emptied, clients go on sending until they know of it, but never out of order.
+"""
+
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.send.retry_rules import READ_AND_WRITE, topic_sys_flag
+from hanabi.broker.send.store_host import StoreHost
+from hanabi.broker.settings import Settings
+from hanabi.broker.tables.topics import PERM_WRITE, Topics, perm_text, validate_topic
+from hanabi.errors import BrokerError, NoPermission, TopicNotExist
+from hanabi.wire.bodies.topics import TopicConfig, TopicFilterType
+from hanabi.wire.headers.send import AnySendMessageHeader
+from hanabi.wire.message import sysflag
+from hanabi.wire.system_names import RETRY_PREFIX
+
+SEE_FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+_TARGETS_MAX: Final = 100_000  # of topics that exist, but deleted ones stay
+
+
+class SendTarget(msgspec.Struct, frozen=True):
+    """A topic that clients may send to."""
+
+    topic: str
+    config: TopicConfig
+    queues: int  # that a client may name
+    write_queues: int  # of which one is picked for a client that names none
+    sys_flag: int  # what every message of the topic gets
+    is_retry: bool
+
+
+class SendTargets:
+    """Finds the target of a send, or raises why there is none."""
+
+    def __init__(self, topics: Topics, settings: Settings, store_host: StoreHost) -> None:
+        self._topics, self._settings, self._store_host = topics, settings, store_host
+        self._find_config = topics.find
+        self._known: dict[str, SendTarget] = {}  # perhaps of settings that changed
+
+    def find(self, header: AnySendMessageHeader, peer: str) -> SendTarget:
+        """The target that *header* names, made if the rules allow it; *peer* is the client, for remarks."""
+        config = self._find_config(header.topic)
+        target = self._known.get(header.topic)
+        if target is None or target.config is not config:
+            target = self._look_up(config, header, peer)
+        if header.queue_id >= target.queues:
+            raise BrokerError(
+                f"request queueId[{header.queue_id}] is illegal, {_described(target.config)} Producer: {peer}"
+            )
+        if target.config.order:
+            self._must_take_ordered()
+        return target
+
+    def ordinary(self, topic: str) -> SendTarget | None:
+        """Return the target of sends to *topic* if only the queue is still to be checked: it was found before and has
+        not changed, it is saved, and it is neither ordered nor for retries."""
+        target = self._known.get(topic)
+        if target is None or target.is_retry or target.config.order or topic in self._topics.unsaved:
+            return None
+        return target if target.config is self._find_config(topic) else None
+
+    def _look_up(self, config: TopicConfig | None, header: AnySendMessageHeader, peer: str) -> SendTarget:
+        topic = header.topic
+        why_not = validate_topic(topic)
+        if why_not is not None:
+            raise BrokerError(why_not)
+        if not self._topics.may_send(topic):
+            raise NoPermission(f"Sending message to topic[{topic}] is forbidden.")
+        if config is None:
+            config = self._create(header, peer)
+        if not config.perm & PERM_WRITE:
+            raise NoPermission(f"the topic[{topic}] sending message is forbidden")
+        target = self._known[topic] = SendTarget(
+            topic=topic,
+            config=config,
+            queues=max(config.write_queue_nums, config.read_queue_nums),
+            write_queues=config.write_queue_nums,
+            sys_flag=sysflag.MULTI_TAGS if config.topic_filter_type == TopicFilterType.MULTI_TAG else 0,
+            is_retry=topic.startswith(RETRY_PREFIX),
+        )
+        if len(self._known) > _TARGETS_MAX:
+            self._known.clear()
+        return target
+
+    def _create(self, header: AnySendMessageHeader, peer: str) -> TopicConfig:
+        topic, unit_flag = header.topic, topic_sys_flag(header.topic, header.unit_mode)
+        config = self._topics.create_on_send(
+            topic, header.default_topic, header.default_topic_queue_nums, unit_flag, peer
+        )
+        if config is None and topic.startswith(RETRY_PREFIX):
+            config = self._topics.create_on_send_back(topic, 1, READ_AND_WRITE, unit_flag)
+        if config is None:
+            raise TopicNotExist(f"topic[{topic}] not exist, apply first please!{SEE_FAQ}")
+        return config
+
+    def _must_take_ordered(self) -> None:
+        if not self._settings.broker.permission & PERM_WRITE:
+            raise NoPermission(f"the broker[{self._store_host.host}] sending message is forbidden")
+
+
+def _described(config: TopicConfig) -> str:
+    """As Java's TopicConfig.toString."""
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
+        f"topicFilterType={config.topic_filter_type}, topicSysFlag={config.topic_sys_flag}, "
+        f"order={str(config.order).lower()}]"
+    )

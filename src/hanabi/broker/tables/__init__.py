@@ -1,0 +1,1 @@
+"""Topics and consuming groups, and the files that keep them."""

@@ -1,0 +1,132 @@
+"""The consuming groups of this broker: their settings, and the rule by which one comes into being.
+
+`config/subscriptionGroup.json` is as Apache writes it. Who is online in a group is not known here.
+
+Agrees with SubscriptionGroupManager (4.9.8); names are checked as 5.x does, since anybody can make a group.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hanabi.broker.settings import Settings
+from hanabi.broker.tables.topics import LOGGED_MAX, is_legal_name
+from hanabi.broker.tables.versioned_table import Content, Done, VersionedTable
+from hanabi.errors import NoPermission
+from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from hanabi.wire.bodies.topics import DataVersion
+from hanabi.wire.fastjson import decode_file
+from hanabi.wire.system_names import GROUP_CHARACTERS_MAX, SYSTEM_GROUP_PREFIX, TOOLS_GROUP
+
+GROUPS_AT_START: Final = (
+    TOOLS_GROUP,
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Groups:
+    """The table and the rule."""
+
+    def __init__(self, path: Path | None, settings: Settings, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._table = VersionedTable(path, "subscriptionGroupTable", _decode, now_ms)
+        for name in GROUPS_AT_START:
+            self._table.members.setdefault(name, SubscriptionGroupConfig(group_name=name))
+        self.known: Callable[[str], SubscriptionGroupConfig | None] = self._table.members.get  # never makes one
+
+    @property
+    def data_version(self) -> DataVersion:
+        return self._table.version
+
+    def __len__(self) -> int:
+        return len(self._table.members)
+
+    def names(self) -> list[str]:
+        return list(self._table.members)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, made if it is not there and the rules allow it."""
+        known = self.known(group)
+        return known if known is not None else self._create(group)
+
+    def _create(self, group: str) -> SubscriptionGroupConfig | None:
+        if not self._settings.broker.auto_create_group and not group.startswith(SYSTEM_GROUP_PREFIX):
+            return None
+        if not group or len(group) > GROUP_CHARACTERS_MAX or not is_legal_name(group):
+            return None
+        if self._is_full:
+            logger.warning("group %s is not made, there are groupsMax = %d", group, len(self))
+            return None
+        made = SubscriptionGroupConfig(group_name=group)
+        self._table.put({group: made})
+        logger.info("new group %s", group)
+        return made
+
+    @property
+    def _is_full(self) -> bool:
+        return self._table.count >= self._settings.broker.groups_max
+
+    def update(self, *groups: SubscriptionGroupConfig) -> Awaitable[None]:
+        """Make or change groups, as an administrator says: all or none. In force when awaited."""
+        old = {group.group_name: self._table.newest(group.group_name) for group in groups}
+        new = [name for name, known in old.items() if known is None]
+        if new and self._table.count + len(new) > self._settings.broker.groups_max:
+            known = f"there are {self._table.count} of groupsMax = {self._settings.broker.groups_max} groups"
+            raise NoPermission(f"group {new[0]} is not made: {known}")
+        changed = {group.group_name: group for group in groups}
+        return self._table.change(changed, then=partial(_log_update, groups, old))
+
+    def delete(self, group: str) -> Awaitable[None]:
+        """Forget a group; one that is not there is no error, as the tools delete on every broker. Await it."""
+        if self._table.newest(group) is None:
+            logger.warning("group %s cannot be deleted, it is not there", group)
+            return Done()
+        return self._table.change({}, gone=[group], then=lambda: logger.info("group %s is deleted", group))
+
+    def disable_consume(self, group: str) -> None:
+        """Let this group read no more, until an administrator allows it again."""
+        old = self.known(group)
+        if old is not None and old.consume_enable:
+            self._table.put({group: msgspec.structs.replace(old, consume_enable=False)})
+
+    def table(self) -> SubscriptionGroupTable:
+        """All groups, with the version of their table."""
+        return SubscriptionGroupTable(
+            data_version=self._table.version, subscription_group_table=dict(self._table.members)
+        )
+
+    def save(self) -> None:
+        """Bring the table to the disk now. Blocks."""
+        self._table.save()
+
+    def save_changes(self) -> None:
+        """Bring to the disk now what is not there yet. Blocks."""
+        self._table.save_changes()
+
+    async def keep_saving(self) -> None:
+        """From now on write new groups of clients in a thread, until cancelled."""
+        await self._table.keep_saving()
+
+
+def _log_update(groups: Collection[SubscriptionGroupConfig], old: Mapping[str, SubscriptionGroupConfig | None]) -> None:
+    if len(groups) > LOGGED_MAX:
+        logger.info("%d groups are made or changed", len(groups))
+        return
+    for group in groups:
+        logger.info("group %s, before: %s", group, old[group.group_name])
+
+
+def _decode(raw: bytes) -> Content[SubscriptionGroupConfig]:
+    table = decode_file(raw, SubscriptionGroupTable)
+    return Content(table.data_version, table.subscription_group_table, {"forbiddenTable": table.forbidden_table})

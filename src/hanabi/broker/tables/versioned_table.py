@@ -1,0 +1,241 @@
+"""Names with their settings, a data version over all of them, and the file that holds both: topics, and groups.
+
+    {
+        "dataVersion":{ counter, timestamp },
+        "topicConfigTable":{ NAME: {...}, ... }
+    }
+
+The file is as Apache's ConfigManager writes it. There are two ways to change the table:
+
+    change    in the file first, and in force then; refused if the file cannot be written. For administrators.
+    put       in force at once, and in the file soon. For what clients bring into being.
+
+While `keep_saving` runs, the loop waits for neither: a thread encodes and writes the table, and one write covers all
+changes made during the previous one. Settings are values that never change, so each is encoded once.
+Knows nothing of what the settings mean.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from hanabi.broker.tables.deferred_save import DeferredSave
+from hanabi.broker.tables.pretty_json import pretty
+from hanabi.durable_table import DurableTable
+from hanabi.wire.bodies.topics import DataVersion
+
+_MEMBERS_A_PAUSE: Final = 100  # encoded without a break: less than a millisecond
+_PAUSE_SECONDS: Final = 0.0005
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Content(msgspec.Struct, Generic[T], frozen=True):
+    """What a file says. `extra` are members of a newer Java that we only keep."""
+
+    version: DataVersion
+    members: Mapping[str, T]
+    extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Change(msgspec.Struct, Generic[T], frozen=True):
+    """One step of the table; `then` is called when it is in force."""
+
+    changed: Mapping[str, T]
+    gone: tuple[str, ...]
+    then: Callable[[], None]
+
+    def apply_to(self, members: dict[str, T]) -> None:
+        members.update(self.changed)
+        for name in self.gone:
+            members.pop(name, None)
+
+
+class Done:
+    """The awaitable of what is done already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+class VersionedTable(Generic[T]):
+    """Invariant: a member that is not in `later.unsaved` is in the file, once anything was changed."""
+
+    def __init__(
+        self, path: Path | None, key: str, decode: Callable[[bytes], Content[T]], now_ms: Callable[[], int]
+    ) -> None:
+        self._key, self._now_ms = key, now_ms
+        self._file = DurableTable(path, encode=self._encode, decode=decode) if path is not None else None
+        content = self._file.load() if self._file is not None else None
+        self.members: dict[str, T] = dict(content.members) if content else {}
+        self.version = content.version if content else DataVersion(counter=0, timestamp=now_ms())
+        self._extra = {name: value for name, value in content.extra.items() if value} if content else {}
+        self._written: dict[str, tuple[T, bytes]] = {}
+        self._writing = threading.Lock()
+        self._counter_in_file = self.version.counter
+        self.is_complete = self._file is None or self._file.is_newest  # what was read, or there was no file to read
+        self._asked: list[_Change[T]] = []  # for the next write
+        self._in_flight: list[_Change[T]] = []  # in the write that runs
+        self._ahead: dict[str, T | None] = {}  # what both will make of names; None: gone
+        self._growth = 0  # of the number of members, by both
+        self.later = DeferredSave(self._begin, ended=self._ended)
+        self._saves_later = False
+
+    # Asking
+
+    def newest(self, name: str) -> T | None:
+        """The member as it will be when all changes that were asked for are in force."""
+        return self._ahead[name] if name in self._ahead else self.members.get(name)
+
+    @property
+    def count(self) -> int:
+        """How many members there will be then."""
+        return len(self.members) + self._growth
+
+    # Changing
+
+    def put(self, changed: Mapping[str, T]) -> None:
+        """Put *changed* into force now, with the next version, and into the file soon; or now, if nothing saves."""
+        if not self._saves_later:
+            self.change(changed)
+            return
+        new = [name for name in changed if name not in self.members or name in self.later.unsaved]
+        self.members.update(changed)
+        self.touch()
+        self.later.changed(new)
+
+    def change(
+        self, changed: Mapping[str, T], *, gone: Iterable[str] = (), then: Callable[[], None] = lambda: None
+    ) -> Awaitable[None]:
+        """Put *changed* in and take *gone* out, with the next version, in the file and then in memory; or not at all.
+
+        Await it: it raises why the change is refused. If nothing saves, all is done on return.
+        """
+        change = _Change(changed, tuple(gone), then)
+        self._asked.append(change)
+        self._look_ahead(change)
+        if self._saves_later:
+            return asyncio.shield(self.later.changed())
+        write = self._begin()
+        saved = False
+        try:
+            write()
+            saved = True
+        finally:
+            self._ended(saved)
+        return Done()
+
+    async def keep_saving(self) -> None:
+        """From now on write changes in a thread, until cancelled."""
+        self._saves_later = True
+        try:
+            await self.later.run()
+        finally:
+            self._saves_later = False
+
+    def _look_ahead(self, change: _Change[T]) -> None:
+        self._growth += sum(self.newest(name) is None for name in change.changed)
+        self._ahead.update(change.changed)
+        self._growth -= sum(self.newest(name) is not None for name in change.gone)
+        self._ahead.update(dict.fromkeys(change.gone))
+
+    def _begin(self) -> Callable[[], None]:
+        """The write of all that was asked for."""
+        self._in_flight, self._asked = self._asked, []
+        members = dict(self.members)
+        for change in self._in_flight:
+            change.apply_to(members)
+        version = self._version_after(len(self._in_flight))
+        write = self._write_paced if self._saves_later else self._write
+        return partial(write, Content(version, members, self._extra))
+
+    def _ended(self, saved: bool) -> None:
+        """Put what was written into force. After a failure all that was asked for is refused, as it builds on that."""
+        done, self._in_flight = self._in_flight, []
+        if not saved:
+            done, self._asked = [], []
+        for change in done:
+            change.apply_to(self.members)
+            self.touch()
+        self._ahead, self._growth = {}, 0
+        for change in self._asked:
+            self._look_ahead(change)
+        for change in done:
+            change.then()
+
+    def touch(self) -> None:
+        """Give the table its next version, in memory."""
+        self.version = self._version_after(1)
+
+    def _version_after(self, changes: int) -> DataVersion:
+        if not changes:
+            return self.version
+        return msgspec.structs.replace(self.version, counter=self.version.counter + changes, timestamp=self._now_ms())
+
+    # Writing
+
+    def save(self) -> None:
+        """Bring the table to the disk now. Blocks."""
+        self._write(Content(self.version, dict(self.members), self._extra))
+
+    def save_changes(self) -> None:
+        """Bring to the disk now what is not there yet. Blocks."""
+        if self.version.counter != self._counter_in_file:
+            self.save()
+
+    def _write_paced(self, content: Content[T]) -> None:
+        """Write, for a thread: pause while members are encoded, so that the event loop has its turns."""
+        encoded = 0
+        for name, member in content.members.items():
+            known = self._written.get(name)
+            if known is None or known[0] is not member:
+                self._member(name, member)
+                encoded += 1
+                if encoded % _MEMBERS_A_PAUSE == 0:
+                    time.sleep(_PAUSE_SECONDS)
+        self._write(content)
+
+    def _write(self, content: Content[T]) -> None:
+        if self._file is None:
+            return
+        with self._writing:
+            if content.version.counter >= self._counter_in_file:
+                self._file.save(content)
+                self._counter_in_file = content.version.counter
+
+    def _encode(self, content: Content[T]) -> bytes:
+        others = {"dataVersion": content.version, **content.extra}
+        pieces: list[bytes] = []  # joined once: a table of megabytes is not copied again
+        for name in sorted({*others, self._key}):
+            pieces.append(b'%b\n\t"%b":' % (b"," if pieces else b"{", name.encode()))
+            if name == self._key:
+                self._add_members(content.members, pieces)
+            else:
+                pieces.append(pretty(others[name], depth=1))
+        return b"".join([*pieces, b"\n}"])
+
+    def _add_members(self, members: Mapping[str, T], pieces: list[bytes]) -> None:
+        if len(self._written) > 2 * len(members) + 16:  # of members that went
+            self._written = {name: self._written[name] for name in members if name in self._written}
+        if not members:
+            pieces.append(b"{}")
+            return
+        first = len(pieces)
+        pieces += [self._member(name, member) for name, member in members.items()]
+        pieces[first] = b"{" + pieces[first][1:]
+        pieces.append(b"\n\t}")
+
+    def _member(self, name: str, member: T) -> bytes:
+        """The member as it stands in the file, behind the comma of the one before."""
+        known = self._written.get(name)
+        if known is not None and known[0] is member:
+            return known[1]
+        written = b",\n\t\t%b:%b" % (msgspec.json.encode(name), pretty(member, depth=2))
+        self._written[name] = (member, written)
+        return written

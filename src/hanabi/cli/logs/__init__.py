@@ -1,0 +1,1 @@
+"""Log output of the command and of servers."""

@@ -1,0 +1,1 @@
+"""Commands that send, show and resend messages."""

@@ -1,0 +1,180 @@
+"""`hanabi send`: put messages into a topic, from the command line or from a pipe."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from hanabi.cli.logs.log_output import LogLevel, configure_logging
+from hanabi.cli.shared import cluster, completion
+from hanabi.cli.shared.output import json_line, output
+from hanabi.errors import ConfigError, InvalidMessage, MQError
+
+if TYPE_CHECKING:
+    from hanabi.client.config import ClientConfig
+    from hanabi.client.send_result import SendResult
+    from hanabi.message import Message
+
+STDIN = "-"
+PRODUCER_GROUP = "hanabi_send"
+AT_A_TIME = 1_000  # sent, and their results written, before the next are
+CHUNK_BYTES = 1 << 16
+
+Topic = Annotated[
+    str,
+    typer.Argument(help="The topic; brokers that make topics by themselves make it.", autocompletion=completion.topics),
+]
+Body = Annotated[
+    str | None, typer.Argument(metavar="[BODY|-]", help="The body; - or nothing: all of stdin, byte by byte.")
+]
+Tags = Annotated[str | None, typer.Option("--tags", help="The tag, by which consumers can filter.")]
+Keys = Annotated[
+    list[str] | None, typer.Option("--keys", metavar="KEY", help="A key to find it by later; may be repeated.")
+]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated.")
+]
+Delay = Annotated[
+    int,
+    typer.Option(
+        "--delay",
+        metavar="LEVEL",
+        min=0,
+        help="Deliver later, by level: 1 1s, 2 5s, 3 10s, 4 30s, 5 1m, 6 2m ... 14 10m, 15 20m, 16 30m, 17 1h, 18 2h,"
+        " the most; brokers take more for the most, and may have other levels.",
+    ),
+]
+Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="Send so many of it.")]
+Lines = Annotated[bool, typer.Option("--lines", help="Each line of stdin is a message; empty ones are passed over.")]
+Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="For each message.")]
+Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
+
+
+class SentLine(msgspec.Struct, rename="camel", kw_only=True):
+    """What became of one message, in JSON."""
+
+    status: str
+    message_id: str
+    offset_message_id: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+
+
+def send(
+    topic: Topic,
+    body: Body = None,
+    tags: Tags = None,
+    keys: Keys = None,
+    property: Properties = None,
+    delay: Delay = 0,
+    count: Count = 1,
+    lines: Lines = False,
+    timeout: Timeout = 3.0,
+    json: Json = False,
+    namesrv: cluster.Namesrv = None,
+    namespace: cluster.Namespace = "",
+    access_key: cluster.AccessKey = None,
+    tls_config: cluster.TlsFile = None,
+) -> None:
+    """Send a message, and say where it is stored.
+
+    Exit code 0: every message is stored. 1: one is not, or nobody knows; stderr says which and why. 2: what was asked
+    for is wrong.
+    """
+    if lines and (body not in (None, STDIN) or count != 1):
+        raise ConfigError("--lines takes the messages from stdin, one a line: give no BODY and no --count")
+    if body is None and sys.stdin.isatty():
+        raise ConfigError("give a BODY, or - to type it here (end it with Ctrl-D)")
+    properties = dict(map(_pair, property or ()))
+    words = [key for text in keys or () for key in text.split()]
+    config = cluster.client_config(namesrv, namespace, access_key, tls_config)
+    configure_logging(LogLevel.ERROR, as_json=False)  # what went wrong is in the errors
+    if lines:
+        portions = _lines()
+    else:
+        portions = _copies(sys.stdin.buffer.read() if body in (None, STDIN) else _encoded(body or ""), count)
+
+    def message(body: bytes) -> "Message":
+        from hanabi.message import Message
+
+        return Message(topic, body, tags=tags, keys=words, properties=dict(properties), delay_level=delay)
+
+    with cluster.told_in_one_sentence(), output() as write:
+        show = _as_json if json else _as_text
+        _send_all(config, timeout, (list(map(message, portion)) for portion in portions), lambda r: write(show(r)))
+
+
+def _send_all(
+    config: "ClientConfig", seconds: float, portions: Iterable[list["Message"]], told: Callable[["SendResult"], None]
+) -> None:
+    """Send, telling of each message that is stored; after a portion of which one is not, no more is sent."""
+    from hanabi.client.blocking.producer import (
+        Producer,  # reading a pipe may block, so no event loop must run in this thread
+    )
+
+    done = 0
+    with Producer(PRODUCER_GROUP, config=config, send_timeout_s=seconds) as producer:
+        for portion in portions:
+            results = producer.send_many(portion, return_exceptions=True)
+            failed = [(number, e) for number, e in enumerate(results, start=done + 1) if isinstance(e, Exception)]
+            for result in results:
+                if not isinstance(result, Exception):
+                    told(result)
+            sys.stdout.flush()  # a pipe that is written to now and then wants its answers as well
+            done += len(results)
+            if failed:
+                number, error = failed[0]
+                if done == 1 or isinstance(error, InvalidMessage):
+                    raise error
+                raise MQError(f"{len(failed)} of {done} messages were not sent; number {number}: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ConfigError(f"--property {text}: must be NAME=VALUE")
+    return name, value
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")  # arguments that are no UTF-8 travel as the bytes that they are
+
+
+def _copies(body: bytes, count: int) -> Iterator[list[bytes]]:
+    for sent in range(0, count, AT_A_TIME):
+        yield [body] * min(AT_A_TIME, count - sent)
+
+
+def _lines() -> Iterator[list[bytes]]:
+    """The lines of stdin as they come: whoever writes one now and then sees it sent at once."""
+    rest = b""
+    while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
+        *whole, rest = (rest + chunk).split(b"\n")
+        if bodies := [body for line in whole if (body := line.removesuffix(b"\r"))]:
+            yield bodies
+    if rest:
+        yield [rest]
+
+
+def _as_text(result: "SendResult") -> str:
+    queue = result.queue
+    return f"{result.status.value} {result.message_id} {queue.broker_name}/{queue.queue_id}@{result.queue_offset}\n"
+
+
+def _as_json(result: "SendResult") -> str:
+    return json_line(
+        SentLine(
+            status=result.status.value,
+            message_id=result.message_id,
+            offset_message_id=result.offset_message_id,
+            topic=result.queue.topic,
+            broker_name=result.queue.broker_name,
+            queue_id=result.queue.queue_id,
+            queue_offset=result.queue_offset,
+        )
+    )

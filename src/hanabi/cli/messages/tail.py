@@ -1,0 +1,109 @@
+"""`hanabi tail`: show the messages of a topic as they come. Here are options and output; see `tailing` for the rest."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hanabi.cli.logs.log_output import LogLevel, configure_logging
+from hanabi.cli.shared import cluster, completion
+from hanabi.cli.shared.output import json_line, output
+from hanabi.cli.shared.times import parse_time
+from hanabi.errors import ConfigError, SubscriptionParseFailed
+
+if TYPE_CHECKING:
+    from hanabi.cli.messages.tailing import Start
+    from hanabi.message import MessageQueue, StoredMessage
+
+FIRST, LAST = "first", "last"
+
+Topic = Annotated[
+    str, typer.Argument(help="The topic; also %DLQ%GROUP and %RETRY%GROUP.", autocompletion=completion.topics)
+]
+Tags = Annotated[str | None, typer.Option("--tags", metavar="A||B", help="Only messages with one of these tags.")]
+Sql = Annotated[
+    str | None,
+    typer.Option("--sql", metavar="SQL92", help="Only messages whose properties fulfil this: amount > 100."),
+]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="first|last|TIME",
+        help="Where to begin: with the first message, with what comes now, or with what was stored at this time"
+        " (2026-11-15T06:45:00, UTC, or milliseconds).",
+    ),
+]
+Count = Annotated[
+    int | None, typer.Option("--count", metavar="N", min=1, show_default="without end", help="Stop after so many.")
+]
+Full = Annotated[bool, typer.Option("--full", help="All of each message: its properties, and its body uncut.")]
+Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
+
+
+def tail(
+    topic: Topic,
+    tags: Tags = None,
+    sql: Sql = None,
+    from_: From = LAST,
+    count: Count = None,
+    full: Full = False,
+    json: Json = False,
+    namesrv: cluster.Namesrv = None,
+    namespace: cluster.Namespace = "",
+    access_key: cluster.AccessKey = None,
+    tls_config: cluster.TlsFile = None,
+) -> None:
+    """Show the messages of a topic, as they come.
+
+    Looks only: it joins no group, saves no offset and takes no message away from a consumer.
+
+    Ends after --count messages, or with SIGINT (Ctrl-C) or SIGTERM: exit code 0. 1: the cluster cannot be reached or
+    says no. 2: what was asked for is wrong.
+    """
+    from hanabi.cli.messages.tailing import Tail
+    from hanabi.cli.shared.message_line import message_line, message_text, short_text
+    from hanabi.client.consumer.subscription import ALL, Sql
+    from hanabi.remoting.loop import run
+
+    if tags is not None and sql is not None:
+        raise ConfigError("--tags and --sql are two different filters: choose one")
+    expression = Sql(sql) if sql is not None else tags or ALL
+    config = cluster.client_config(namesrv, namespace, access_key, tls_config)
+    start = _start(from_)
+    configure_logging(LogLevel.WARNING, as_json=False)
+
+    with cluster.told_in_one_sentence(), output() as write:
+
+        def show(message: "StoredMessage") -> None:
+            line = message_line(message)
+            write(json_line(line) if json else message_text(line) if full else short_text(line))
+            sys.stdout.flush()  # whoever reads a pipe wants it now
+
+        async def work() -> None:
+            await Tail(config, topic, expression, start, count=count, show=show, on_ready=_tell_ready).run()
+
+        try:
+            run(work())
+        except SubscriptionParseFailed as error:
+            raise ConfigError(f"--sql {sql}: {error}") from error
+        except KeyboardInterrupt:  # where no handler can be set for it
+            return
+
+
+def _start(text: str) -> "Start":
+    from hanabi.cli.messages.tailing import Start
+
+    if text in (FIRST, LAST):
+        return Start(first=text == FIRST)
+    try:
+        return Start(since_ms=parse_time("--from", text))
+    except ConfigError as error:
+        raise ConfigError(f"{error}, or {FIRST}, or {LAST}") from error
+
+
+def _tell_ready(queues: list["MessageQueue"]) -> None:
+    """On stderr, as stdout is the messages'."""
+    names = sorted({queue.broker_name for queue in queues})
+    noun = "queue" if len(queues) == 1 else "queues"
+    typer.echo(f"tailing {len(queues)} {noun} of {', '.join(names) or 'no broker'}", err=True)

@@ -1,0 +1,1 @@
+"""`hanabi serve`."""

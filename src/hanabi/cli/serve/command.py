@@ -1,0 +1,375 @@
+"""`hanabi serve`: run servers until a signal stops them. Here are the options; see `serving` for what follows.
+
+The servers are imported when they are started, so that the other commands stay quick.
+"""
+
+import faulthandler
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from hanabi.cli.logs.log_output import LogLevel
+from hanabi.cli.logs.server_logs import ServerLogs, server_logs
+from hanabi.cli.serve import options
+from hanabi.cli.serve.settings_in_force import (
+    Setting,
+    Source,
+    as_json,
+    as_table,
+    broker_settings,
+    namesrv_settings,
+    process_settings,
+    tls_settings,
+)
+from hanabi.cli.serve.threads import enough_threads
+from hanabi.cli.shared.output import output
+from hanabi.cli.shared.tls_file import read_tls
+from hanabi.errors import ConfigError, MQError
+
+if TYPE_CHECKING:
+    from hanabi.broker.config import BrokerConfig
+    from hanabi.cli.serve.serving import BrokerToStart, Metrics, Namesrv
+    from hanabi.namesrv.config import NamesrvConfig
+    from hanabi.remoting.transport.tls import TlsConfig
+
+app = typer.Typer(
+    help=(
+        "Run servers until SIGTERM or SIGINT.\n\n"
+        "Without a command: a name server and a broker in one process, which is all that an application needs to begin "
+        "with.\n\n"
+        'Prints "ready namesrv HOST:PORT" and "ready broker NAME HOST:PORT" on stdout once they accept connections. '
+        "Stops cleanly on SIGTERM and SIGINT. What is wrong (a taken port, a bad setting, a data directory that is in "
+        "use or cannot be written) is told in one sentence, and the exit code is 2."
+    ),
+    invoke_without_command=True,
+)
+
+DEFAULT_HOME = options.DEFAULT_HOME
+EMBEDDED_BROKER_NAME = "broker-a"  # not the host's, which in a container is another at each start
+NAMESRV_PORT = 9876
+JUST_LOOKING = frozenset({"config", "json"})  # options that are about the settings, and none of them
+
+
+@app.callback()
+def both(
+    context: typer.Context,
+    config_file: options.BrokerFile = None,
+    config: options.ShowConfig = False,
+    json: options.AsJson = False,
+    home: options.StoreHome = None,
+    host: options.Host = "127.0.0.1",
+    namesrv_port: Annotated[int, options.port_option("--namesrv-port")] = NAMESRV_PORT,
+    broker_port: Annotated[int | None, options.port_option("--broker-port", "listenPort of the file, or 10911")] = None,
+    namesrv: options.FurtherNamesrvs = None,
+    advertise: options.Advertise = None,
+    tls_config: options.TlsFile = None,
+    log_level: options.LogLevelOption = LogLevel.INFO,
+    log_json: options.LogJson = False,
+    log_dir: options.LogDir = None,
+    log_file: options.LogToFile = True,
+    log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
+    log_files: options.LogFiles = options.LOG_FILES,
+    metrics_port: options.MetricsPort = None,
+    metrics_host: options.MetricsHost = None,
+    metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+) -> None:
+    if context.invoked_subcommand is not None:
+        _refuse_options_before(context, context.invoked_subcommand)
+        return
+    with _started(context, "hanabi") as start:
+        from hanabi.namesrv.config import NamesrvConfig
+
+        broker = _broker(start, config_file, home, host, broker_port, namesrv, advertise, name=EMBEDDED_BROKER_NAME)
+        _namesrv(start, NamesrvConfig(listen_port=namesrv_port), Path(broker.store.root), host, namesrv_port)
+
+
+@app.command("namesrv")
+def namesrv_alone(
+    context: typer.Context,
+    config_file: options.NamesrvFile = None,
+    config: options.ShowConfig = False,
+    json: options.AsJson = False,
+    home: options.Home = Path(DEFAULT_HOME),
+    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is for others to reach
+    port: Annotated[int | None, options.port_option("--port", "listenPort of the file, or 9876")] = None,
+    tls_config: options.TlsFile = None,
+    log_level: options.LogLevelOption = LogLevel.INFO,
+    log_json: options.LogJson = False,
+    log_dir: options.LogDir = None,
+    log_file: options.LogToFile = True,
+    log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
+    log_files: options.LogFiles = options.LOG_FILES,
+    metrics_port: options.MetricsPort = None,
+    metrics_host: options.MetricsHost = None,
+    metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+) -> None:
+    """Run a name server: brokers register with it, clients ask it for routes.
+
+    Prints "ready namesrv HOST:PORT" on stdout once it accepts connections. Stops cleanly on SIGTERM and SIGINT.
+    """
+    with _started(context, "namesrv") as start:
+        from hanabi.namesrv.config import NamesrvConfig, read_config
+
+        settings = read_config(config_file) if config_file else NamesrvConfig()
+        _namesrv(start, settings, home, host, settings.listen_port if port is None else port, config_file)
+
+
+@app.command("broker")
+def broker_alone(
+    context: typer.Context,
+    config_file: options.BrokerFile = None,
+    config: options.ShowConfig = False,
+    json: options.AsJson = False,
+    home: options.StoreHome = None,
+    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is for others to reach
+    port: Annotated[int | None, options.port_option("--port", "listenPort of the file, or 10911")] = None,
+    namesrv: options.Namesrvs = None,
+    advertise: options.Advertise = None,
+    tls_config: options.TlsFile = None,
+    log_level: options.LogLevelOption = LogLevel.INFO,
+    log_json: options.LogJson = False,
+    log_dir: options.LogDir = None,
+    log_file: options.LogToFile = True,
+    log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
+    log_files: options.LogFiles = options.LOG_FILES,
+    metrics_port: options.MetricsPort = None,
+    metrics_host: options.MetricsHost = None,
+    metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+) -> None:
+    """Run a broker: it keeps messages, and gives them to consumers.
+
+    Prints "ready broker NAME HOST:PORT" on stdout once it accepts connections. Stops cleanly on SIGTERM and SIGINT.
+
+    A name server that cannot be reached is tried again and again; meanwhile the broker serves.
+    """
+    with _started(context, "broker") as start:
+        environment = os.environ.get("NAMESRV_ADDR")
+        _broker(start, config_file, home, host, port, namesrv, advertise, default_namesrv=environment)
+
+
+class Start:
+    """What one command is going to start: filled in by the functions below, and then shown or done."""
+
+    def __init__(self, context: typer.Context) -> None:
+        self.options = options.ProcessOptions(
+            **{name: context.params[name] for name in options.ProcessOptions.__struct_fields__}
+        )
+        given = (name for name in context.params if _is_given(context, name))
+        self.given = frozenset(given)
+        self.host: str = context.params["host"]
+        self.home = Path()
+        self.namesrv: Namesrv | None = None
+        self.broker: BrokerToStart | None = None
+        self.sections: dict[str, Callable[[], list[Setting]]] = {}  # made when they are to be shown
+        path: Path | None = context.params["tls_config"]
+        self.tls: TlsConfig | None = read_tls(path) if path else None
+        if path is not None and self.tls is not None:
+            self.sections["tls"] = partial(tls_settings, self.tls, _properties(path))
+
+    @property
+    def log_folder(self) -> Path:
+        return self.options.log_dir or self.home / "logs"
+
+    def metrics(self) -> "Metrics | None":
+        from hanabi.cli.serve.serving import Metrics
+
+        port = self.options.metrics_port
+        if port is None:
+            return None
+        return Metrics(
+            host=self.options.metrics_host or self.host, port=port, series_max=self.options.metrics_series_max
+        )
+
+
+@contextmanager
+def _started(context: typer.Context, name: str) -> Iterator[Start]:
+    """The block says what to start; then it is shown, if that was asked for, or started. *name* is that of the log."""
+    show, json = context.params["config"], context.params["json"]
+    if json and not show:
+        raise ConfigError("--json goes with --config")
+    with enough_threads(), server_logs(context.params["log_level"], as_json=context.params["log_json"]) as logs:
+        try:
+            start = Start(context)
+            yield start
+            if show:
+                _show(start, json)
+            else:
+                _open_log_file(logs, start, name)
+                _tell_fatal_signals()
+                _run(start)
+        except MQError as error:
+            logs.note_failure(str(error))
+            raise
+
+
+def _tell_fatal_signals() -> None:
+    """Let a signal that ends the process leave a stack on stderr: SIGBUS, where a mapped file cannot be read."""
+    if not faulthandler.is_enabled():
+        with suppress(OSError, ValueError):  # stderr is none of the system's: somebody looks at us from inside
+            faulthandler.enable(sys.stderr)
+
+
+def _show(start: Start, json: bool) -> None:
+    given = start.given - JUST_LOOKING
+    values = {
+        "home": start.home.absolute(),
+        "host": start.host,
+        **msgspec.structs.asdict(start.options),
+        "log_dir": start.log_folder.absolute() if start.options.log_file else None,
+        "metrics_host": start.options.metrics_host or start.host,
+    }
+    own = process_settings(
+        {f"--{name.replace('_', '-')}": value for name, value in values.items()},
+        [f"--{name.replace('_', '-')}" for name in given],
+    )
+    sections = {**{name: settings() for name, settings in start.sections.items()}, "process": own}
+    with output() as write:
+        write(as_json(sections) if json else as_table(sections))
+
+
+def _open_log_file(logs: ServerLogs, start: Start, name: str) -> None:
+    wanted = start.options
+    if not wanted.log_file:
+        logs.without_file()
+        return
+    path = start.log_folder / f"{name}.log"
+    try:
+        logs.open_file(path, bytes_max=wanted.log_file_mib * options.MIB, files_max=wanted.log_files)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if wanted.log_dir is None:  # then the data cannot be written either
+            raise ConfigError(f"home {start.home} cannot be written: {path}: {reason}") from error
+        raise ConfigError(f"--log-dir {wanted.log_dir} cannot be written: {path}: {reason}") from error
+
+
+def _run(start: Start) -> None:
+    from hanabi.cli.serve.serving import serve
+    from hanabi.remoting.loop import run
+    from hanabi.remoting.transport.descriptors import raise_descriptor_limit
+
+    raise_descriptor_limit()
+    run(serve(start.namesrv, start.broker, start.metrics()))
+
+
+def _namesrv(
+    start: Start, config: "NamesrvConfig", home: Path, host: str, port: int, file: Path | None = None
+) -> "Namesrv":
+    from hanabi.cli.serve.serving import Namesrv
+
+    in_file = _properties(file) if file is not None else {}
+    sources = dict.fromkeys(in_file, Source.FILE)
+    if start.given & {"port", "namesrv_port"}:
+        sources["listenPort"] = Source.COMMAND_LINE
+    in_force = msgspec.structs.replace(config, listen_port=port)
+    start.home = home
+    start.sections["namesrv"] = partial(namesrv_settings, in_force, home.absolute(), sources, in_file)
+    start.namesrv = Namesrv(config=config, home=home, host=host, port=port, tls=start.tls)
+    return start.namesrv
+
+
+def _broker(
+    start: Start,
+    file: Path | None,
+    home: Path | None,
+    host: str,
+    port: int | None,
+    namesrv: str | None,
+    advertise: str | None,
+    *,
+    name: str | None = None,
+    default_namesrv: str | None = None,
+) -> "BrokerToStart":
+    """What the file says, and over it what the command line says. *name* is for a new broker that no file describes,
+    *default_namesrv* for one that nobody has told its name servers."""
+    from hanabi.broker.config import BrokerConfig, read_broker_config
+    from hanabi.broker.home_name import remembered_name
+    from hanabi.cli.serve.serving import BrokerToStart
+    from hanabi.store.config import StoreConfig
+
+    in_file: Mapping[str, str] = {}
+    if file is not None:
+        config, store = read_broker_config(file)
+        in_file = _properties(file)
+    else:
+        config, store = (BrokerConfig(broker_name=name) if name else BrokerConfig()), StoreConfig(root=DEFAULT_HOME)
+    sources = dict.fromkeys(in_file, Source.FILE)
+    if home is not None:
+        store = msgspec.structs.replace(store, root=str(home))
+        sources["storePathRootDir"] = Source.COMMAND_LINE
+    if "brokerName" not in in_file and (known := remembered_name(Path(store.root))):
+        config = msgspec.structs.replace(config, broker_name=known)
+        sources["brokerName"] = Source.HOME
+    if namesrv is not None or not config.namesrv_addr:
+        config = msgspec.structs.replace(config, namesrv_addr=namesrv or default_namesrv or "")
+        if namesrv is not None:
+            sources["namesrvAddr"] = Source.COMMAND_LINE
+        elif default_namesrv:
+            sources["namesrvAddr"] = Source.ENVIRONMENT
+    if advertise is not None:
+        advertised, advertised_port = _parse_advertise(advertise)
+        config = msgspec.structs.replace(config, advertised_host=advertised, advertised_port=advertised_port)
+        sources["brokerIP1"] = sources["advertisedPort"] = Source.COMMAND_LINE
+    if port is not None:
+        sources["listenPort"] = Source.COMMAND_LINE
+    _check_addresses(config)
+    listen_port = config.listen_port if port is None else port
+    in_force = msgspec.structs.replace(config, listen_port=listen_port)
+    start.home = Path(store.root)
+    start.sections["broker"] = partial(broker_settings, in_force, store, sources, in_file)
+    start.broker = BrokerToStart(config=config, store=store, host=host, port=listen_port, tls=start.tls)
+    return start.broker
+
+
+def _properties(path: Path) -> dict[str, str]:
+    """A file that was read before, as it is."""
+    from hanabi.wire.java_properties import decode_properties
+
+    return decode_properties(path.read_bytes())
+
+
+def _parse_advertise(text: str) -> tuple[str, int]:
+    """Host and port of HOST[:PORT]; port 0 means the one that is listened on."""
+    from hanabi.remoting.address import parse_address
+
+    is_bare_v6 = text.count(":") > 1 and not text.startswith("[")
+    if is_bare_v6 or ":" not in text.rpartition("]")[2]:
+        host = text.strip().removeprefix("[").removesuffix("]")
+        if not host:
+            raise ConfigError("--advertise needs a host")
+        return host, 0
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise ConfigError(f"--advertise {error}") from error
+
+
+def _check_addresses(config: "BrokerConfig") -> None:
+    """An address that cannot be one would be tried for ever without success."""
+    from hanabi.remoting.address import parse_address
+
+    for address in config.namesrv_addresses:
+        try:
+            parse_address(address)
+        except ValueError as error:
+            raise ConfigError(f"name server {error}") from error
+
+
+def _refuse_options_before(context: typer.Context, command: str) -> None:
+    """Options of `hanabi serve` itself do nothing for its commands, and whoever wrote them thinks they do."""
+    for name in context.params:
+        if _is_given(context, name):
+            raise ConfigError(
+                f"options stand behind the command: hanabi serve {command} --{name.replace('_', '-')} ..."
+            )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

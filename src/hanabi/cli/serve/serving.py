@@ -1,0 +1,197 @@
+"""What `hanabi serve` does once the command line is understood: servers on one loop, until a signal.
+
+Each server says "ready" on stdout when it and the other one accept connections. The modules of the servers are
+imported here and not at the top, so that every other command stays quick.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hanabi.cli.serve.garbage import collect_when_idle
+from hanabi.cli.serve.threads import start_pool
+from hanabi.errors import ConfigError
+from hanabi.remoting.address import format_address
+
+if TYPE_CHECKING:
+    from hanabi.broker.config import BrokerConfig
+    from hanabi.metrics.port import MetricsPort
+    from hanabi.namesrv.config import NamesrvConfig
+    from hanabi.remoting.transport.tls import TlsConfig
+    from hanabi.store.config import StoreConfig
+
+logger = logging.getLogger(__name__)
+
+_ANY_TO_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a listener on all of them is reached
+_REGISTRATION_SECONDS = 1.0
+
+
+class Namesrv(msgspec.Struct, frozen=True, kw_only=True):
+    """A name server that is to be started."""
+
+    config: "NamesrvConfig"
+    home: Path
+    host: str
+    port: int
+    tls: "TlsConfig | None"
+
+
+class BrokerToStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker that is to be started."""
+
+    config: "BrokerConfig"
+    store: "StoreConfig"
+    host: str
+    port: int
+    tls: "TlsConfig | None"
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """A port for operators that is to be opened."""
+
+    host: str
+    port: int
+    series_max: int
+
+
+async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None, metrics: Metrics | None = None) -> None:
+    """Start what there is, the name server first, and stop in the opposite order when a signal comes.
+
+    Nobody is said to be ready before everybody is: whoever reads the first line may take it for a start that succeeded.
+    The port for operators is there before and after all others, so that they can see what a server waits for.
+    """
+    stopped = _stop_signal()
+    start_pool(asyncio.get_running_loop())
+    if broker is not None:
+        _check(broker)
+    ready: list[str] = []
+    async with AsyncExitStack() as servers:
+        port: MetricsPort | None = None
+        if metrics is not None:
+            port, metrics_address = await _open_metrics(metrics, namesrv, broker, servers)
+        if namesrv is not None:
+            address = await _start_namesrv(namesrv, servers, port)
+            ready.append(f"ready namesrv {format_address(address)}")
+            if broker is not None:
+                broker = _registered_with(broker, address)
+        if broker is not None:
+            address = await _start_broker(broker, servers, port)
+            ready.append(f"ready broker {broker.config.broker_name} {format_address(address)}")
+        if port is not None:
+            ready.append(f"ready metrics {format_address(metrics_address)}")
+            servers.callback(port.stopping)
+        async with _collecting():
+            for line in ready:
+                _announce(line)
+            await stopped.wait()
+
+
+@asynccontextmanager
+async def _collecting() -> AsyncIterator[None]:
+    task = asyncio.create_task(collect_when_idle())
+    await asyncio.sleep(0)  # the first collection is over before anybody is served
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _open_metrics(
+    wanted: Metrics, namesrv: Namesrv | None, broker: BrokerToStart | None, servers: AsyncExitStack
+) -> "tuple[MetricsPort, tuple[str, int]]":
+    from hanabi.metrics.port import MetricsPort
+
+    expected = [name for name, server in (("namesrv", namesrv), ("broker", broker)) if server is not None]
+    port = MetricsPort(expects=expected, series_max=wanted.series_max)
+    address = await port.start(wanted.host, wanted.port)
+    servers.push_async_callback(port.stop)
+    return port, address
+
+
+async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack, port: "MetricsPort | None") -> tuple[str, int]:
+    from hanabi.namesrv.name_server import NameServer
+
+    around = port.namesrv_times.around if port is not None else None
+    server = await servers.enter_async_context(NameServer(wanted.config, wanted.home, tls=wanted.tls, around=around))
+    where = format_address((wanted.host, wanted.port))
+    try:
+        address = await server.start(wanted.host, wanted.port)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
+    except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
+        raise ConfigError(f"cannot listen on {where}: not a host name") from error
+    if port is not None:
+        port.namesrv_started(server)
+    return address
+
+
+async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None") -> tuple[str, int]:
+    from hanabi.broker.broker import Broker
+
+    times = port.broker_times if port is not None else None
+    around, around_express = (times.around, times.around_express) if times is not None else (None, None)
+    broker = await servers.enter_async_context(
+        Broker(wanted.config, wanted.store, tls=wanted.tls, around=around, around_express=around_express)
+    )
+    address = await broker.start(wanted.host, wanted.port)
+    if port is not None:
+        port.broker_started(broker)
+    if not wanted.config.namesrv_addresses:
+        logger.warning(
+            "no name server is set, so only who knows this broker's address finds it: --namesrv HOST:PORT, namesrvAddr"
+            " in the file or the variable NAMESRV_ADDR sets one"
+        )
+    # Whoever reads the line may ask for a route at once. A name server that does not answer is no reason to wait long.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REGISTRATION_SECONDS):
+            await broker.registration.until_registered()
+    return address
+
+
+def _check(wanted: BrokerToStart) -> None:
+    """Raise what is wrong with the settings, before anything runs and says that it is ready."""
+    from hanabi.broker.broker import Broker
+
+    Broker(wanted.config, wanted.store, tls=wanted.tls)
+
+
+def _registered_with(broker: BrokerToStart, address: tuple[str, int]) -> BrokerToStart:
+    """*broker*, which is also to register with the name server at *address*, in this process."""
+    own = format_address((_ANY_TO_LOOPBACK.get(address[0], address[0]), address[1]))
+    addresses = ";".join(dict.fromkeys((own, *broker.config.namesrv_addresses)))
+    config = msgspec.structs.replace(broker.config, namesrv_addr=addresses)
+    return msgspec.structs.replace(broker, config=config)
+
+
+def _announce(line: str) -> None:
+    """Tell whoever started us; at once, also through a pipe. That nobody can hear it is no reason not to serve."""
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        logger.warning("%s (stdout cannot be written: %s)", line, error.strerror or error)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())  # what the stream still holds goes there, and not to an error at the exit
+        os.close(null)
+
+
+def _stop_signal() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, stopped.set)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopped.set))
+    return stopped

@@ -1,0 +1,1 @@
+"""Parts that several commands share: finding a cluster, output, completion."""

@@ -1,0 +1,73 @@
+"""The options by which every command that talks to a cluster finds it and is let in, and how trouble there ends it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hanabi.cli.shared.tls_file import read_tls
+from hanabi.errors import ConfigError, InvalidMessage, MQError
+
+if TYPE_CHECKING:
+    from hanabi.client.config import ClientConfig
+
+FAILED = 1  # the command was understood, but the cluster did not do it
+DEFAULT_NAMESRV = "127.0.0.1:9876"  # where `hanabi serve` is
+SECRET_VARIABLE = "HANABI_SECRET_KEY"  # noqa: S105 - the name of a variable; a secret in a command line is none
+
+Namesrv = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namesrv",
+        metavar="ADDR[;ADDR]",
+        show_default=f"$NAMESRV_ADDR, or {DEFAULT_NAMESRV}",
+        help="The name servers of the cluster, each HOST:PORT.",
+    ),
+]
+Namespace = Annotated[str, typer.Option("--namespace", help="The namespace of topic and group.")]
+AccessKey = Annotated[
+    str | None,
+    typer.Option(
+        "--access-key",
+        envvar="HANABI_ACCESS_KEY",
+        help=f"Sign requests with this key; its secret is in the variable {SECRET_VARIABLE}.",
+    ),
+]
+TlsFile = Annotated[
+    Path | None,
+    typer.Option("--tls-config", metavar="FILE", help="RocketMQ's tls.properties: talk TLS, with what it says."),
+]
+
+
+def client_config(namesrv: str | None, namespace: str, access_key: str | None, tls_file: Path | None) -> "ClientConfig":
+    """How to reach the cluster that the options describe."""
+    from hanabi.client.config import NAMESRV_VARIABLE, ClientConfig, Credentials
+
+    access = None
+    if access_key is not None:
+        secret = os.environ.get(SECRET_VARIABLE, "")
+        if not secret:
+            raise ConfigError(f"--access-key {access_key}: its secret must be in the variable {SECRET_VARIABLE}")
+        access = Credentials(access_key, secret)
+    return ClientConfig(
+        namesrv=namesrv or os.environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV,
+        namespace=namespace,
+        access=access,
+        tls=None if tls_file is None else read_tls(tls_file),
+    )
+
+
+@contextmanager
+def told_in_one_sentence() -> Iterator[None]:
+    """What the cluster refuses, or that it cannot be reached, becomes exit code 1; what was written wrongly stays 2."""
+    try:
+        yield
+    except (ConfigError, InvalidMessage):
+        raise
+    except MQError as error:
+        typer.echo(f"hanabi: {error}", err=True)
+        raise typer.Exit(FAILED) from error

@@ -1,0 +1,144 @@
+"""The lives of one blocking object: which loop thread its calls go to, from each start to the shutdown that ends it.
+
+The asyncio object does everything; this only carries calls to its loop. Any number of threads may start it and shut it
+down at once: whether a start or a shutdown came first is decided on the loop, where nothing runs beside it. An object
+that was made before a fork and not started yet starts in the child like any other; one that was started belongs to the
+parent.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from hanabi.client.blocking.loop_thread import Begin, LoopThread
+from hanabi.errors import BlockingCallError, MQError
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """See `LoopThread.run`."""
+
+    def __call__(
+        self, coroutine: Coroutine[Any, Any, Any], unclaimed: Callable[[Any], None] | None = None, /
+    ) -> Any: ...
+
+
+class _Life:
+    """One start, and what follows. `ended` belongs to the loop: a shutdown has come."""
+
+    def __init__(self, thread: LoopThread) -> None:
+        self.thread = thread
+        self.ended = False
+
+
+class Lifetime:
+    """`run` carries a coroutine to the loop and waits for it. *what* is how errors call the object."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.on_end: Callable[[], object] = lambda: None  # called in whichever thread ends it
+        self._changing = threading.Lock()
+        self._life: _Life | None = None
+        # Both are the loop thread's own while started.
+        self.run: Run = self._refuse
+        self.run_short: Callable[[Begin[Any]], Any] = self._refuse_short
+
+    def _refuse(self, coroutine: Coroutine[Any, Any, Any], unclaimed: object = None) -> Any:
+        coroutine.close()
+        return self._refuse_short()
+
+    def _refuse_short(self, begin: object = None) -> Any:
+        raise MQError(f"{self._what} is not running: use `with`, or start() it, and not after shutdown()")
+
+    @property
+    def is_running(self) -> bool:
+        return self._life is not None
+
+    def start(
+        self, start: Callable[[], Coroutine[Any, Any, T]], shutdown: Callable[[float], Coroutine[Any, Any, object]]
+    ) -> T:
+        """Run *start* on the loop. If the program forgets the end, *shutdown* is run when the interpreter ends, with
+        the seconds that it may take."""
+        thread = LoopThread.acquire()  # for this call: a shutdown meanwhile does not end the loop under it
+        try:
+            life = self._begin(thread)
+            thread.opened(life, shutdown)
+            return self._started(life, start, shutdown)
+        finally:
+            thread.release()
+
+    def _begin(self, thread: LoopThread) -> _Life:
+        with self._changing:
+            if self._life is not None:
+                self._life.thread.must_be_able_to_wait()  # in a child of the process that started it, never
+                raise MQError(f"{self._what} is started already")
+            self._life = _Life(LoopThread.acquire())  # until `_end`
+            return self._life
+
+    def _started(
+        self,
+        life: _Life,
+        start: Callable[[], Coroutine[Any, Any, T]],
+        shutdown: Callable[[float], Coroutine[Any, Any, object]],
+    ) -> T:
+        async def begin() -> T:
+            if life.ended:
+                raise MQError(f"{self._what} was shut down before it had started")
+            return await start()
+
+        try:
+            started = life.thread.run(begin())
+        except BaseException:
+            with contextlib.suppress(BlockingCallError):  # the loop has ended, and everything on it
+                life.thread.run(shutdown(0.0))  # a signal may have come when it was just done
+            self._end(life)
+            raise
+        self._carry(life)
+        return started
+
+    def shutdown(self, shutdown: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run *shutdown* on the loop. The second time does nothing."""
+        life = self._life
+        if life is None:
+            return
+
+        async def end() -> None:
+            life.ended = True
+            await shutdown()
+
+        if not life.thread.has_ended:  # if it has, it has shut us down before
+            try:
+                life.thread.run(end())
+            except BlockingCallError:
+                if self._life is life:
+                    raise  # not here: somebody must call it where it can wait
+                return  # another thread was quicker, and has ended the loop too
+            except BaseException:
+                self._end(life)
+                raise
+        self._end(life)
+
+    def _end(self, life: _Life) -> None:
+        if not life.thread.closed(life):  # another thread has ended it at the same time
+            return
+        with self._changing:
+            if self._life is life:
+                self._life = None
+        self._carry(life)
+        life.thread.release()
+        self.on_end()
+
+    def _carry(self, life: _Life) -> None:
+        """Carry calls to the loop while *life* lasts."""
+        with self._changing:
+            if self._life is life:
+                self.run, self.run_short = life.thread.run, life.thread.run_short
+            elif self._life is None:
+                self.run, self.run_short = self._refuse, self._refuse_short
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The result of a plain function that must not run beside the loop: on it while started, here before."""
+        life = self._life
+        return function() if life is None else life.thread.call(function)

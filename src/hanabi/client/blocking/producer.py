@@ -1,0 +1,220 @@
+"""The producers for programs without an event loop: same arguments, same results as the asyncio classes.
+
+No logic is here: each call is carried to the loop thread of this process and waited for. May be used by any number of
+threads at once. `push`, `pull` and `lite_pull` have the consumers.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, Unpack, cast, overload
+
+from hanabi.client.blocking.participant import BlockingParticipant
+from hanabi.client.config import ClientConfig
+from hanabi.client.hooks import EndTransactionHook, SendHook
+from hanabi.client.options import ProducerOptions
+from hanabi.client.producer.config import ProducerConfig
+from hanabi.client.producer.producer import Producer as AsyncProducer
+from hanabi.client.producer.routing.selectors import Selector
+from hanabi.client.producer.transaction_producer import Check, Execute
+from hanabi.client.producer.transaction_producer import TransactionProducer as AsyncTransactionProducer
+from hanabi.client.send_result import SendResult, TransactionResult
+from hanabi.message import Message, MessageQueue, StoredMessage
+
+
+class Producer(BlockingParticipant[AsyncProducer]):
+    """Sends messages for a group of producers.
+
+        with Producer("orders", namesrv="127.0.0.1:9876") as producer:
+            result = producer.send(Message("Orders", b"...", tags="created", keys=["42"]))
+
+    *options* are fields of `ClientConfig` (how to reach the cluster) and of `ProducerConfig` (how to send); both may
+    be given whole, as *config* and *settings*. All threads may use one producer at once.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        config: ClientConfig | None = None,
+        settings: ProducerConfig | None = None,
+        hooks: Sequence[SendHook | EndTransactionHook] = (),
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__(AsyncProducer(group, config=config, settings=settings, hooks=hooks, **options))
+
+    @property
+    def settings(self) -> ProducerConfig:
+        return self._aio.settings
+
+    def start(self) -> None:
+        """Join the cluster. Needs no name server yet: the first send does."""
+        super().start()
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
+        super().shutdown(timeout)
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Send *message* and return where it is stored. Raises `SendFailed` after the last try, or when time is over.
+
+        It goes to *queue*, or to the one that *selector* picks by *arg*: then only that one is tried. Otherwise the
+        queues take turns, and when a broker fails another one is tried.
+        """
+        begin = partial(self._aio.begin_send, message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+        return cast(SendResult, self._life.run_short(begin))
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Send *message* without waiting for an answer. It may get lost, and nobody will know."""
+        self._life.run(self._aio.send_oneway(message, queue=queue, selector=selector, arg=arg, timeout=timeout))
+
+    @overload
+    def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+        return_exceptions: Literal[False] = False,
+    ) -> list[SendResult]: ...
+
+    @overload
+    def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+        return_exceptions: Literal[True],
+    ) -> list[SendResult | Exception]: ...
+
+    def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+        return_exceptions: bool = False,
+    ) -> Sequence[SendResult | Exception]:
+        """Send *messages*, many at a time, and return their results in order. *timeout* is for each of them.
+
+        All are tried, whichever fail. With *return_exceptions* an error stands in place of the result; without, the
+        first is raised at the end. Messages are sent in their order, but may be stored in another.
+        """
+        # The caller's iterable may itself block (a file, a query): it is read here and not on the loop.
+        given = messages if isinstance(messages, Sequence) else list(messages)
+        many = cast(Callable[..., Any], self._aio.send_many)
+        sending = many(given, selector=selector, arg=arg, timeout=timeout, return_exceptions=return_exceptions)
+        return cast(Sequence[SendResult | Exception], self._life.run(sending))
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+    ) -> list[SendResult]:
+        """Send messages of one topic in as few requests as their size allows; return the result of each, in order.
+
+        Each request goes to one queue and is stored whole or not at all. *timeout* is for each request. If one fails,
+        those after it are not sent: `SendFailed.sent` says how many were.
+        """
+        sending = self._aio.send_batch(list(messages), queue=queue, selector=selector, arg=arg, timeout=timeout)
+        return cast(list[SendResult], self._life.run(sending))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+    ) -> StoredMessage:
+        """Send *message* and wait for the answer that a consumer gives to it with `reply`.
+
+        *timeout* is for all of it. Raises `RequestTimeoutError` if no answer comes.
+        """
+        asking = self._aio.request(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+        return cast(StoredMessage, self._life.run(asking))
+
+    def reply(
+        self,
+        request: StoredMessage,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Answer a *request* that a consumer got. Raises `SendFailed` if whoever asked cannot be reached any more."""
+        replying = self._aio.reply(request, body, properties=properties, timeout=timeout)
+        return cast(SendResult, self._life.run(replying))
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of *topic* that can be written to, in the order that selectors get them in."""
+        return cast(list[MessageQueue], self._life.run(self._aio.queues(topic)))
+
+
+class TransactionProducer(Producer):
+    """Sends messages in transactions, and all others as `Producer` does.
+
+        producer = TransactionProducer("orders", namesrv="127.0.0.1:9876")
+
+        @producer.check
+        def how_did_it_end(message):                              # asked by the broker, when it has no word from us
+            return TransactionState.COMMIT if exists(message.message_id) else TransactionState.ROLLBACK
+
+        with producer:
+            producer.send_in_transaction(message, write_order)
+
+    Both may be `def` or `async def`; the former run in threads. What they raise, and None, counts as unknown.
+    """
+
+    _aio: AsyncTransactionProducer
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        check: Check | None = None,
+        config: ClientConfig | None = None,
+        settings: ProducerConfig | None = None,
+        hooks: Sequence[SendHook | EndTransactionHook] = (),
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        aio = AsyncTransactionProducer(group, check=check, config=config, settings=settings, hooks=hooks, **options)
+        BlockingParticipant.__init__(self, aio)
+
+    def check(self, function: Check) -> Check:
+        """Decorator: *function* says how the transaction of a message ended."""
+        return self._aio.check(function)
+
+    def send_in_transaction(
+        self, message: Message, execute: Execute, *, timeout: float | None = None
+    ) -> TransactionResult:
+        """Store the first half of *message*, run *execute*, then commit or roll back as it says.
+
+        *execute* gets the message and the result of sending it; its `message_id` is what `check` will be asked for.
+        """
+        sending = self._aio.send_in_transaction(message, execute, timeout=timeout)
+        return cast(TransactionResult, self._life.run(sending))

@@ -1,0 +1,1 @@
+"""Membership of a consuming group: allocation of queues and rebalance."""

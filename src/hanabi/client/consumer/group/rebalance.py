@@ -1,0 +1,176 @@
+"""Which queues of its topics a member of a group has: worked out at the start, on notice, and every 20 s.
+
+Broadcasting members have all queues. Members that share ask a broker who they are, and divide the queues, each for
+itself, by the same rule. What could not be worked out or taken is tried again in a moment, then less and less often:
+a queue that nobody consumes is worse than a question too many.
+
+Agrees with Java's RebalanceImpl. What it means to take and to drop a queue is the consumer's business.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from hanabi.client.cluster.core import Core
+from hanabi.client.cluster.routes import Route
+from hanabi.client.cluster.unresponsive_brokers import PassedOver
+from hanabi.client.consumer.group.allocate import Allocate, sort_client_ids, sort_queues
+from hanabi.client.for_each import for_each
+from hanabi.errors import ConnectError, MQError
+from hanabi.message import MessageQueue
+from hanabi.wire.system_names import RETRY_PREFIX
+
+RETRY_S: Final = 0.2  # after the first time that something was missing; then twice as long each time
+RETRY_S_MAX: Final = 20.0  # when brokers or name servers have no answer
+HANDOVER_S: Final = 0.2  # a question and an answer or two, between a broker and the last owner of a queue
+TAKE_S_MAX: Final = 1.0  # when a queue could not be taken: its last owner may be done any moment
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Shares(Protocol):
+    """The queues that a consumer has."""
+
+    async def share(self, topic: str, assigned: set[MessageQueue]) -> bool:
+        """Take and drop queues of *topic* until it has those *assigned*. False: not yet, ask again soon."""
+        ...
+
+    def keep_topics(self, topics: Collection[str]) -> None:
+        """Drop the queues of all other topics."""
+        ...
+
+
+def retry_delay(failures: int, longest: float) -> float:
+    """How long to wait when it was incomplete so many times in a row. Pure."""
+    return min(longest, RETRY_S * 2.0 ** min(failures - 1, 10))
+
+
+class Assignment(NamedTuple):
+    """Which queues of a topic are ours. `is_member`: the brokers know us; `has_others`: and others beside us."""
+
+    queues: set[MessageQueue]
+    is_member: bool = True
+    has_others: bool = False
+
+
+class Rebalance:
+    """For one member of one group. `run` until cancelled; `soon` asks for a turn."""
+
+    def __init__(
+        self,
+        core: Core,
+        group: str,
+        *,
+        topics: Callable[[], Collection[str]],
+        shares: Shares,
+        allocate: Allocate,
+        broadcasting: bool,
+        handover_s: float = HANDOVER_S,
+    ) -> None:
+        self._core, self._group, self._handover_s = core, group, handover_s
+        self._had: dict[str, set[MessageQueue]] = {}  # what was assigned the last time
+        self._topics, self._shares, self._allocate, self._broadcasting = topics, shares, allocate, broadcasting
+        self._wanted = asyncio.Event()
+        self._complaints: dict[str, str] = {}
+
+    def soon(self) -> None:
+        """Share the queues anew; returns at once, and many calls are one."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        failures, again = 0, None
+        while True:
+            self._wanted.clear()
+            late = await self._once(again)
+            failures = failures + 1 if late else 0
+            again = None
+            try:
+                async with asyncio.timeout(retry_delay(failures, min(late.values())) if late else None):
+                    await self._wanted.wait()
+            except TimeoutError:
+                again = late.keys()
+
+    async def _once(self, only: Collection[str] | None) -> dict[str, float]:
+        """Settle all topics, or *only* these. The topics that are not as they should be, each with the longest time to
+        wait before the next try."""
+        topics = list(self._topics())
+        self._shares.keep_topics(topics)
+        self._had = {topic: queues for topic, queues in self._had.items() if topic in topics}
+        chosen = [topic for topic in topics if only is None or topic in only]
+        waits = await for_each(self._settle, chosen)  # a topic whose broker hangs does not hold up the others
+        return {topic: wait for topic, wait in zip(chosen, waits, strict=True) if wait is not None}
+
+    async def _settle(self, topic: str) -> float | None:
+        """None when *topic* is as it should be; else how long to wait at most before the next time."""
+        assignment = await self._attempt(topic, self._assignment(topic))
+        if assignment is None:
+            return RETRY_S_MAX
+        await self._hand_over(topic, assignment)
+        taken = await self._attempt(topic, self._shares.share(topic, assignment.queues))
+        self._had[topic] = assignment.queues
+        return None if taken and assignment.is_member else TAKE_S_MAX
+
+    async def _attempt(self, topic: str, work: Awaitable[T]) -> T | None:
+        """What *work* says; None if it could not be done."""
+        try:
+            result = await work
+        except MQError as error:
+            self._complain(topic, error)
+            return None
+        except Exception:
+            logger.exception("group %s: sharing the queues of %s failed", self._group, topic)
+            return None
+        self._complaints.pop(topic, None)
+        return result
+
+    async def _hand_over(self, topic: str, assignment: Assignment) -> None:
+        """Let go of what is others' now, and give those whose queues become ours a moment to say how far they came:
+        what they have not said would be consumed twice."""
+        had = self._had.get(topic, set())
+        if self._handover_s and assignment.has_others and assignment.queues - had:
+            await self._attempt(topic, self._shares.share(topic, assignment.queues & had))
+            await asyncio.sleep(self._handover_s)
+
+    async def _assignment(self, topic: str) -> Assignment:
+        route = await self._core.routes.find(topic)
+        queues = sort_queues(route.read_queues)
+        if self._broadcasting or not queues:
+            return Assignment(set(queues))
+        client_id = self._core.client_id
+        address, client_ids = await self._members(topic, route)
+        if client_id not in client_ids:
+            # A broker that restarted has forgotten us, and the others divide the queues without us.
+            await self._core.heartbeat_to(address)
+            _, client_ids = await self._members(topic, route)
+        share = set(self._allocate(client_id, queues, sort_client_ids(client_ids)))
+        return Assignment(share, is_member=client_id in client_ids, has_others=len(client_ids) > 1)
+
+    async def _members(self, topic: str, route: Route) -> tuple[str, list[str]]:
+        """The ids of the group's members, from any broker of the topic that answers, and that broker's address."""
+        failure: MQError | None = None
+        for name in random.sample(sorted(route.brokers), len(route.brokers)):
+            address = route.address_of(name)
+            if address is None:
+                continue
+            try:
+                self._core.api.silent.pass_over(address)
+                return address, await self._core.api.consumer_ids(
+                    address, self._group, self._core.config.request_timeout_s
+                )
+            except MQError as error:
+                failure = error
+        raise failure or ConnectError(f"topic {topic} has no broker that could be asked for the group's members")
+
+    def _complain(self, topic: str, error: MQError) -> None:
+        """Once for each reason. A retry topic is made by the broker, and may well not be there for a moment."""
+        text = str(error)
+        if self._complaints.get(topic) == text:
+            return
+        self._complaints[topic] = text
+        quiet = topic.startswith(RETRY_PREFIX) or isinstance(error, PassedOver)
+        level = logging.DEBUG if quiet else logging.WARNING
+        logger.log(level, "group %s: the queues of %s are not shared, trying again: %s", self._group, topic, error)

@@ -1,0 +1,1 @@
+"""The pull consumer and the lite pull consumer."""

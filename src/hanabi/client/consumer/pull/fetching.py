@@ -1,0 +1,213 @@
+"""Keeping messages of several queues at hand for a program that asks for them: one task a queue pulls ahead, until
+enough is held.
+
+Agrees with the pull tasks of Java's DefaultLitePullConsumerImpl in limits and times, but waits for room instead of
+asking every 50 ms. Whose the queues are, and what is committed, is decided elsewhere.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final, Protocol
+
+from hanabi.client.consumer.pull.fetched_queue import FetchedQueue
+from hanabi.client.consumer.pull_failure_log import PullFailureLog
+from hanabi.client.consumer.pull_request import PullResult, PullStatus
+from hanabi.client.consumer.queue_progress import QueueLimits
+from hanabi.clock import wall_ms
+from hanabi.errors import MQError, UnknownReplyError
+from hanabi.message import MessageQueue, StoredMessage
+from hanabi.wire.codes import ResponseCode
+
+ERROR_S: Final = 3.0
+BROKER_FLOW_CONTROL_S: Final = 0.02
+EMPTY_S: Final = 0.05  # a broker that does not hold the request is not asked more often than that
+
+logger = logging.getLogger(__name__)
+
+
+class Pull(Protocol):
+    """One pull from where the queue has come to."""
+
+    def __call__(self, queue: MessageQueue, offset: int) -> Awaitable[PullResult]: ...
+
+
+class Fetching:
+    """Invariant: every queue in `queues` has a task that pulls from it, and is in `_ready` when it holds something."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        start_offset: Callable[[MessageQueue], Awaitable[int]],
+        pull: Pull,
+        limits: QueueLimits,
+        messages_max: int,
+    ) -> None:
+        self._group, self._start_offset, self._pull = group, start_offset, pull
+        self._limits, self._messages_max = limits, messages_max
+        self.queues: dict[MessageQueue, FetchedQueue] = {}
+        self.moved: set[FetchedQueue] = set()  # whose position is not where it was last settled
+        self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._ready: dict[MessageQueue, None] = {}  # in the order in which they get their turn
+        self._held = 0  # messages of all queues
+        self._arrived, self._room = asyncio.Event(), asyncio.Event()
+
+    # Which queues
+
+    def take_on(self, queues: Iterable[MessageQueue]) -> None:
+        """Fetch from these, too."""
+        for queue in queues:
+            if queue not in self.queues:
+                self.queues[queue] = FetchedQueue(queue)
+                self._begin(queue)
+
+    def drop(self, queue: MessageQueue) -> FetchedQueue:
+        """Fetch from it no more; what is held of it is not handed out."""
+        fetched = self.queues.pop(queue)
+        self._held -= fetched.count
+        self._ready.pop(queue, None)
+        self.moved.discard(fetched)
+        self._end(queue)
+        self._room.set()
+        return fetched
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at *offset*. A pull that is under way counts for nothing."""
+        fetched = self.queues[queue]
+        self._held -= fetched.count
+        self._ready.pop(queue, None)
+        fetched.seek(offset)
+        self.moved.add(fetched)
+        self._end(queue)
+        self._begin(queue)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            self.queues[queue].paused = True
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            fetched = self.queues[queue]
+            fetched.paused = False
+            if fetched.count:
+                self._ready[queue] = None
+                self._arrived.set()
+        self._room.set()
+
+    def _begin(self, queue: MessageQueue) -> None:
+        name = f"{self._group} fetches from {queue.topic} {queue.broker_name} {queue.queue_id}"
+        self._tasks[queue] = asyncio.create_task(self._run(self.queues[queue]), name=name)
+
+    def _end(self, queue: MessageQueue) -> None:
+        task = self._tasks.pop(queue)
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """Stop all of it."""
+        for queue in list(self._tasks):
+            self._end(queue)
+        if self._ending:
+            await asyncio.wait(list(self._ending))
+        self._arrived.set()
+
+    # Handing out
+
+    def take(self, count: int) -> list[StoredMessage]:
+        """Messages that are here, at most *count*; each queue gets its turn."""
+        taken: list[StoredMessage] = []
+        while self._ready and len(taken) < count:
+            queue = next(iter(self._ready))
+            del self._ready[queue]
+            fetched = self.queues[queue]
+            if fetched.paused:
+                continue  # `resume` puts it back
+            taken += fetched.take(count - len(taken))
+            self.moved.add(fetched)
+            if fetched.count:
+                self._ready[queue] = None
+        if taken:
+            self._held -= len(taken)
+            self._room.set()
+        return taken
+
+    def give_back(self, messages: Collection[tuple[MessageQueue, int]]) -> None:
+        """Hold these, of what was taken last, once more; each is named by its queue and offset."""
+        for queue in {queue for queue, _ in messages} & self.queues.keys():
+            fetched = self.queues[queue]
+            before = fetched.count
+            fetched.give_back({offset for each, offset in messages if each == queue})
+            self._held += fetched.count - before
+            if fetched.count:
+                self._ready[queue] = None
+                self._arrived.set()
+
+    async def arrival(self) -> None:
+        """Wait until something may be here. Look first, and again afterwards."""
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    def wake(self) -> None:
+        """End the wait for messages."""
+        self._arrived.set()
+
+    # Fetching
+
+    async def _run(self, fetched: FetchedQueue) -> None:
+        complaints = PullFailureLog(self._group, fetched.queue)
+        while True:
+            await self._until_room(fetched)
+            try:
+                pause_s = await self._once(fetched)
+                complaints.succeeded()
+            except MQError as error:
+                pause_s = _pause_after(error)
+                if pause_s == ERROR_S:
+                    complaints.failed(error, fetched.next_offset)
+            except Exception:
+                logger.exception("group %s: pulling from %s failed, a fault of ours", self._group, fetched.queue)
+                pause_s = ERROR_S
+            if pause_s:
+                await asyncio.sleep(pause_s)
+
+    async def _until_room(self, fetched: FetchedQueue) -> None:
+        while fetched.paused or self._held > self._messages_max or fetched.over(self._limits) is not None:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _once(self, fetched: FetchedQueue) -> float:
+        """How long to wait before the next."""
+        loop = asyncio.get_running_loop()
+        if fetched.next_offset is None:
+            fetched.next_offset = await self._start_offset(fetched.queue)
+        began = loop.time()
+        fetched.last_pull_ms = wall_ms()
+        result = await self._pull(fetched.queue, fetched.next_offset)
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            logger.warning(
+                "group %s: %s has no offset %d any more, or not yet; going on at %d",
+                self._group,
+                fetched.queue,
+                fetched.next_offset,
+                result.next_offset,
+            )
+            fetched.next_offset = result.next_offset
+            self.moved.add(fetched)
+            return EMPTY_S
+        before = fetched.count
+        fetched.add(result.messages, result.next_offset)
+        self._held += fetched.count - before
+        if fetched.count > before:
+            self._ready[fetched.queue] = None
+            self._arrived.set()
+        elif not before:
+            self.moved.add(fetched)  # also what the filter kept away is behind us
+        return EMPTY_S if result.status is PullStatus.NO_NEW_MESSAGE and loop.time() - began < EMPTY_S else 0.0
+
+
+def _pause_after(error: MQError) -> float:
+    busy = isinstance(error, UnknownReplyError) and error.reply_code == ResponseCode.FLOW_CONTROL
+    return BROKER_FLOW_CONTROL_S if busy else ERROR_S

@@ -1,0 +1,184 @@
+"""One pull: ask the right broker for the messages of a queue from an offset on, and make messages of its answer.
+
+A broker may suggest that its slave is asked the next time; that is remembered for each queue. What brokers filter by
+hash code is filtered again by text. No loop, no waiting, no retries: whoever pulls decides about these. Much that is
+compressed is unpacked in a thread (`unpacking`).
+
+Agrees with Java's PullAPIWrapper and PullResultExt, but a message that cannot be decoded stops the queue with an error
+that says so, where Java would skip it and all behind it.
+"""
+
+from enum import Enum
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from hanabi.client.cluster.api import PullReply
+from hanabi.client.cluster.core import Core
+from hanabi.client.cluster.queue_access import COMMIT_OFFSET, LITE_PULL, SUBSCRIPTION, QueueAccess, pull_header
+from hanabi.client.cluster.routes import MASTER_ID, Route
+from hanabi.client.consumer.unpacking import takes_long
+from hanabi.client.in_thread import in_thread
+from hanabi.client.namespace import unwrap
+from hanabi.errors import ConnectError, RemoteProtocolError, TransportError
+from hanabi.message import MessageQueue, StoredMessage
+from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.codes import ResponseCode
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message.inner_batch import unwrapped
+from hanabi.wire.message.stored import to_messages
+from hanabi.wire.system_names import RETRY_PREFIX
+
+COUNT: Final = 32
+HOLD_S: Final = 15.0
+ANSWER_S: Final = 15.0  # how long an answer may take beyond the time that the broker holds the request
+
+
+class PullStatus(Enum):
+    """What became of a pull."""
+
+    FOUND = "FOUND"
+    NO_NEW_MESSAGE = "NO_NEW_MSG"  # the queue ends here
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MSG"  # there are some, but none that was subscribed to
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"  # nothing is stored at this offset: it is deleted, or was never reached
+
+
+_STATUS: Final = {
+    int(ResponseCode.SUCCESS): PullStatus.FOUND,
+    int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MESSAGE,
+    int(ResponseCode.PULL_RETRY_IMMEDIATELY): PullStatus.NO_MATCHED_MESSAGE,
+    int(ResponseCode.PULL_OFFSET_MOVED): PullStatus.OFFSET_ILLEGAL,
+}
+
+
+class PullResult(msgspec.Struct, frozen=True, gc=False):
+    """The messages, and where to go on: at `next_offset`, in any case."""
+
+    status: PullStatus
+    messages: list[StoredMessage]
+    next_offset: int
+    min_offset: int  # the first one that the queue still has
+    max_offset: int  # the one that its next message will get
+    suggested_broker_id: int = MASTER_ID
+
+
+def wanted(messages: list[StoredMessage], subscription: SubscriptionData) -> list[StoredMessage]:
+    """Those of *messages* that carry one of the tags subscribed to; a broker compares their hash codes alone."""
+    tags = subscription.tags_set
+    if not tags or subscription.class_filter_mode:
+        return messages
+    if len(tags) == 1:
+        (tag,) = tags
+        return [message for message in messages if message.tags == tag]
+    allowed = frozenset(tags)
+    return [message for message in messages if message.tags in allowed]
+
+
+def restored(message: StoredMessage, namespace: str) -> StoredMessage:
+    """*message* as its producer named it: its topic is no retry topic, and carries no namespace."""
+    topic = message.topic
+    if topic.startswith(RETRY_PREFIX):
+        topic = message.properties.get(names.RETRY_TOPIC, topic)
+    if namespace:
+        topic = unwrap(namespace, topic)
+    return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
+
+
+def decode_pulled(
+    body: bytes, queue: MessageQueue, next_offset: int, offset_delta: int = 0, offset: int = 0
+) -> tuple[list[StoredMessage], int]:
+    """The messages in *body*, pulled at *offset*, and where to go on. If one cannot be read, those before it, and its
+    own offset; if it is the first, an error. *offset_delta* is 5.x's: a queue that has moved between brokers counts on
+    from the last one.
+    """
+    messages, error = to_messages(body, queue.broker_name, offset_delta)
+    messages, broken = unwrapped(messages, offset)
+    error = broken or error
+    if error is None:
+        return messages, next_offset
+    if messages:
+        return messages, messages[-1].queue_offset + 1
+    raise RemoteProtocolError(
+        f"topic {queue.topic}, queue {queue.queue_id} of {queue.broker_name}: the first of the messages before offset"
+        f" {next_offset} cannot be read, so none behind it is consumed: {error}"
+    ) from error
+
+
+def other_broker(route: Route, queue: MessageQueue, failed: str) -> int:
+    """Whom to ask the next time, after the broker at the address *failed* could not be reached."""
+    brokers = route.brokers.get(queue.broker_name, {})
+    return next((broker_id for broker_id, address in brokers.items() if address != failed), MASTER_ID)
+
+
+class Pulling:
+    """Pulls for one consumer group. *lite* says what kind of consumer asks.
+
+    With *tells_subscription* every request carries the subscription; without, the broker knows it from the heartbeat.
+    """
+
+    def __init__(self, core: Core, group: str, *, lite: bool = False, tells_subscription: bool = False) -> None:
+        self._core, self._group, self._queues = core, group, QueueAccess(core)
+        self._flag = (SUBSCRIPTION if tells_subscription else 0) | (LITE_PULL if lite else 0)
+        self._suggested: dict[MessageQueue, int] = {}
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        subscription: SubscriptionData,
+        *,
+        count: int = COUNT,
+        commit_offset: int | None = None,
+        hold_s: float = HOLD_S,
+        timeout: float | None = None,  # noqa: ASYNC109 - it is the request's own
+    ) -> PullResult:
+        """Messages of *queue* from *offset* on, at most *count*; topics are named as on the wire, see `restored`.
+
+        If there are none, the broker waits up to *hold_s* seconds for one. With *commit_offset* it learns on the way
+        how far the group has come. *timeout* is 15 s longer than it may wait, if not given.
+        """
+        route = self._core.routes.known(queue.topic) or await self._queues.route(queue)
+        address = route.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
+        if address is None:
+            route = await self._queues.route(queue)
+            address = route.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
+        if address is None:
+            raise ConnectError(f"topic {queue.topic}: the name servers know no address of broker {queue.broker_name}")
+        header = pull_header(
+            self._group,
+            queue,
+            offset,
+            count,
+            subscription,
+            flag=self._flag,
+            commit_offset=commit_offset,
+            hold_s=hold_s,
+        )
+        if header.sys_flag & COMMIT_OFFSET and address != route.master_of(queue.broker_name):
+            header = msgspec.structs.replace(header, sys_flag=header.sys_flag & ~COMMIT_OFFSET)
+        try:
+            seconds = hold_s + ANSWER_S if timeout is None else timeout
+            reply = await self._core.api.pull_message(address, header, seconds)
+        except TransportError:
+            self._suggested[queue] = other_broker(route, queue, address)
+            raise
+        self._suggested[queue] = reply.header.suggest_which_broker_id
+        result = partial(_result, queue, offset, subscription, reply)
+        return await in_thread(result) if takes_long(reply.body) else result()
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue is somebody else's now."""
+        self._suggested.pop(queue, None)
+
+
+def _result(queue: MessageQueue, offset: int, subscription: SubscriptionData, reply: PullReply) -> PullResult:
+    header = reply.header
+    status, next_offset = _STATUS[reply.code], header.next_begin_offset
+    messages: list[StoredMessage] = []
+    if status is PullStatus.FOUND:
+        messages, next_offset = decode_pulled(reply.body, queue, next_offset, header.offset_delta or 0, offset)
+        messages = wanted(messages, subscription)
+    return PullResult(
+        status, messages, next_offset, header.min_offset, header.max_offset, header.suggest_which_broker_id
+    )

@@ -1,0 +1,150 @@
+"""Keeping one queue's messages coming: pull, hand over, pull again, for as long as the queue is ours.
+
+A broker without new messages holds the request for up to 15 s, so this is quick and cheap at the same time. It waits
+while the consumer is paused, while too much is held already, and after errors. Agrees with
+DefaultMQPushConsumerImpl.pullMessage in its limits and times, but waits for room itself instead of asking every 50 ms.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from hanabi.client.consumer.consume_stats import ConsumeStats
+from hanabi.client.consumer.offsets.offset_store import OffsetStore
+from hanabi.client.consumer.owned_queue import OwnedQueue
+from hanabi.client.consumer.pull_failure_log import PullFailureLog
+from hanabi.client.consumer.pull_request import PullResult, PullStatus
+from hanabi.client.consumer.queue_progress import QueueLimits
+from hanabi.clock import wall_ms
+from hanabi.errors import MQError, UnknownReplyError
+from hanabi.message import StoredMessage
+from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.codes import ResponseCode
+
+HOLD_S: Final = 15.0
+FIRST_ERROR_S: Final = 0.1  # then twice as long each time: a broker that restarts is back soon
+ERROR_S: Final = 3.0
+BROKER_FLOW_CONTROL_S: Final = 0.02
+EMPTY_S: Final = 0.05  # a broker that does not hold the request is not asked more often than that
+COMPLAIN_S: Final = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class Pull(Protocol):
+    """One pull. *commit_offset* is told to the broker on the way, if there is one."""
+
+    def __call__(
+        self, owned: OwnedQueue, subscription: SubscriptionData, commit_offset: int | None
+    ) -> Awaitable[PullResult]: ...
+
+
+class PullLoop:
+    """For one queue. `run` until cancelled or the queue is dropped."""
+
+    def __init__(
+        self,
+        group: str,
+        owned: OwnedQueue,
+        *,
+        pull: Pull,
+        subscription: Callable[[], SubscriptionData | None],
+        offsets: OffsetStore,
+        commits: bool,
+        limits: Callable[[], QueueLimits],
+        resumed: asyncio.Event,
+        deliver: Callable[[OwnedQueue, list[StoredMessage]], None],
+        progressed: Callable[[OwnedQueue], None],
+        stats: ConsumeStats,
+        interval_s: float,
+    ) -> None:
+        self._group, self._owned = group, owned
+        self._pull, self._subscription, self._offsets, self._commits = pull, subscription, offsets, commits
+        self._limits, self._resumed, self._deliver, self._progressed = limits, resumed, deliver, progressed
+        self._stats, self._interval_s = stats, interval_s
+        self._complained_at = -COMPLAIN_S
+        self._complaints = PullFailureLog(group, owned.queue)
+
+    async def run(self) -> None:
+        owned = self._owned
+        while not owned.dropped:
+            await self._resumed.wait()
+            await self._room()
+            subscription = self._subscription()
+            if owned.dropped or subscription is None:  # unsubscribed: the next rebalance takes the queue away
+                return
+            pause_s = await self._pull_once(subscription)
+            if pause_s and not owned.dropped:
+                await asyncio.sleep(pause_s)
+
+    async def _room(self) -> None:
+        owned = self._owned
+        while not owned.dropped and (reason := owned.progress.over(self._limits())) is not None:
+            now = asyncio.get_running_loop().time()
+            if now - self._complained_at >= COMPLAIN_S:
+                self._complained_at = now
+                logger.info("group %s pulls no more from %s for a while: %s", self._group, owned.queue, reason)
+            await owned.change()
+
+    async def _pull_once(self, subscription: SubscriptionData) -> float:
+        """How long to wait before the next."""
+        owned, loop = self._owned, asyncio.get_running_loop()
+        began = loop.time()
+        owned.last_pull_ms = wall_ms()
+        try:
+            # None for 0, as Java: nothing is consumed yet.
+            commits = self._commits and self._offsets.is_sure(owned.queue)
+            commit_offset = (owned.progress.committable or None) if commits else None
+            result = await self._pull(owned, subscription, commit_offset)
+        except MQError as error:
+            return self._failed(error)
+        except Exception:
+            logger.exception("group %s: pulling from %s failed, which is a fault of ours", self._group, owned.queue)
+            return ERROR_S
+        self._complaints.succeeded()
+        seconds = loop.time() - began
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            await self._move(result.next_offset)
+            return EMPTY_S
+        self._count(result, began, seconds)
+        fresh = owned.progress.add(result.messages, result.next_offset)
+        if fresh:
+            self._deliver(owned, fresh)
+            return self._interval_s
+        self._progressed(owned)  # also what the filter kept away is behind us
+        return EMPTY_S if result.status is PullStatus.NO_NEW_MESSAGE and seconds < EMPTY_S else 0.0
+
+    def _count(self, result: PullResult, began: float, seconds: float) -> None:
+        if result.messages:
+            totals = self._stats.of(self._owned.queue.topic, began).totals
+            totals.pulls += 1
+            totals.pull_s += seconds
+            totals.pulled += len(result.messages)
+
+    def _failed(self, error: MQError) -> float:
+        if isinstance(error, UnknownReplyError) and error.reply_code == ResponseCode.FLOW_CONTROL:
+            return BROKER_FLOW_CONTROL_S
+        self._complaints.failed(error, self._owned.progress.next_offset)
+        return min(ERROR_S, FIRST_ERROR_S * 2.0 ** min(self._complaints.failures - 1, 10))
+
+    async def _move(self, offset: int) -> None:
+        """The broker has nothing at our offset and says where to go. What we hold is finished first: no offset of
+        ours may be told when the new one was."""
+        owned = self._owned
+        logger.warning(
+            "group %s: %s has no offset %d any more, or not yet; going on at %d",
+            self._group,
+            owned.queue,
+            owned.progress.next_offset,
+            offset,
+        )
+        while not owned.dropped and owned.progress.count:
+            await owned.change()
+        if not owned.dropped:
+            owned.progress.move(offset)
+            self._offsets.update(owned.queue, offset, increase_only=False)
+            try:
+                await self._offsets.persist([owned.queue], confirmed=True)
+            except MQError as error:
+                logger.warning("group %s: the new offset of %s is not saved yet: %s", self._group, owned.queue, error)

@@ -1,0 +1,1 @@
+"""Producers: batching, retries, back-pressure, transactions, request and reply."""

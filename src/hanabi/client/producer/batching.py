@@ -1,0 +1,99 @@
+"""Several messages of one topic in one request: what may travel together, and in how many requests. Pure.
+
+Agrees with Java's MessageBatch.generateFromList. The splitter is that of Apache's examples (SplitBatchMessage), with
+the room that a record takes in the log, because brokers compare that with their limit.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from hanabi.client.producer.outgoing import SEND_BATCH, Outgoing, Packing
+from hanabi.client.send_result import SendResult
+from hanabi.client.validation import check_kind, check_message
+from hanabi.errors import InvalidMessage
+from hanabi.message import Message
+from hanabi.wire.message import property_names as names
+from hanabi.wire.message.batch import BatchMessage, encode_batch
+from hanabi.wire.message.properties import format_properties
+from hanabi.wire.system_names import RETRY_PREFIX
+
+_RECORD_BYTES: Final = 91 + 64  # of a record beside topic, body and properties; 64 for what the broker adds to these
+
+
+class Part(NamedTuple):
+    """One message of a batch, ready to travel."""
+
+    message_id: str
+    wire: BatchMessage
+    record_bytes: int  # in the broker's log, about
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """Raise unless *messages* can travel together."""
+    if not messages:
+        raise InvalidMessage("a batch must have at least one message")
+    for message in messages:
+        check_kind(message)
+    first = messages[0]
+    if first.topic.startswith(RETRY_PREFIX):
+        raise InvalidMessage(f"topic {first.topic}: messages of a retry topic cannot be sent as a batch")
+    for message in messages:
+        if message.topic != first.topic:
+            raise InvalidMessage(f"a batch has one topic, this one has {first.topic} and {message.topic}")
+        if message.wait_stored != first.wait_stored:
+            raise InvalidMessage(f"topic {first.topic}: all messages of a batch wait to be stored, or none does")
+        if message.delay_level or message.deliver_time_ms:
+            raise InvalidMessage(f"topic {first.topic}: a message with a delay cannot be part of a batch")
+
+
+def pack_parts(
+    messages: Sequence[Message], packing: Packing, body_bytes_max: int, extra: Mapping[str, str] | None = None
+) -> list[Part]:
+    """Each of *messages* checked, named and ready, with the properties in *extra*."""
+    parts: list[Part] = []
+    for message in messages:
+        check_message(message, body_bytes_max)
+        message_id, text = packing.properties_of(message, extra)
+        properties = text.encode("utf-8", "replace")
+        size = _RECORD_BYTES + len(message.topic) + len(message.body) + len(properties)
+        parts.append(Part(message_id, BatchMessage(message.flag, message.body, properties), size))
+    return parts
+
+
+def split(parts: Sequence[Part], bytes_max: int) -> Iterator[Sequence[Part]]:
+    """*parts* in as few runs as the limit allows, in their order. One that is over the limit goes alone."""
+    start, size = 0, 0
+    for index, part in enumerate(parts):
+        if index > start and size + part.record_bytes > bytes_max:
+            yield parts[start:index]
+            start, size = index, 0
+        size += part.record_bytes
+    if start < len(parts):
+        yield parts[start:]
+
+
+def batch_of(topic: str, parts: Sequence[Part], *, wait_stored: bool) -> Outgoing:
+    """*parts* as one request to *topic*. Batches are not compressed: no broker would take them apart."""
+    return Outgoing(
+        topic=topic,
+        body=encode_batch(part.wire for part in parts),
+        properties=format_properties({names.WAIT_STORED: "true" if wait_stored else "false"}),
+        message_id="",
+        code=SEND_BATCH,
+    )
+
+
+def results_of(parts: Sequence[Part], result: SendResult) -> list[SendResult]:
+    """The result of a batch, told to each message of it: they lie one behind the other in one queue."""
+    offset_ids = result.offset_message_id.split(",")
+    return [
+        msgspec.structs.replace(
+            result,
+            message_id=part.message_id,
+            queue_offset=result.queue_offset + index,
+            offset_message_id=offset_ids[index] if index < len(offset_ids) else "",
+        )
+        for index, part in enumerate(parts)
+    ]

@@ -1,0 +1,1 @@
+"""The choice of a queue for each message."""

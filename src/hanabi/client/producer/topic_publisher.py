@@ -1,0 +1,168 @@
+"""Where the messages of each topic go: the route, whose turn it is, and which brokers have yet to create the topic.
+
+Looks into the routes and never sends. `known` is on the way of every message and does not wait; `find` does.
+Agrees with Java's TopicPublishInfo and DefaultMQProducerImpl.tryToFindTopicPublishInfo.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection
+from typing import Final
+
+from hanabi.client.cluster.routes import Route, Routes, describe
+from hanabi.client.producer.config import ProducerConfig
+from hanabi.client.producer.routing.fault_tolerance import FaultTolerance
+from hanabi.client.producer.routing.queue_choice import QueueChoice
+from hanabi.client.producer.routing.topic_creation import TopicCreation
+from hanabi.errors import MQError, SendFailed
+from hanabi.message import MessageQueue
+
+DOUBT_SECONDS: Final = 1.0  # a route that is in doubt is asked for once in this time, however many sends fail
+
+logger = logging.getLogger(__name__)
+
+
+class Publishing:
+    """Where the messages of one topic go, as long as its route stays as it is.
+
+    `queues` have the names that the program uses, without a namespace. *first* are the brokers that are still to
+    create the topic, with the route that says where they are: the topic's own route may not have them yet.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        queues: list[MessageQueue],
+        choice: QueueChoice,
+        first: tuple[TopicCreation, Route] | None = None,
+    ) -> None:
+        self.route, self.queues = route, queues
+        self._choice = choice
+        self.first = first
+
+    def next(self) -> MessageQueue:
+        """The queue of the next message."""
+        if self.first is not None and (queue := self.first[0].next()) is not None:
+            return queue
+        return self._choice.next()
+
+    def another(self, tried: Collection[str]) -> MessageQueue:
+        """A queue of a broker that is not among *tried*, if there is one."""
+        return self._choice.next(tried)
+
+    def at(self, broker_name: str) -> MessageQueue | None:
+        """Some queue of this broker."""
+        return next((queue for queue in self.queues if queue.broker_name == broker_name), None)
+
+    def master_of(self, broker_name: str) -> str | None:
+        """Where messages for this broker go."""
+        address = self.route.master_of(broker_name)
+        if address is None and self.first is not None:
+            return self.first[1].master_of(broker_name)
+        return address
+
+    def answered(self, broker_name: str) -> None:
+        """This broker answered or failed: if it was to create the topic, it had its chance."""
+        if self.first is not None:
+            self.first[0].had_its_chance(broker_name)
+            if self.first[0].over and not self.route.is_default:
+                self.first = None
+
+    @property
+    def is_done_with(self) -> bool:
+        """The brokers have created the topic, so it has a route of its own by now."""
+        return self.route.is_default and (self.first is None or self.first[0].over)
+
+
+class Publishings:
+    """All topics that one producer sends to. *unwrap* takes the namespace off a topic."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        settings: ProducerConfig,
+        faults: FaultTolerance | None,
+        unwrap: Callable[[str], str],
+        *,
+        random_below: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._routes, self._settings, self._faults = routes, settings, faults
+        self._unwrap, self._random_below = unwrap, random_below
+        self._by_topic: dict[str, Publishing] = {}
+        self._doubted: dict[str, asyncio.Task[None]] = {}
+        self._doubted_at: dict[str, float] = {}
+
+    def known(self, topic: str) -> Publishing | None:
+        """Where messages of *topic* go, if that is known; None: `find` it."""
+        found = self._by_topic.get(topic)
+        route = self._routes.known(topic)
+        if found is None:
+            return None
+        if found.route is route:
+            return found
+        if route is None:
+            return None if found.is_done_with else found
+        return self._take(topic, route) if route.write_queues else None
+
+    async def find(self, topic: str) -> Publishing:
+        """Where messages of *topic* go. Asks the name servers, and the default topic if nobody has this one yet."""
+        route = await self._find(topic, fresh=False)
+        if not route.write_queues:  # its only master may be back by now
+            route = await self._find(topic, fresh=True)
+        if not route.write_queues:
+            raise SendFailed(
+                f"no queue of topic {topic} can be written: its route is {describe(route) or 'empty'}. Is a master "
+                "down, or has the topic or the broker only the right to be read?",
+                topic=self._unwrap(topic),
+            )
+        return self._take(topic, route)
+
+    async def _find(self, topic: str, *, fresh: bool) -> Route:
+        settings = self._settings
+        return await self._routes.find(
+            topic,
+            allow_default=True,
+            fresh=fresh,
+            default_topic=settings.default_topic,
+            default_queues=settings.default_topic_queues,
+        )
+
+    def _take(self, topic: str, route: Route) -> Publishing:
+        old = self._by_topic.get(topic)
+        if old is not None and old.route is route:
+            return old
+        name = self._unwrap(topic)
+        queues = route.write_queues
+        if name != topic:
+            queues = [MessageQueue(name, queue.broker_name, queue.queue_id) for queue in queues]
+        first = old.first if old is not None else None
+        if first is not None and first[0].over and not route.is_default:
+            first = None
+        if first is None and route.is_default:
+            first = (TopicCreation(queues), route)
+        choice = QueueChoice(queues, self._random_below(len(queues)), self._faults)
+        taken = self._by_topic[topic] = Publishing(route, queues, choice, first)
+        return taken
+
+    def doubt(self, topic: str) -> None:
+        """A send failed in a way that the route may be to blame for: ask for a new one, without waiting for it."""
+        now = asyncio.get_running_loop().time()
+        if topic in self._doubted or now - self._doubted_at.get(topic, -DOUBT_SECONDS) < DOUBT_SECONDS:
+            return
+        self._doubted_at[topic] = now
+        task = asyncio.ensure_future(self._ask_again(topic))
+        self._doubted[topic] = task
+        task.add_done_callback(lambda _: self._doubted.pop(topic, None))
+
+    async def _ask_again(self, topic: str) -> None:
+        try:
+            await self._routes.find(topic, fresh=True)
+        except MQError as error:
+            logger.info("the route of topic %s is in doubt, and there is no new one: %s", topic, error)
+
+    async def close(self) -> None:
+        if tasks := list(self._doubted.values()):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)

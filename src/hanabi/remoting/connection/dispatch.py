@@ -1,0 +1,120 @@
+"""Who answers what: a table from request code to handler, and the one place where errors become response codes.
+
+A handler is a plain function of the typed header, the request and the connection it came by. It returns its
+reply, or something to await only where it really must wait: a task per message would cost more than the message. Where
+thousands wait (held pulls), a future costs no task.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import msgspec
+
+from hanabi.errors import MQError
+from hanabi.wire.codes import ResponseCode, request_name
+from hanabi.wire.command import Command
+from hanabi.wire.header import Header
+
+if TYPE_CHECKING:
+    from hanabi.remoting.connection.protocol import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class Reply(msgspec.Struct):
+    """What a handler answers. The body may be several pieces, which are sent without being joined.
+
+    `fields` is for a fast path: the header's fields as they travel, where making a typed one of them costs too much.
+    """
+
+    code: int = ResponseCode.SUCCESS
+    remark: str | None = None
+    header: Header | None = None
+    body: bytes | memoryview | list[bytes | memoryview] = b""
+    fields: dict[str, str] | None = None  # in place of `header`
+
+
+class InTurn(asyncio.Future[Reply]):
+    """An answer that waits for its turn on the loop. A connection with several of them is not read any more."""
+
+
+LateAnswers = asyncio.Future[tuple[int, bytes]]  # their code, the same for all of them, and their bytes
+
+
+class Express(Protocol):
+    """A short cut for the usual form of some requests: from the bytes that were read to the bytes of the answers.
+
+    It answers exactly as the handlers of `codes` would, or stops before the first frame that is for a handler.
+    """
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The requests it knows."""
+
+    def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | LateAnswers | None, int, tuple[int, ...]]:
+        """The answers to the first frames of *data*, which begins with one; how many bytes of *data* these frames were;
+        and how many there were of each of `codes`. It may stop at any frame, but was it not the first, then it is worth
+        while to call it again. The answers may come later; nobody waits for them any more if that future is cancelled.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How one request code is answered: which header it has, and what to call with it."""
+
+    header: type[Header]
+    handle: Callable[[Any, Command, "Connection"], Reply | Awaitable[Reply]]
+    body_bytes_max: int | None = None  # above it the request is refused unread; None: as long as a frame may be
+    express: object | None = None  # its part of the short cut, for who makes that
+    # About how much memory its answer takes while it is made, by its header. For those that wait (a Reply at once
+    # needs none) and may be large: see `AnswerSpace`.
+    answer_bytes: Callable[[Any], int] | None = None
+
+    def answer_bytes_of(self, request: Command) -> int:
+        """As `answer_bytes`, of a request; 0 for one whose header cannot be read, which is answered at once."""
+        if self.answer_bytes is None:
+            return 0
+        try:
+            return self.answer_bytes(request.header(self.header))
+        except MQError:
+            return 0
+
+
+def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Connection") -> Reply | Awaitable[Reply]:
+    """Run the handler for *request*. What it raises becomes the reply; if it must wait, what it awaits does. A future
+    is returned as it is."""
+    handler = handlers.get(request.code)
+    if handler is None:
+        return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request type {request.code} not supported")
+    if handler.body_bytes_max is not None and len(request.body) > handler.body_bytes_max:
+        return Reply(
+            ResponseCode.SYSTEM_ERROR,
+            f"{request_name(request.code)} has a body of {len(request.body)} bytes, limit {handler.body_bytes_max}",
+        )
+    try:
+        answer = handler.handle(request.header(handler.header), request, connection)
+    except Exception as error:  # noqa: BLE001 - a handler's failure is an answer, never the end of the connection
+        return error_reply(error, request, connection)
+    if type(answer) is Reply or isinstance(answer, asyncio.Future):  # mostly a Reply, and this is on every path
+        return answer
+    return settled(cast(Awaitable[Reply], answer), request, connection)
+
+
+async def settled(answer: Awaitable[Reply], request: Command, connection: "Connection") -> Reply:
+    """What *answer* brings, or the reply that its failure is."""
+    try:
+        return await answer
+    except Exception as error:  # noqa: BLE001
+        return error_reply(error, request, connection)
+
+
+def error_reply(error: Exception, request: Command, connection: "Connection") -> Reply:
+    """What was raised on purpose is told as it is; anything else is our fault: logged whole, told in one line."""
+    if isinstance(error, MQError):
+        return Reply(error.code, str(error))
+    name = request_name(request.code)
+    logger.error("request %s from %s failed", name, connection.peer, exc_info=error)
+    return Reply(ResponseCode.SYSTEM_ERROR, f"{name} failed: {type(error).__name__}: {error}")

@@ -1,0 +1,1 @@
+"""Connections opened and accepted: the server, the connector, TLS, and what the machine can bear."""

@@ -1,0 +1,1 @@
+"""The decisions of replication. Pure: no socket, no file, no clock."""

@@ -1,0 +1,1 @@
+"""Reads from brokers: plan on the driver, pulls in tasks."""

@@ -1,0 +1,190 @@
+"""Pulling a range of a queue: several pulls under way at once, their answers in order, raw records as they came.
+
+A broker answers a pull with 32 messages or fewer. So the range is cut into slots of that size, and some of them are
+asked for at the same time; a slot that was answered in part is asked for again from there on. With a filter the broker
+looks through many more messages for one answer, and slots are longer.
+
+Nearly all slots are answered whole, over a connection that is there: those need no task. For the others there is one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from hanabi.client.cluster.api import PULLED, PullReply
+from hanabi.client.cluster.core import Core
+from hanabi.client.cluster.queue_access import QueueAccess, pull_header
+from hanabi.client.cluster.routes import MASTER_ID
+from hanabi.client.consumer.subscription import Expression, subscription_data
+from hanabi.errors import RemoteProtocolError, TransportError
+from hanabi.message import MessageQueue
+from hanabi.spark.broker.options import ReadOptions
+from hanabi.spark.broker.retrying import patiently
+from hanabi.spark.shared.data_loss import lost
+from hanabi.spark.shared.offsets import describe
+from hanabi.spark.shared.ranges import QueueRange
+from hanabi.wire.bodies.heartbeat import SQL92, SubscriptionData
+from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import Command
+from hanabi.wire.header import header_fields
+from hanabi.wire.headers.pull import PullMessageReplyHeader
+
+SLOT: Final = 32
+FILTERED_SLOT: Final = 16_384
+CHUNK_BYTES_MAX: Final = 16 << 20
+
+Slot: TypeAlias = "asyncio.Future[list[bytes]]"
+
+
+class NotThereYet(TransportError):
+    """The broker has less of the queue than it had when the range was planned: perhaps a slave that is behind."""
+
+
+class RangePull:
+    """Pulls one range. Belongs to an event loop; `close` it."""
+
+    def __init__(self, core: Core, options: ReadOptions, expression: Expression, part: QueueRange) -> None:
+        self._core, self._options, self._part, self._queues = core, options, part, QueueAccess(core)
+        self._subscription = subscription_data(part.queue.topic, expression, 0)
+        self._is_filtered = bool(self._subscription.tags_set) or self._subscription.expression_type == SQL92
+        self._fields = _fields_of_all(options, part.queue, self._subscription)
+        self._slots = self._cut()
+        self._under_way: deque[Slot] = deque()
+        self._tasks: set[asyncio.Task[list[bytes]]] = set()  # for the slots that need them
+        self._ahead: asyncio.Task[list[bytes]] | None = None
+
+    async def chunk(self) -> list[bytes]:
+        """The next answers, about as many as make a batch; none at the end. The ones after them are on their way."""
+        ahead = self._ahead or asyncio.ensure_future(self._chunk())
+        self._ahead = ahead
+        found = await ahead
+        self._ahead = asyncio.ensure_future(self._chunk()) if found else None
+        return found
+
+    async def close(self) -> None:
+        """Ask no more."""
+        waiting = [*self._under_way, *self._tasks, *([self._ahead] if self._ahead else [])]
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    def _cut(self) -> Iterator[tuple[int, int]]:
+        size = FILTERED_SLOT if self._is_filtered else SLOT
+        for start in range(self._part.start, self._part.end, size):
+            yield start, min(start + size, self._part.end)
+
+    async def _chunk(self) -> list[bytes]:
+        bodies: list[bytes] = []
+        slots, size = 0, 0
+        while slots * SLOT < self._options.batch_rows and size < CHUNK_BYTES_MAX:
+            while len(self._under_way) < self._options.pulls_in_flight and (slot := next(self._slots, None)):
+                self._under_way.append(self._begin(*slot))
+            if not self._under_way:
+                break
+            found = await self._under_way[0]  # stays there while we wait: `close` must find it
+            self._under_way.popleft()
+            bodies += found
+            size += sum(map(len, found))
+            slots += len(found) if self._is_filtered else 1
+        return bodies
+
+    def _begin(self, offset: int, end: int) -> Slot:
+        """All answers for the messages [*offset*, *end*), which are asked for now."""
+        slot: Slot = asyncio.get_running_loop().create_future()
+
+        def ended(answer: Command | TransportError) -> None:
+            if slot.done():  # nobody waits any more
+                return
+            body, following = _plain_answer(answer, offset)
+            if following >= end:
+                slot.set_result(body)
+            else:
+                self._go_on(slot, following, end, body)
+
+        route = self._core.routes.known(self._part.queue.topic)
+        address = None if route is None else route.address_of(self._part.queue.broker_name, MASTER_ID)
+        fields, seconds = self._fields_at(offset, end - offset), self._core.config.request_timeout_s
+        if address is None or not self._core.api.ask_at_once(
+            address, RequestCode.PULL_MESSAGE, fields, b"", seconds, ended
+        ):
+            self._go_on(slot, offset, end, [])
+        return slot
+
+    def _go_on(self, slot: Slot, offset: int, end: int, found: list[bytes]) -> None:
+        """Let a task ask for the rest of *slot*, of which *found* is there."""
+
+        def ended(task: "asyncio.Task[list[bytes]]") -> None:
+            self._tasks.discard(task)
+            if slot.done():
+                return
+            if task.cancelled():
+                slot.cancel()
+            elif (error := task.exception()) is not None:
+                slot.set_exception(error)
+            else:
+                slot.set_result([*found, *task.result()])
+
+        task = asyncio.ensure_future(self._fetch(offset, end))
+        self._tasks.add(task)
+        task.add_done_callback(ended)
+
+    async def _fetch(self, offset: int, end: int) -> list[bytes]:
+        """All answers for the messages [*offset*, *end*), one after the other, and patiently."""
+        queue, fail = self._part.queue, self._options.fail_on_data_loss
+        bodies: list[bytes] = []
+        while offset < end:
+            at = offset
+            try:
+                patience_s = self._options.retry_s
+                reply = await patiently(lambda at=at: self._pull(at, end - at), patience_s)  # type: ignore[misc]
+            except NotThereYet as error:
+                lost(queue, offset, end, str(error), fail=fail)
+                break
+            following = reply.header.next_begin_offset
+            if following <= offset:
+                raise RemoteProtocolError(
+                    f"{describe(queue)}: behind {offset} the broker wants to go on at {following}"
+                )
+            if reply.code == ResponseCode.SUCCESS:
+                bodies.append(reply.body)
+            elif reply.code == ResponseCode.PULL_OFFSET_MOVED:
+                why = f"the oldest that is kept is {reply.header.min_offset}"
+                lost(queue, offset, min(following, end), why, fail=fail)
+            offset = following
+        return bodies
+
+    async def _pull(self, offset: int, count: int) -> PullReply:
+        queue, seconds = self._part.queue, self._core.config.request_timeout_s
+        fields = self._fields_at(offset, count)
+        address = await self._queues.reading_address(queue)
+        told = await self._core.api.ask(address, RequestCode.PULL_MESSAGE, fields, timeout=seconds, accept=PULLED)
+        reply = PullReply(told.code, told.header(PullMessageReplyHeader), told.body)
+        if reply.header.offset_delta:
+            raise RemoteProtocolError(f"{describe(queue)}: it moved between brokers, which is not supported here")
+        is_illegal = reply.code == ResponseCode.PULL_OFFSET_MOVED and reply.header.next_begin_offset <= offset
+        if reply.code == ResponseCode.PULL_NOT_FOUND or is_illegal:
+            raise NotThereYet(f"the queue ends at {reply.header.max_offset}")
+        return reply
+
+    def _fields_at(self, offset: int, count: int) -> dict[str, str]:
+        return {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(min(count, SLOT))}
+
+
+def _plain_answer(answer: Command | TransportError, offset: int) -> tuple[list[bytes], int]:
+    """What a pull from *offset* on brought, and where to go on: at *offset* again if there is anything to say about it,
+    which is for `RangePull._fetch` to hear."""
+    if isinstance(answer, TransportError) or answer.code != ResponseCode.SUCCESS:
+        return [], offset
+    try:
+        header = answer.header(PullMessageReplyHeader)
+    except RemoteProtocolError:
+        return [], offset
+    if header.offset_delta or header.next_begin_offset <= offset:
+        return [], offset
+    return [answer.body], header.next_begin_offset
+
+
+def _fields_of_all(options: ReadOptions, queue: MessageQueue, subscription: SubscriptionData) -> dict[str, str]:
+    """What all pulls of a queue have in common: put together once, because it costs more than the rest of a pull."""
+    return header_fields(pull_header(options.pulling_group, queue, 0, 0, subscription))

@@ -1,0 +1,94 @@
+"""What an archive knows of itself: how far each queue is archived, and what its last step has to do. Pure values.
+
+A step of the archive is one such value, written as one file. It has the new offsets and, with them, the files that
+are to be moved into place and those that are to be deleted; whoever opens the archive does what is left of that. So
+offsets and messages change together, whenever the process ends.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from hanabi.errors import StoreDamaged
+from hanabi.message import MessageQueue
+from hanabi.spark.shared.queue_marks import Mark, Positions
+
+LAYOUT: Final = 1  # of the directory; a later one is refused
+
+
+class ArchivedQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages [first, end) of a queue are in the archive."""
+
+    topic: str
+    broker: str  # empty where files of a broker were read that do not say whose they are
+    queue_id: int
+    first: int
+    end: int
+    log_offset: int = -1  # of the last one, in its broker's commit log
+    stored_ms: int = 0  # when that one was stored
+    last: int = -1  # its offset in the queue; states of earlier versions do not have it: it is the one before `end`
+
+    @property
+    def queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker, self.queue_id)
+
+
+class ArchiveState(msgspec.Struct, frozen=True, kw_only=True):
+    """The archive after step *version*."""
+
+    layout: int = LAYOUT
+    id: str = ""  # of the archive, for Delta's transactions
+    version: int = 0
+    format: str = "parquet"
+    messages: int = 0
+    lost: int = 0  # that were gone before they could be archived
+    queues: list[ArchivedQueue] = []
+    planned: list[ArchivedQueue] = []  # Delta: what the next step must write, no more and no less
+    moves: list[tuple[str, str]] = []  # from, to
+    deletes: list[str] = []
+    loose: list[str] = []  # directories with files that may be worth joining
+
+    def by_queue(self) -> dict[MessageQueue, ArchivedQueue]:
+        return {each.queue: each for each in self.queues}
+
+    def positions(self) -> Positions:
+        """The last message that is archived of each queue, by which a queue that began again is known."""
+        known = [each for each in self.queues if each.log_offset >= 0]
+        return Positions(
+            {each.queue: (each.last if each.last >= 0 else each.end - 1) + 1 for each in known},
+            {each.queue: Mark(each.log_offset, each.stored_ms) for each in known},
+        )
+
+    def ends(self) -> dict[MessageQueue, int]:
+        return {each.queue: each.end for each in self.queues}
+
+
+def with_queues(state: ArchiveState, changed: Iterable[ArchivedQueue]) -> list[ArchivedQueue]:
+    """The queues of *state*, after *changed* ones have replaced their former selves."""
+    merged = state.by_queue()
+    for each in changed:
+        before = merged.get(each.queue)
+        merged[each.queue] = each if before is None else _continued(before, each)
+    return [merged[queue] for queue in sorted(merged)]
+
+
+def _continued(before: ArchivedQueue, more: ArchivedQueue) -> ArchivedQueue:
+    if more.log_offset < 0:  # nothing was there to archive
+        return msgspec.structs.replace(before, end=more.end)
+    return msgspec.structs.replace(more, first=before.first)
+
+
+def encode(state: ArchiveState) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(state), indent=1)
+
+
+def decode(data: bytes, where: str) -> ArchiveState:
+    """Raises StoreDamaged if *data* is no state, or one of a later layout."""
+    try:
+        state = msgspec.json.decode(data, type=ArchiveState)
+    except msgspec.DecodeError as error:
+        raise StoreDamaged(f"{where} is not the state of an archive: {error}") from error
+    if state.layout > LAYOUT:
+        raise StoreDamaged(f"{where} has layout {state.layout}, this program knows {LAYOUT}: use a newer one")
+    return state

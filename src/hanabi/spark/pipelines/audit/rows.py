@@ -1,0 +1,75 @@
+"""What the tasks of an audit find, as rows of one table: records and broken stretches of the log, entries of queues and
+index, and what is wrong with a file by itself. Most columns are null for most kinds.
+
+    record   a whole record: size, stored_ms, keys (the hashes under which the index may know it); and where its entry
+             belongs (topic, queue_id, queue_offset, tags_code), if it has one; tags_code is null if it is a time of
+             delivery by levels that were not given
+    also     another place where an entry of that record may be (light queues): `certain` is false
+    entry    an entry of a queue at its place, and where it points: log_offset, size, tags_code; with difference and
+             reason if that is behind the end of the log that is compared, and not right
+    blank    an entry that only fills the place before the first message
+    newer    an entry of a message that was stored after the audit began, and is right; newer-key: one of the index
+    span     a file of a queue has entries in [queue_offset, log_offset), or none; it has room for `number` entries,
+             the first of them with the offset `size`
+    queue    a queue; log_offset: where its message with offset 0 lies, if it has that still
+    log      the log: it ends at log_offset, and has `number` files
+    index    a file of the index, with the messages at log offsets from log_offset to size
+    key      an entry of the index: file, number, hash, log_offset, seconds since begin_ms
+    wrong    a difference that is known without comparing: `difference` says of which kind, `reason` what
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType
+
+from hanabi.spark.shared.columns import struct_of
+
+BROKEN: Final = "broken-record"  # the difference of a stretch of the log without a whole record
+
+STRUCT: Final = struct_of(
+    {
+        "kind": StringType(),
+        "topic": StringType(),
+        "queue_id": IntegerType(),
+        "queue_offset": LongType(),
+        "log_offset": LongType(),
+        "size": LongType(),
+        "tags_code": LongType(),
+        "certain": BooleanType(),
+        "stored_ms": LongType(),
+        "keys": ArrayType(IntegerType()),
+        "file": StringType(),
+        "number": IntegerType(),
+        "hash": IntegerType(),
+        "seconds": IntegerType(),
+        "begin_ms": LongType(),
+        "difference": StringType(),
+        "reason": StringType(),
+    }
+)
+ARROW: Final[pa.Schema] = to_arrow_schema(STRUCT, timezone="UTC")
+
+
+def found(kind: str, count: int, **columns: Any) -> pa.RecordBatch:
+    """*count* rows of one kind. A column is an array, or one value for all rows."""
+    arrays = []
+    for field in ARROW:
+        value = kind if field.name == "kind" else columns.pop(field.name, None)
+        if isinstance(value, np.ndarray):
+            value = pa.array(value.astype(field.type.to_pandas_dtype(), copy=False))
+        elif isinstance(value, list):
+            value = pa.array(value, field.type)
+        elif not isinstance(value, pa.Array):
+            value = pa.repeat(pa.scalar(value, field.type), count)
+        arrays.append(value.cast(field.type))
+    if columns:
+        raise TypeError(f"rows of an audit have no column {next(iter(columns))!r}")
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
+
+
+def wrong(difference: str, reason: str, **columns: Any) -> pa.RecordBatch:
+    """One difference."""
+    return found("wrong", 1, difference=difference, reason=reason, **columns)

@@ -1,0 +1,1 @@
+"""Parts that sources and sink share: columns, options, offsets, ranges."""

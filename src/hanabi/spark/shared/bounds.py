@@ -1,0 +1,89 @@
+"""Where reading begins or ends: at an end of the queue, at offsets, or at a moment. Options say it. Pure.
+
+As with Kafka's connector, a timestamp for all queues counts before timestamps by queue, and these before offsets.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hanabi.errors import ConfigError
+from hanabi.message import MessageQueue
+from hanabi.spark.shared.offsets import EARLIEST, LATEST, Offsets, from_json
+from hanabi.spark.shared.option_values import OptionValues
+
+End = Literal["earliest", "latest"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """For each queue a moment if there is one, else an offset if there is one, else an end of the queue.
+
+    `option` is its name, for errors. `late` says what a moment behind the last message is.
+    """
+
+    option: str
+    otherwise: End
+    offsets: Offsets = field(default_factory=dict)
+    times_ms: Offsets = field(default_factory=dict)
+    time_ms: int | None = None
+    late: Literal["error", "latest"] = "latest"
+
+    def time_of(self, queue: MessageQueue) -> int | None:
+        return self.time_ms if self.time_ms is not None else self.times_ms.get(queue)
+
+    def resolve(self, queue: MessageQueue, first: int, end: int) -> int:
+        """The offset for a queue that has the messages [*first*, *end*), apart from moments."""
+        told = self.offsets.get(queue)
+        if told is None:
+            told = EARLIEST if self.otherwise == "earliest" else LATEST
+        return first if told == EARLIEST else end if told == LATEST else told
+
+    @property
+    def named(self) -> set[MessageQueue]:
+        """The queues that it speaks of."""
+        return {*self.offsets, *self.times_ms}
+
+
+def starting_bound(values: OptionValues, default: End) -> Bound:
+    """What the options say about the beginning."""
+    name, otherwise, offsets = _offsets(values, "startingOffsets", default)
+    late = values.choice("startingOffsetsByTimestampStrategy", "error", "latest")
+    times = values.json_object("startingOffsetsByTimestamp")
+    time_ms = values.time_ms("startingTimestamp")
+    return Bound(
+        option="startingTimestamp" if time_ms is not None else "startingOffsetsByTimestamp" if times else name,
+        otherwise=otherwise,
+        offsets={} if times else offsets,
+        times_ms=from_json(times, "option startingOffsetsByTimestamp") if times else {},
+        time_ms=time_ms,
+        late="error" if late == "error" else "latest",
+    )
+
+
+def ending_bound(values: OptionValues) -> Bound:
+    """What the options say about the end, which is not part of what is read."""
+    name, otherwise, offsets = _offsets(values, "endingOffsets", "latest")
+    if otherwise == "earliest" or EARLIEST in offsets.values():
+        raise ConfigError("option endingOffsets must not be earliest: nothing would be read")
+    times = values.json_object("endingOffsetsByTimestamp")
+    time_ms = values.time_ms("endingTimestamp")
+    return Bound(
+        option="endingTimestamp" if time_ms is not None else "endingOffsetsByTimestamp" if times else name,
+        otherwise=otherwise,
+        offsets={} if times else offsets,
+        times_ms=from_json(times, "option endingOffsetsByTimestamp") if times else {},
+        time_ms=time_ms,
+    )
+
+
+def _offsets(values: OptionValues, name: str, default: End) -> tuple[str, End, Offsets]:
+    told = values.text(name)
+    if told is None:
+        return name, default, {}
+    if told.lower() == "earliest":
+        return name, "earliest", {}
+    if told.lower() == "latest":
+        return name, "latest", {}
+    if not told.lstrip().startswith("{"):
+        raise ConfigError(f"option {name}={told!r}: must be earliest, latest, or JSON by topic, broker and queue")
+    return name, default, from_json(values.json_object(name), f"option {name}", least=EARLIEST)

@@ -1,0 +1,34 @@
+"""Messages that should be there and are not: retention deleted them, or a topic was made anew. Error, or warning."""
+
+import logging
+
+from hanabi.errors import StoreError
+from hanabi.message import MessageQueue
+from hanabi.spark.shared.offsets import describe
+
+logger = logging.getLogger(__name__)
+
+
+class DataLost(StoreError):
+    """Messages between two offsets are not there any more."""
+
+
+def lost(queue: MessageQueue, start: int, end: int, why: str, *, fail: bool) -> None:
+    """Raise, or with *fail* off only say so in the log."""
+    text = f"{describe(queue)}: messages {start} to {end - 1} are lost: {why}"
+    if fail:
+        raise DataLost(f"{text}; failOnDataLoss=false goes on without them")
+    logger.warning("%s; going on without them", text)
+
+
+def began_again(queue: MessageQueue, read_to: int, end: int, resume: int, *, fail: bool) -> None:
+    """Say that *queue* is not the one that was read up to *read_to*: raise, or log with *fail* off."""
+    what = (
+        f"the queue ends at {end}" if end < read_to else f"another message stands at {read_to - 1} than was read there"
+    )
+    text = (
+        f"{describe(queue)} was read up to {read_to}, but {what}: its topic was made again, or its broker lost messages"
+    )
+    if fail:
+        raise DataLost(f"{text}; failOnDataLoss=false goes on at {resume}")
+    logger.warning("%s; going on at %d", text, resume)

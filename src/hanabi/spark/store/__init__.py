@@ -1,0 +1,1 @@
+"""Reads of a store's files, without a broker."""

@@ -1,0 +1,1 @@
+"""Streaming reads, from brokers and from a store's files."""

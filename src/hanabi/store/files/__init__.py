@@ -1,0 +1,1 @@
+"""Files and their disk: memory-mapped segments, blocks, descriptors."""

@@ -1,0 +1,1 @@
+"""The check of a store: log, queues and index against each other."""

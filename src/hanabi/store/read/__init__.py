@@ -1,0 +1,1 @@
+"""Reads: by queue and offset, by key, by id and by time."""

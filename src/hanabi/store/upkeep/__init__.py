@@ -1,0 +1,1 @@
+"""The life of a store: lock, recovery, flush, checkpoint, retention."""

@@ -1,0 +1,1 @@
+"""Headers that only 5.x has."""

@@ -1,0 +1,1 @@
+"""Messages as bytes: records, batches, properties, ids, flags and hashes."""

@@ -1,0 +1,1 @@
+"""Tables from request code to header and body."""
