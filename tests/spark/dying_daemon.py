@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from hanabi.spark.broker_reader import BrokerReader
-from hanabi.spark.pipelines.audit_source import AuditReader
-from hanabi.spark.sink_send import RowSender
-from hanabi.spark.sink_writer import BrokerStreamWriter
-from hanabi.spark.store_reader import StoreReader
-from hanabi.spark.stream_reader import BrokerStreamReader
 from pyspark import TaskContext, daemon
+
+from hanabi.spark.broker.batch_reader import BrokerReader
+from hanabi.spark.pipelines.audit.source import AuditReader
+from hanabi.spark.sink.send import RowSender
+from hanabi.spark.sink.writer import BrokerStreamWriter
+from hanabi.spark.store.reader import StoreReader
+from hanabi.spark.stream.broker_stream import BrokerStreamReader
 
 DEATHS: Final = "HANABI_TESTS_DEATHS"
 T = TypeVar("T")

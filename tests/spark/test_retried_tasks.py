@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hanabi.spark.stamps import STAMP
 
+from hanabi.spark.sink.row_ids import STAMP
 from tests.spark.broker_world import rows
 from tests.spark.dying_daemon import DEATHS
 from tests.spark.scenario_subjects import RETRIED, Audit, Replay
