@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hanabi.spark.sink.row_ids import STAMP
+from hanabi.spark.sink.row_ids import ROW_ID_PROPERTY
 from tests.spark.broker_world import rows
 from tests.spark.dying_daemon import DEATHS
 from tests.spark.scenario_subjects import RETRIED, Audit, Replay
@@ -60,5 +60,5 @@ def test_a_worker_that_is_killed_in_every_task_loses_and_repeats_nothing(tmp_pat
 
         replayed = Counter(row["properties"][Replay.mark] for row in rows(world, "properties", subscribe=Replay.target))
         assert len(replayed) == COUNT, "each was sent, and those that were sent again have the same mark"
-        stamps = {row["properties"][STAMP] for row in rows(world, "properties", subscribe="SinkBatch")}
-        assert len(stamps) == COUNT
+        row_ids = {row["properties"][ROW_ID_PROPERTY] for row in rows(world, "properties", subscribe="SinkBatch")}
+        assert len(row_ids) == COUNT
