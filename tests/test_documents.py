@@ -1,9 +1,10 @@
-"""Every code block of README and docs runs as it stands, and every link between documents leads somewhere.
+"""Documents: every code block runs as it stands, every link and path leads somewhere, no line is too long.
 
 How a block is marked that cannot run, runs for ever, or needs something before it: `tests/documents/blocks.py`. Each
 document has a cluster and a directory of its own; its blocks run in order.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.documents.blocks import (
     anchors_of,
     blocks_of,
     commands_of,
+    folders_of,
     links_of,
     missing_lines,
     source_files_of,
@@ -26,14 +28,12 @@ BLOCKS = {name: blocks_of(name, text) for name, text in DOCUMENTS.items()}
 IDLE = {"text"}
 LINE_CHARACTERS_MAX = 120
 README_LINES_MAX = 220
+MADE_BY_RUNS = {"benches/out/", "chaos/out/"}
 FOLDERS = ("benches", "chaos", "deploy", "docs", "examples", "src", "tests")
 SOURCE_FILE_NAMES = {
     path.name for path in (*ROOT.iterdir(), *(each for f in FOLDERS for each in (ROOT / f).rglob("*.*")))
 }
-WRITTEN = {*DOCUMENTS, "tests/golden/README.md"}  # every Markdown file of the repository
-STILL_LONG: set[str] = {
-    "ARCHITECTURE.md",
-}
+WRITTEN = {*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.md"))}
 NOTEBOOKS = {"docs/spark-walkthrough.md"}  # promised to work in a notebook
 
 
@@ -74,11 +74,18 @@ def test_every_link_leads_somewhere(name: str) -> None:
             assert anchor in anchors_of(file.read_text()), f"{name} links to {target}: there is no such heading"
 
 
-@pytest.mark.parametrize("name", sorted(WRITTEN - STILL_LONG))
+@pytest.mark.parametrize("name", sorted(WRITTEN))
 def test_no_line_of_a_document_is_too_long(name: str) -> None:
     lines = (ROOT / name).read_text().splitlines()
     long = [f"{name}:{number}" for number, line in enumerate(lines, 1) if len(line) > LINE_CHARACTERS_MAX]
     assert not long, f"wrap to {LINE_CHARACTERS_MAX} characters, tables too: {', '.join(long)}"
+
+
+def test_the_architecture_has_every_room_once() -> None:
+    source = ROOT / "src" / "hanabi"
+    rooms = {path.parent.relative_to(source).as_posix() for path in source.rglob("*/__init__.py")}
+    named = re.findall(r"^\| `([\w/]+)/` \|", DOCUMENTS["ARCHITECTURE.md"], flags=re.MULTILINE)
+    assert sorted(named) == sorted(rooms)
 
 
 def test_the_readme_is_short() -> None:
@@ -91,6 +98,16 @@ def test_every_source_file_that_a_document_names_exists(name: str) -> None:
     own = {block.marks["file"] for block in BLOCKS.get(name, []) if "file" in block.marks}
     missing = [path for path in source_files_of(text) if path not in own and not is_source_file(ROOT / name, path)]
     assert not missing, f"{name} names files that do not exist: {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("name", sorted(WRITTEN))
+def test_every_folder_that_a_document_names_exists(name: str) -> None:
+    packages = {path.parent.name for path in (ROOT / "src" / "hanabi").glob("*/__init__.py")}
+    named = set(folders_of((ROOT / name).read_text(), {*FOLDERS, *packages})) - MADE_BY_RUNS
+    missing = [
+        path for path in sorted(named) if not any((top / path).exists() for top in (ROOT, ROOT / "src" / "hanabi"))
+    ]
+    assert not missing, f"{name} names folders that do not exist: {', '.join(missing)}"
 
 
 def is_source_file(document: Path, path: str) -> bool:
@@ -124,6 +141,11 @@ def test_a_transcript_is_commands_and_what_they_print() -> None:
 def test_source_files_are_found_in_code_spans() -> None:
     text = "`a/b.py` and `c.pyx`, see [d](e.md) and `tests/f.py::test_g`; not `/data/x.py`, `*.py` or `h.properties`\n"
     assert list(source_files_of(text)) == ["a/b.py", "c.pyx", "tests/f.py"]
+
+
+def test_folders_are_found_in_code_spans() -> None:
+    text = "`tests/a`, `broker/send/`, not `tests/a.py`, `tests`, `other/b` or `namesrv/kvConfig.json`\n"
+    assert list(folders_of(text, {"tests", "broker", "namesrv"})) == ["tests/a", "broker/send/"]
 
 
 def test_links_and_headings_are_told_as_github_does() -> None:

@@ -12,7 +12,7 @@ What readers need not see stands in a comment of its own, `<!-- hidden bash` or 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)\s*$")
@@ -21,6 +21,7 @@ _HIDDEN = re.compile(r"^\s*<!-- hidden (?P<language>bash|python)\s*$")
 _HEADING = re.compile(r"^#+ (?P<text>.+?)\s*$")
 _SPAN = re.compile(r"`(?P<text>[^`\n]+)`")
 _SOURCE_FILE = re.compile(r"(?<![\w/.*-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|pyi|pyx|pxd|c|java|md)\b(?!\w)")
+_FOLDER = re.compile(r"\w+(?:/[\w-]+)+/?")
 _LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
 
 
@@ -131,6 +132,13 @@ def source_files_of(text: str) -> Iterator[str]:
     """Paths and names of source files in a document's code spans; absolute paths are the reader's, not ours."""
     prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     return (path[0] for span in _SPAN.finditer(prose) for path in _SOURCE_FILE.finditer(span["text"]))
+
+
+def folders_of(text: str, tops: Collection[str]) -> Iterator[str]:
+    """Code spans that are a path without a suffix and begin with one of *tops*: `tests/faults`, `broker/send/`."""
+    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    spans = (span["text"] for span in _SPAN.finditer(prose))
+    return (span for span in spans if _FOLDER.fullmatch(span) and span.partition("/")[0] in tops)
 
 
 def anchors_of(text: str) -> set[str]:
