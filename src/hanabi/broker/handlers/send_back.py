@@ -33,6 +33,7 @@ from hanabi.broker.tables.topics import PERM_WRITE, Topics
 from hanabi.errors import BrokerError, NoPermission, RemoteProtocolError, SubscriptionGroupNotExist, SystemBusy
 from hanabi.remoting.connection.dispatch import Handler, Reply
 from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.connection.turns import turns
 from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
@@ -45,7 +46,7 @@ from hanabi.wire.message.message_id import encode_offset_id
 from hanabi.wire.message.properties import find_property
 from hanabi.wire.message.record import Record, decode_record
 
-SEARCH_SECONDS_MAX: Final = 0.005
+SEARCH_SECONDS_MAX: Final = 0.001
 
 _RETRY_TOPIC = names.RETRY_TOPIC.encode()
 
@@ -97,8 +98,26 @@ class _SendsBack:
         if group.retry_queue_nums <= 0:
             return Reply()  # this group wants nothing again
         retry = self._retry_topic(group, unit_mode=header.unit_mode)
-        record = self._find(header.offset)
-        tries = tries_max(group, request.version, header.max_reconsume_times)
+        give_back = partial(self._give_back, header, request.version, group, retry)
+        view = self._store.queries.queued_record(header.offset)
+        if view is not None:
+            return give_back(view)
+        return turns().run(len(request.body), lambda: give_back(self._indexed(header.offset)))
+
+    def _indexed(self, log_offset: int) -> memoryview | None:
+        """Look for a message whose topic was deleted. Takes longer than a queue does, so it waits for its turn."""
+        return self._store.queries.indexed_record(log_offset, _for_a_moment())
+
+    def _give_back(
+        self,
+        header: ConsumerSendMsgBackHeader,
+        version: int,
+        group: SubscriptionGroupConfig,
+        retry: TopicConfig,
+        view: memoryview | None,
+    ) -> Reply | Awaitable[Reply]:
+        record = _decoded(header.offset, view)
+        tries = tries_max(group, version, header.max_reconsume_times)
         level = retry_level(record.reconsume_times, header.delay_level, tries)
         if level is not None:
             topic, queues = retry.topic_name, group.retry_queue_nums
@@ -149,15 +168,14 @@ class _SendsBack:
             raise BrokerError(f"topic[{topic}] not exist")
         return topic
 
-    def _find(self, log_offset: int) -> Record:
-        queries = self._store.queries
-        view = queries.queued_record(log_offset) or queries.indexed_record(log_offset, _for_a_moment())
-        if view is None:
-            raise BrokerError(f"look message by offset failed, {log_offset}")
-        try:
-            return decode_record(view)
-        except RemoteProtocolError as error:
-            raise BrokerError(f"look message by offset failed, {log_offset}: {error}") from error
+
+def _decoded(log_offset: int, view: memoryview | None) -> Record:
+    if view is None:
+        raise BrokerError(f"look message by offset failed, {log_offset}")
+    try:
+        return decode_record(view)
+    except RemoteProtocolError as error:
+        raise BrokerError(f"look message by offset failed, {log_offset}: {error}") from error
 
 
 def _for_a_moment() -> Callable[[], bool]:
