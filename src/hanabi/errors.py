@@ -19,6 +19,7 @@
         ├── StoreLocked           another process has this directory
         ├── StoreClosed           the store is closed, or was never opened
         ├── StoreDamaged          a file is missing, has a wrong size, or holds what it must not
+        ├── LogDiverged           a master's bytes do not continue the log of its slave: nothing of them was stored
         └── MessageRefused        the message is larger than the store's limits
 
 The numbers are those of `hanabi.wire.codes.ResponseCode`, written out because this module imports nothing of ours;
@@ -231,6 +232,10 @@ class StoreDamaged(StoreError):
 
     code = 14
     retriable = True
+
+
+class LogDiverged(StoreError):
+    """Bytes of a master do not continue the log of its slave. Nothing of them was stored."""
 
 
 class MessageRefused(StoreError):

@@ -48,7 +48,7 @@ class MemoryLog:
     def append_raw(self, offset: int, data: memoryview) -> None:
         if self.failure is not None:
             raise self.failure
-        if not self.data and not self.start:
+        if not self.end_offset:
             self.start = offset
         assert offset == self.end_offset
         self.data += data

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from hanabi.errors import RemoteProtocolError, StoreError
+from hanabi.errors import LogDiverged, RemoteProtocolError, StoreError
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import LogSink
-from hanabi.replication.rules.verdicts import Refusal, RefusalKind, check_piece
+from hanabi.replication.rules.verdicts import COMPARE, Refusal, RefusalKind, check_piece
 from hanabi.replication.sender import STALL_SECONDS
 from hanabi.replication.wire import Piece, PieceParser, encode_report
 
@@ -62,10 +62,12 @@ class Follower(asyncio.Protocol):
         """Append a piece that continues the log; say why it cannot be, if so."""
         sink, (offset, data) = self._sink, piece
         refusal = check_piece(offset, len(data), own_end=sink.end_offset, file_bytes=sink.file_bytes)
-        if refusal is not None or not data:
+        if refusal is not None or not (data or sink.end_offset):
             return refusal
-        try:
+        try:  # a heartbeat, too: what could not be dispatched is tried again
             sink.append_raw(offset, data)
+        except LogDiverged as error:
+            return Refusal(RefusalKind.DIVERGED, f"{error}. {COMPARE}")
         except StoreError as error:
             return Refusal(RefusalKind.STORE, f"what it sends cannot be stored: {error}")
         self.received_bytes += len(data)

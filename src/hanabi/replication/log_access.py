@@ -39,7 +39,9 @@ class LogSink(Protocol):
         """The size of each of its files (mappedFileSizeCommitLog)."""
 
     def append_raw(self, offset: int, data: memoryview) -> None:
-        """Append bytes of the master's log. An empty log begins at *offset*. Raises StoreError if it cannot."""
+        """Append bytes of the master's log. An empty log begins at *offset*. Raises StoreError if it cannot.
+
+        A heartbeat is an append without bytes: what could not be completed before is tried again."""
 
 
 class StoreLog:

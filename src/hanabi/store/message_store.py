@@ -20,6 +20,7 @@ from hanabi.clock import wall_ms
 from hanabi.errors import MessageRefused, StoreClosed, StoreDamaged, StoreError, StoreFull, StoreUnwritable
 from hanabi.memory import memory_bytes as usable_memory_bytes
 from hanabi.store.config import FlushMode, StoreConfig
+from hanabi.store.copied_log import CopiedLog
 from hanabi.store.fast_path.loading import run_writer
 from hanabi.store.fast_path.store_side import StoreSide
 from hanabi.store.files.disk import used_ratio
@@ -27,7 +28,6 @@ from hanabi.store.files.segment import Buffer
 from hanabi.store.index.key_index import KeyIndex
 from hanabi.store.indexer import Hooks, Indexer
 from hanabi.store.log.commit_log import AppendResult, CommitLog, PendingMessage
-from hanabi.store.log.walk import LogWalk
 from hanabi.store.queues.consume_queues import ConsumeQueues
 from hanabi.store.queues.queue_ends import QueueEnds
 from hanabi.store.read.queries import Queries
@@ -50,7 +50,6 @@ logger = logging.getLogger(__name__)
 _CHECKPOINT_BYTES: Final = 128 << 20  # so much new log makes a checkpoint due before its time: recovery stays short
 _QUEUES_A_FLUSH_MAX: Final = 500  # a write for each: with 40,000 busy queues nothing else would be done
 _KEPT_TOPICS: Final = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
-_NEVER: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000
 _SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the file could not even be opened
 
@@ -128,7 +127,7 @@ class MessageStore:
         self._work_ahead = Preallocation(self._log, self._index)
         self._checkpointed_to = self._log.end_offset
         self._sync_failure: str | None = None
-        self._copied_to = self._log.end_offset
+        self._copied_log = CopiedLog(self._commit_log, self._indexer)
         self._closed = False
 
     @classmethod
@@ -270,16 +269,12 @@ class MessageStore:
         )
 
     def append_copy(self, log_offset: int, data: Buffer) -> None:
-        """Store bytes of a master's log, which must follow on ours, and dispatch the records that are now whole."""
+        """Store bytes of a master's log, which must follow on ours, and dispatch the records that are now whole.
+
+        LogDiverged if they are of another log; StoreError if they cannot be stored."""
         if self._closed:
             raise StoreClosed(f"{self.config.root} is closed")
-        self._commit_log.append_copy(log_offset, data)
-        start = max(self._copied_to, self._log.min_offset)
-        walk = LogWalk(self._log, start, check_crc=False, flushed_before_ms=_NEVER)
-        for record in walk:
-            self._indexer.dispatch(record, notify=True)
-        self._copied_to = walk.end
-        self._commit_log.store_timestamp_ms = max(self._commit_log.store_timestamp_ms, walk.last_store_ms)
+        self._copied_log.append(log_offset, data)
         self._appended(self._log.end_offset)
 
     def restore_queue_offsets(self) -> None:

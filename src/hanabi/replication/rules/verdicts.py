@@ -22,6 +22,7 @@ class RefusalKind(StrEnum):
     ACK_BACKWARDS = "ack_backwards"
     NOT_A_MASTER = "not_a_master"  # what it sent is no piece
     OTHER_OFFSET = "other_offset"  # the piece does not continue the slave's log
+    DIVERGED = "diverged"  # what the piece holds does not continue the slave's log
     STORE = "store"  # the slave's disk or files refuse the bytes
 
 
@@ -46,6 +47,7 @@ class LogRange(NamedTuple):
 
 
 _REPAIR: Final = "stop the slave, empty its store, and let it copy the log again"
+COMPARE: Final = f"Compare both logs; to follow this master, {_REPAIR}"
 _NO_LOG_IS_LONGER: Final = 1 << 56  # 64 PiB: beyond it begin HTTP, TLS and other protocols
 
 
@@ -105,6 +107,5 @@ def check_piece(offset: int, size: int, *, own_end: int, file_bytes: int) -> Ref
     what = "sends bytes for" if size else "is at"
     return Refusal(
         RefusalKind.OTHER_OFFSET,
-        f"it {what} offset {offset}, but the log here ends at {own_end}: the two logs differ. "
-        f"Compare both logs; to follow this master, {_REPAIR}",
+        f"it {what} offset {offset}, but the log here ends at {own_end}: the two logs differ. {COMPARE}",
     )
