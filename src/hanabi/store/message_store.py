@@ -21,7 +21,7 @@ from hanabi.errors import MessageRefused, StoreClosed, StoreDamaged, StoreError,
 from hanabi.memory import memory_bytes as usable_memory_bytes
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.copied_log import CopiedLog
-from hanabi.store.fast_path.loading import run_writer
+from hanabi.store.fast_path.loading import record_run, run_writer
 from hanabi.store.fast_path.store_side import StoreSide
 from hanabi.store.files.disk import used_ratio
 from hanabi.store.files.segment import Buffer
@@ -252,9 +252,10 @@ class MessageStore:
         if log_offset > self._work_ahead.due_at:
             self._work_ahead.wake()
 
-    def read_ahead(self) -> ReadAhead:
-        """Make a reader for many pulls that follow each other. For one thread."""
-        return ReadAhead(self.reader, self._queues)
+    def read_ahead(self) -> ReadAhead | None:
+        """Make a reader for many pulls that follow each other; None where it is not compiled. For one thread."""
+        kind = record_run()
+        return ReadAhead(self.reader, self._queues, kind()) if kind is not None else None
 
     @property
     def is_sync(self) -> bool:

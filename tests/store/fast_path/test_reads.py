@@ -60,7 +60,9 @@ class Log:
         if not found.find(*arguments, QUEUE_ID, FIRST_OFFSET, below, count_max, bytes_max):
             return None
         slices = found.slices()
-        assert found.behind(b"head") == b"head" + b"".join(slices)
+        again = RECORD_RUN()
+        assert again.find(*arguments, QUEUE_ID, FIRST_OFFSET, below, count_max, bytes_max)
+        assert again.behind(b"head") == b"head" + b"".join(slices)
         return slices, found.count, found.total, found.last_log_offset, found.last_store_ms
 
     def wanted(self) -> list[bytes]:

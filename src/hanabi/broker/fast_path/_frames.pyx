@@ -68,8 +68,8 @@ def request_code(bytes data not None, Py_ssize_t at):
 
 
 def read_pull(bytes data not None, Py_ssize_t at):
-    """Read the pull whose frame begins at *at*; return its code, its opaque number, whether it is JSON, and its header.
-    None if it is declined."""
+    """Read the pull whose frame begins at *at*; return where it ends, its opaque number, whether it is JSON, and its
+    header. None if it is declined."""
     cdef Bytes start = <Bytes> PyBytes_AS_STRING(data) + at + 4
     cdef Header header
     cdef Text fields[FIELDS]
@@ -101,7 +101,7 @@ def read_pull(bytes data not None, Py_ssize_t at):
         or not is_int32(sys_flag)
     ):
         return None
-    return header.code, header.opaque, header.is_json, PullMessageHeader(
+    return at + 4 + frame_bytes, header.opaque, header.is_json, PullMessageHeader(
         consumer_group=text_of(fields[GROUP]),
         topic=text_of(fields[TOPIC]),
         queue_id=queue_id,

@@ -60,13 +60,13 @@ def send_part(
 
 def pull_part(decisions: PullDecisions, store: MessageStore) -> PullPart | None:
     """Make the part for pulls; None if it is not compiled."""
-    if not is_compiled():
+    messages = store.read_ahead() if is_compiled() else None
+    if messages is None:
         return None
     from hanabi.broker.fast_path.pulls import FastPulls
     from hanabi.broker.fast_path.replies import pull_replies
 
-    template = pull_replies()
-    return PullPart(FastPulls(decisions, store.read_ahead(), template), decisions) if template is not None else None
+    return PullPart(FastPulls(decisions, messages, pull_replies()), decisions)
 
 
 def fast_path(handlers: Mapping[int, Handler]) -> "FastPath | None":

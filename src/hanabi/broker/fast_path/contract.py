@@ -4,7 +4,6 @@ from typing import Protocol
 
 from hanabi.broker.pull.access import Access
 from hanabi.remoting.connection.dispatch import Reply
-from hanabi.store.read.queue_reader import GetResult
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.headers.pull import PullMessageHeader
 
@@ -42,8 +41,10 @@ class PullDecisions(Protocol):
     def note(self, pull: PullMessageHeader, peer: str) -> None:
         """Note the reader of a queue, and the offset that it commits with its pull."""
 
-    def suggested(self, group: SubscriptionGroupConfig, result: GetResult) -> int:
-        """Return the id of the broker to ask next time."""
+    def suggested(self, group: SubscriptionGroupConfig, behind_bytes: int) -> int:
+        """Return the id of the broker to ask next time, by how far a consumer is behind."""
 
-    def count(self, pull: PullMessageHeader, result: GetResult, began_ms: int) -> None:
+    def count(
+        self, pull: PullMessageHeader, count: int, size: int, behind_bytes: int, last_store_ms: int, began_ms: int
+    ) -> None:
         """Count the messages of a reply."""

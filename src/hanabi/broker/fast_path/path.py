@@ -14,6 +14,7 @@ _SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MES
 _PULL, _LITE_PULL = int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)
 _SENDS: Final = (_SEND, _BATCH)
 _PULLS: Final = (_PULL, _LITE_PULL)
+_NONE, _ONE_PULL, _ONE_LITE_PULL = (0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)  # how many of each of `codes`
 
 
 class FastPath:
@@ -34,27 +35,34 @@ class FastPath:
     def __call__(self, data: bytes, connection: Peer, /) -> tuple[bytes | LateAnswers | None, int, tuple[int, ...]]:
         """Answer the frames at the start of *data*: sends, as many as one run takes; then one pull, as its reply may be
         long. Replies that come later are alone in their call."""
-        answers, at, sends, batches = None, 0, 0, 0
         code = request_code(data, 0)
-        if code in _SENDS and self._sends is not None and not (self._flushed is not None and self._flushed.is_full):
-            path, counts = self._sends
-            answers, at, sends, batches, declined = path.answer(data, connection)
-            counts.taken += sends + batches
-            if answers is not None and self._flushed is not None:
-                return self._flushed.when_flushed(answers, sends + batches), at, (sends, batches, 0, 0)
-            if at == len(data):
-                return answers, at, (sends, batches, 0, 0)
-            code = request_code(data, at)
-            if declined and code in _SENDS:
-                counts.declined[Declined(declined)] += 1
-        if code not in _PULLS or self._pulls is None:
-            return answers, at, (sends, batches, 0, 0)
-        pulls, counts = self._pulls
-        answer = pulls.answer(data, at, connection)
+        if code in _PULLS:
+            return self._pull(data, 0, code, connection)
+        if code not in _SENDS or self._sends is None or (self._flushed is not None and self._flushed.is_full):
+            return None, 0, _NONE
+        path, counts = self._sends
+        answers, at, sends, batches, declined = path.answer(data, connection)
+        counts.taken += sends + batches
+        taken = sends, batches, 0, 0
+        if answers is not None and self._flushed is not None:
+            return self._flushed.when_flushed(answers, sends + batches), at, taken
+        if at == len(data):
+            return answers, at, taken
+        code = request_code(data, at)
+        if declined and code in _SENDS:
+            counts.declined[Declined(declined)] += 1
+        if answers is None or code not in _PULLS:
+            return answers, at, taken
+        answer, end, pulls = self._pull(data, at, code, connection)
+        return (answers, at, taken) if answer is None else (answers + answer, end, (sends, batches, *pulls[2:]))
+
+    def _pull(self, data: bytes, at: int, code: int, connection: Peer) -> tuple[bytes | None, int, tuple[int, ...]]:
+        if self._pulls is None:
+            return None, at, _NONE
+        path, counts = self._pulls
+        answer = path.answer(data, at, connection)
         if isinstance(answer, Declined):
             counts.declined[answer] += 1
-            return answers, at, (sends, batches, 0, 0)
+            return None, at, _NONE
         counts.taken += 1
-        end = at + 4 + int.from_bytes(data[at : at + 4])
-        taken = sends, batches, int(code == _PULL), int(code == _LITE_PULL)
-        return answer if answers is None else answers + answer, end, taken
+        return *answer, _ONE_PULL if code == _PULL else _ONE_LITE_PULL

@@ -21,27 +21,36 @@ class FastPulls:
     """Answers ordinary pulls, one at a time."""
 
     def __init__(self, decisions: PullDecisions, messages: ReadAhead, template: ReplyTemplate) -> None:
-        self._decisions, self._messages, self._template = decisions, messages, template
+        self._decisions, self._messages = decisions, messages
+        self._find, self._run, self._encode = messages.find, messages.run, template.encode
 
-    def answer(self, data: bytes, at: int, connection: Peer) -> bytes | Declined:
-        """Answer the pull whose frame begins at *at*. If it is declined, nothing was done."""
+    def answer(self, data: bytes, at: int, connection: Peer) -> tuple[bytes, int] | Declined:
+        """Answer the pull whose frame begins at *at*; return the reply, and where the frame ends. If it is declined,
+        nothing was done."""
         request = read_pull(data, at)
         if request is None:
             return Declined.HEADER
-        _, opaque, is_json, pull = request
+        end, opaque, is_json, pull = request
         decisions, peer = self._decisions, connection.peer
         began_ms = decisions.now_ms()
-        found = self._messages.find(pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums)
+        offset = pull.queue_offset
+        found = self._find(pull.topic, pull.queue_id, offset, pull.max_msg_nums)
         if found is None:
-            has_message = self._messages.has(pull.topic, pull.queue_id, pull.queue_offset)
+            has_message = self._messages.has(pull.topic, pull.queue_id, offset)
             return Declined.STORE if has_message else Declined.NOTHING
-        result, run = found
-        if result.size > _FOUND_BYTES_MAX:
+        queue, behind_bytes = found
+        run = self._run
+        count, size = run.count, run.total
+        if size > _FOUND_BYTES_MAX:
             return Declined.STORE
         access = decisions.admit(pull, peer)
-        if isinstance(access, Reply) or access.filter is not PASSES_ALL:
+        if isinstance(access, Reply):
             return Declined.ACCESS
-        numbers = decisions.suggested(access.group, result), result.next_offset, result.min_offset, result.max_offset
+        group, message_filter = access
+        if message_filter is not PASSES_ALL:
+            return Declined.ACCESS
+        suggested = decisions.suggested(group, behind_bytes)
+        head = self._encode(is_json, opaque, (suggested, offset + count, queue.min_offset, queue.max_offset), size)
         decisions.note(pull, peer)
-        decisions.count(pull, result, began_ms)
-        return run.behind(self._template.encode(is_json, opaque, numbers, result.size))
+        decisions.count(pull, count, size, behind_bytes, run.last_store_ms, began_ms)
+        return run.behind(head), end

@@ -7,28 +7,29 @@ from hanabi.broker.fast_path._frames import ReplyTemplate
 from hanabi.wire.codes import Flag, HeaderForm, Language, ResponseCode
 from hanabi.wire.command import encode_head
 
-_HEAD_BYTES_MAX: Final = 1_500  # `_sends.pyx` has room for it and for the values
+_HEAD_BYTES_MAX: Final = 1_400  # `_sends.pyx` has room for it and for the values
 _PREFIX_BYTES: Final = 8  # the lengths before a header
 _OPAQUE: Final = 1_234_567_890  # stands for the number that is put in later
 
 
 def send_replies(region: str, trace_on: str) -> ReplyTemplate | None:
     """Return the template of replies to sends; None if they are too long for the fast path."""
-    return _template(("msgId", "queueId", "queueOffset"), {"MSG_REGION": region, "TRACE_ON": trace_on}, None)
+    fixed = {"MSG_REGION": region, "TRACE_ON": trace_on}
+    if len(_header(fixed, HeaderForm.JSON, None)) > _HEAD_BYTES_MAX:
+        return None
+    return _template(("msgId", "queueId", "queueOffset"), fixed, None)
 
 
-def pull_replies() -> ReplyTemplate | None:
+def pull_replies() -> ReplyTemplate:
     """Return the template of replies to pulls that find messages."""
     return _template(("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"), {}, "FOUND")
 
 
-def _template(names: Sequence[str], fixed: Mapping[str, str], remark: str | None) -> ReplyTemplate | None:
+def _template(names: Sequence[str], fixed: Mapping[str, str], remark: str | None) -> ReplyTemplate:
     marks = {name: f"<{name}>" for name in names}
     json = _header({**marks, **fixed}, HeaderForm.JSON, remark)
     head = _header({}, HeaderForm.BINARY, remark)  # in which the length of the fields is still to come
     tail = _header(fixed, HeaderForm.BINARY, remark)[len(head) :]
-    if len(json) > _HEAD_BYTES_MAX:
-        return None
     binary_names = [len(name).to_bytes(2) + name.encode() for name in names]
     return ReplyTemplate(_cut(json, list(marks.values())), head, binary_names, tail)
 

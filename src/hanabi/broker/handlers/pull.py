@@ -16,7 +16,7 @@ from hanabi.broker.filters.message_filter import PASSES_ALL, MessageFilter
 from hanabi.broker.offsets.commit_rules import Commits
 from hanabi.broker.pull.access import Access, PullAccess
 from hanabi.broker.pull.long_polling import HeldPull, HeldPulls, Wants
-from hanabi.broker.pull.outcome import COMMIT_OFFSET, SUSPEND, code_of, remark_of, suggested_broker
+from hanabi.broker.pull.outcome import COMMIT_OFFSET, MASTER_ID, SUSPEND, code_of, remark_of, suggested_broker
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.remoting.connection.dispatch import Handler, Reply
@@ -137,16 +137,10 @@ class Pulls:
         result: GetResult,
         began_ms: int,
     ) -> Reply:
-        suggested = self.suggested(group, result)
+        suggested = self.suggested(group, result.behind_bytes)
         if result.status is FOUND:
-            self.count(pull, result, began_ms)
-            return Reply(
-                _SUCCESS,
-                "FOUND",
-                None,
-                result.slices,
-                _fields(result, suggested),
-            )
+            self.count(pull, result.count, result.size, result.behind_bytes, result.last_store_ms, began_ms)
+            return Reply(_SUCCESS, "FOUND", None, result.slices, _fields(result, suggested))
         self._stats.get_missed()
         code = code_of(result.status, offset)
         if code is ResponseCode.PULL_OFFSET_MOVED:
@@ -173,25 +167,18 @@ class Pulls:
             self._held_pulls.wake(held)  # what arrived between the read and here woke nobody
         return held
 
-    def suggested(self, group: SubscriptionGroupConfig, result: GetResult) -> int:
-        """Return the id of the broker to ask next time."""
-        return suggested_broker(
-            group, suggests_slave=result.suggests_slave, slave_read_enabled=self._settings.broker.slave_read_enabled
-        )
+    def suggested(self, group: SubscriptionGroupConfig, behind_bytes: int) -> int:
+        """Return the id of the broker to ask next time, by how far a consumer is behind."""
+        if not self._settings.broker.slave_read_enabled:
+            return MASTER_ID
+        return suggested_broker(group, suggests_slave=behind_bytes > self._reader.memory_bytes)
 
-    def count(self, pull: PullMessageHeader, result: GetResult, began_ms: int) -> None:
+    def count(
+        self, pull: PullMessageHeader, count: int, size: int, behind_bytes: int, last_store_ms: int, began_ms: int
+    ) -> None:
         """Count the messages of a reply."""
-        self._stats.found(
-            pull.consumer_group,
-            pull.topic,
-            pull.queue_id,
-            result.count,
-            result.size,
-            result.behind_bytes,
-            result.last_store_ms,
-            began_ms,
-            self.now_ms(),
-        )
+        place = pull.consumer_group, pull.topic, pull.queue_id
+        self._stats.found(*place, count, size, behind_bytes, last_store_ms, began_ms, self.now_ms())
 
     def _tell_moved(self, pull: PullMessageHeader, connection: Connection, result: GetResult) -> None:
         self._tell(

@@ -3,7 +3,7 @@
 Agrees with the first half of PullMessageProcessor (4.9.8): the order of the checks, codes and remarks.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from hanabi.broker.filters.message_filter import MessageFilter
 from hanabi.broker.pull.filters import PullFilters
@@ -19,11 +19,7 @@ from hanabi.wire.headers.pull import PullMessageHeader
 _SEE: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
-class Access(NamedTuple):
-    """A pull may read: for this group, through this filter."""
-
-    group: SubscriptionGroupConfig
-    filter: MessageFilter
+Access = tuple[SubscriptionGroupConfig, MessageFilter]  # a pull may read: for this group, through this filter
 
 
 class PullAccess:
@@ -47,7 +43,7 @@ class PullAccess:
         if topic is None or not topic.perm & PERM_READ or not 0 <= pull.queue_id < topic.read_queue_nums:
             return _refuse_queue(pull, topic, peer)
         found = self._filters.find(pull, group)
-        return found if isinstance(found, Reply) else Access(group, found)
+        return found if isinstance(found, Reply) else (group, found)
 
 
 def _refuse_group(name: str, group: SubscriptionGroupConfig | None) -> Reply:

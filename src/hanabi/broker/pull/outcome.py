@@ -44,8 +44,6 @@ def remark_of(status: GetStatus) -> str:
     return GetStatus.NO_MESSAGE_IN_QUEUE.value if status in _EMPTY else status.value
 
 
-def suggested_broker(group: SubscriptionGroupConfig, *, suggests_slave: bool, slave_read_enabled: bool) -> int:
+def suggested_broker(group: SubscriptionGroupConfig, *, suggests_slave: bool) -> int:
     """Which broker of this name should be pulled from next."""
-    if not slave_read_enabled:
-        return MASTER_ID
     return group.which_broker_when_consume_slowly if suggests_slave else group.broker_id

@@ -126,8 +126,9 @@ class BrokerStats:
         """A pull is answered with *count* messages: what `get` counts, how old the last one is and how much of the log
         lies behind it, and how long that took."""
         self.get(group, topic, count, size)
-        self.fall_size(group, topic, queue_id, behind_bytes)
-        self.fall_time(group, topic, queue_id, now_ms - last_store_ms)
+        key = queue_id, topic, group
+        _set_bounded(self._fall_bytes, key, behind_bytes, self._keys_max)
+        _set_bounded(self._fall_ms, key, now_ms - last_store_ms, self._keys_max)
         self.get_latency(group, topic, queue_id, now_ms - began_ms)
 
     def get_missed(self) -> None:

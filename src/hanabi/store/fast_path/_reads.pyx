@@ -122,4 +122,5 @@ cdef class RecordRun:
             memcpy(into, <Bytes> log.buf + self.starts[piece], size)
             into += size
         PyBuffer_Release(&log)
+        self.view = None  # it keeps the file mapped
         return whole

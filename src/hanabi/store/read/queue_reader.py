@@ -141,7 +141,7 @@ class QueueReader:
 
     def use(self, config: StoreConfig) -> None:
         """Keep to these limits from now on."""
-        self._memory_bytes = self._physical_memory_bytes * config.memory_ratio_percent // 100
+        self.memory_bytes = self._physical_memory_bytes * config.memory_ratio_percent // 100
         self._memory_limits = config.memory_transfer_bytes_max, config.memory_transfer_count_max
         disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
         # Those of what is in memory, and of what is on the disk.
@@ -181,11 +181,9 @@ class QueueReader:
             logger.warning("queue %s/%d has no readable entry %d", topic, queue_id, offset)
             return self._nothing(GetStatus.OFFSET_FOUND_NULL, offset, min(queue.next_file(offset), high), low, high)
         if entry_filter is None and record_filter is None:
-            found = self.fresh(queue, entries, 0, offset, max_count)
+            found = self._found_at_once(queue, entries, offset, max_count)
             if found is not None:
-                result, run = found
-                result.slices = run.slices()
-                return result
+                return found
         result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
         self._collect(queue, result, entries, max_count, entry_filter, record_filter)
         if result.count:
@@ -208,7 +206,7 @@ class QueueReader:
         log, queue_id, opened_at = self._log, queue.queue_id, self._opened_at
         topic = self._topic_field(queue.topic)
         log_end, offset = log.end_offset, result.next_offset
-        in_disk_below = log_end - self._memory_bytes
+        in_disk_below = log_end - self.memory_bytes
         look_until = offset + max(_FILTERED_ENTRIES_MAX, max_count)
         view, base, limit = _NO_VIEW, 0, 0  # a segment, and the log offsets between which it can be read
         picked: list[Run] = []
@@ -251,32 +249,49 @@ class QueueReader:
         result.slices, result.count, result.size, result.next_offset = _join(picked), count, total, offset
         result.last_store_ms = _store_time(picked)
         result.behind_bytes = log_end - log_offset
-        result.suggests_slave = result.behind_bytes > self._memory_bytes
+        result.suggests_slave = result.behind_bytes > self.memory_bytes
 
     def fresh(
-        self, queue: ConsumeQueue, entries: bytes, entries_at: int, offset: int, max_count: int
-    ) -> tuple[GetResult, "RecordRun"] | None:
-        """The messages of the *entries* from byte *entries_at* on, without a look at each: all came since the store was
-        opened, are in memory and in one log file. None if one of them needs that look, or nothing is compiled.
+        self, queue: ConsumeQueue, entries: bytes, entries_at: int, offset: int, max_count: int, run: "RecordRun"
+    ) -> int | None:
+        """Find the messages of the *entries* from byte *entries_at* on without a look at each: all came since the store
+        was opened, are in memory and in one log file. None if one of them needs that look.
 
-        The result has no slices yet: take the records from the run.
+        *run* has the records then. Return how many bytes of the log are behind the last one.
         """
-        log_offset, size, _ = ENTRY.unpack_from(entries, entries_at)
-        log_end, memory_bytes = self._log.end_offset, self._memory_bytes
-        log_offset_min = max(log_end - memory_bytes, self._opened_at)
-        if log_offset < log_offset_min or self._record_run is None:
+        (log_offset,) = _TIME.unpack_from(entries, entries_at)
+        log_end, log_offset_min = self._log.end_offset, self._opened_at
+        if log_offset_min < log_end - self.memory_bytes:
+            log_offset_min = log_end - self.memory_bytes
+        segment = self._log.find(log_offset)
+        if log_offset < log_offset_min or segment is None:
             return None
-        view, base, _ = self._segment_view(log_offset, size)
         bytes_max, count_max = self._memory_limits
-        topic, queue_id = self._topic_field(queue.topic), queue.queue_id
-        run = self._record_run()
-        place = entries, entries_at, topic, queue_id, offset, log_offset_min
-        if not run.find(view, base, *place, min(max_count, count_max), bytes_max):
+        if not run.find(
+            segment.tail(0),
+            segment.base_offset,
+            entries,
+            entries_at,
+            self._topic_fields.get(queue.topic) or self._topic_field(queue.topic),
+            queue.queue_id,
+            offset,
+            log_offset_min,
+            max_count if max_count < count_max else count_max,
+            bytes_max,
+        ):
             return None
-        behind, low, high = log_end - run.last_log_offset, queue.min_offset, queue.max_offset
-        result = GetResult(FOUND, offset + run.count, low, high, [], run.count, run.total, run.last_store_ms)
-        result.behind_bytes, result.suggests_slave = behind, behind > memory_bytes
-        return result, run
+        return log_end - run.last_log_offset
+
+    def _found_at_once(self, queue: ConsumeQueue, entries: bytes, offset: int, max_count: int) -> GetResult | None:
+        if self._record_run is None:
+            return None
+        run = self._record_run()
+        behind = self.fresh(queue, entries, 0, offset, max_count, run)
+        if behind is None:
+            return None
+        ends = queue.min_offset, queue.max_offset
+        found = run.count, run.total, run.last_store_ms, behind
+        return GetResult(FOUND, offset + run.count, *ends, run.slices(), *found, behind > self.memory_bytes)
 
     def _segment_view(self, log_offset: int, size: int) -> tuple[memoryview, int, int]:
         """The readable part of the segment with this record, and where in the log that is; empty if it is not there."""
@@ -357,7 +372,7 @@ class QueueReader:
     def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a message is so far behind that it has probably left the memory."""
         log_offset = self.log_offset(topic, queue_id, offset)
-        return log_offset is not None and self._log.end_offset - log_offset > self._memory_bytes
+        return log_offset is not None and self._log.end_offset - log_offset > self.memory_bytes
 
 
 def _next_entries(queue: ConsumeQueue, offset: int, count: int, *, found: int) -> bytes:
