@@ -65,7 +65,7 @@ def called(path: Path) -> Iterator[str]:
             yield from (" ".join(words[:2]), *words[:1])
 
 
-@pytest.mark.parametrize("place", ["cli/test_*.py", "interop/test_admin*.py"], ids=["ours", "apache"])
+@pytest.mark.parametrize("place", ["cli/**/test_*.py", "interop/test_admin*.py"], ids=["ours", "apache"])
 def test_every_command_is_tried(place: str) -> None:
     tried = {command for path in TESTS.glob(place) for command in called(path)}
     asked = commands() - NO_CLUSTER if place.startswith("interop") else commands()

@@ -14,7 +14,7 @@ from tests.interop.jars import ADMIN_4, ALL_5, JAVA, classpath
 from tests.interop.mqadmin import MqAdmin
 
 _TOPIC = "RMQ_SYS_TRACE_TOPIC"
-_GOLDEN = JAVA.parent.parent / "client" / "trace" / "apache_traces.txt"
+_GOLDEN = JAVA.parent.parent / "client" / "observe" / "apache_traces.txt"
 
 
 @pytest.mark.parametrize("jar_set", [ADMIN_4, ALL_5])
