@@ -12,7 +12,7 @@ from hanabi.client.hooks import ConsumeContext, ConsumeOutcome
 from hanabi.client.observe.trace_data import TraceLine
 from hanabi.client.observe.trace_dispatcher import CHARACTERS_MAX, KEYS_CHARACTERS_MAX, Dispatcher
 from hanabi.client.observe.tracing import Tracing
-from hanabi.client.producer.producer import Producer
+from hanabi.client.producer.producer import Producer, trace_producer
 from hanabi.client.producer.transaction_producer import TransactionProducer
 from hanabi.client.send_result import TransactionState
 from hanabi.errors import MQError
@@ -132,7 +132,7 @@ def test_what_failed_is_traced_as_failed(tmp_path: Path) -> None:
             reader.subscribe("Orders")
             async with reader:
                 messages = await within(reader.poll(8))
-            tracing = Tracing(cluster.config(), "readers")
+            tracing = Tracing(cluster.config(), "readers", trace_producer)
             await tracing.start()
             context = ConsumeContext(group="readers", queue=messages[0].queue, messages=messages)
             tracing.before_consume(context)

@@ -9,7 +9,8 @@ traced: not the traces themselves, and not what a broker does not want traced. E
 import ipaddress
 import os
 import random
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import msgspec
 
@@ -32,26 +33,34 @@ from hanabi.wire.message import property_names as names
 from hanabi.wire.message.message_id import UniqueIds
 from hanabi.wire.system_names import TRACE_TOPIC
 
-if TYPE_CHECKING:
-    from hanabi.client.producer.producer import Producer
-
 GROUP_PREFIX: Final = "_INNER_TRACE_PRODUCER"
-SEND_TIMEOUT_S: Final = 5.0
 _NOTE: Final = "trace"
+
+
+class TraceProducer(Protocol):
+    """The producer that sends traces, as `hanabi.aio.Producer` is one."""
+
+    async def start(self) -> None: ...
+    async def send(self, message: Message, /) -> object: ...
+    async def shutdown(self) -> None: ...
+
+
+MakeProducer = Callable[[str, ClientConfig], TraceProducer]  # of a group
 
 
 class Tracing:
     """A hook for sends, consumption and ends of transactions. `start` it before, `close` it after.
 
-    *topic* is the trace topic of one's own, if there is one. Names in traces carry no namespace.
+    *topic* is the trace topic of one's own, if there is one. Names in traces carry no namespace. *make_producer* is
+    handed in, as a producer may itself be traced.
     """
 
-    def __init__(self, config: ClientConfig, group: str, topic: str | None = None) -> None:
+    def __init__(self, config: ClientConfig, group: str, make_producer: MakeProducer, topic: str | None = None) -> None:
         self.topic = topic or TRACE_TOPIC
-        self._group = group
+        self._group, self._make_producer = group, make_producer
         # Apache's tools look for traces outside of every namespace.
         self._config = msgspec.structs.replace(config, namespace="") if config.namespace else config
-        self._producer: Producer | None = None
+        self._producer: TraceProducer | None = None
         self._dispatcher: Dispatcher | None = None
         self._ids = UniqueIds(
             wall_ms,
@@ -67,9 +76,7 @@ class Tracing:
 
     async def start(self) -> None:
         """Needs no broker: what is traced before one can be reached waits."""
-        from hanabi.client.producer.producer import Producer  # which may itself be traced
-
-        producer = Producer(f"{GROUP_PREFIX}-{self._group}"[:255], config=self._config, send_timeout_s=SEND_TIMEOUT_S)
+        producer = self._make_producer(f"{GROUP_PREFIX}-{self._group}"[:255], self._config)
         await producer.start()
         self._producer, self._dispatcher = producer, Dispatcher(self.topic, producer.send)
         self._dispatcher.start()
@@ -169,11 +176,11 @@ class Tracing:
         )
 
 
-async def tracing(trace: bool | str, config: ClientConfig, group: str) -> Tracing | None:
+async def tracing(trace: bool | str, config: ClientConfig, group: str, make_producer: MakeProducer) -> Tracing | None:
     """What the setting `trace` asks for, started: nothing, traces to the usual topic, or to the one named."""
     if not trace:
         return None
-    started = Tracing(config, group, trace if isinstance(trace, str) else None)
+    started = Tracing(config, group, make_producer, trace if isinstance(trace, str) else None)
     await started.start()
     return started
 

@@ -41,6 +41,7 @@ from hanabi.wire.headers.send import ReplyMessageHeader
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 from hanabi.wire.message.message_id import UniqueIds
 
+TRACE_SEND_TIMEOUT_SECONDS: Final = 5.0
 TRACE_END_SECONDS: Final = 1.0  # for the last traces, also when the time for the rest is over
 
 
@@ -115,7 +116,7 @@ class Producer(Participant):
         undo.push_async_callback(core.release)
         await core.add_producer(self._wire_group, self)
         undo.push_async_callback(core.remove_producer, self._wire_group, self)
-        trace = await tracing(self.settings.trace, self.config, self.group)
+        trace = await tracing(self.settings.trace, self.config, self.group, trace_producer)
         self._running = self._parts(core, trace)
 
     def _parts(self, core: Core, trace: Tracing | None) -> Running:
@@ -486,6 +487,11 @@ class Producer(Participant):
     ) -> bool:
         """See `members.ProducerMember`. This producer has no transactions."""
         return False
+
+
+def trace_producer(group: str, config: ClientConfig) -> Producer:
+    """Return the producer that sends the traces of a producer or consumer."""
+    return Producer(group, config=config, send_timeout_s=TRACE_SEND_TIMEOUT_SECONDS)
 
 
 def _hears_sends(hook: SendHook | EndTransactionHook) -> TypeGuard[SendHook]:

@@ -25,6 +25,7 @@ from hanabi.client.namespace import retry_topic, unwrap, wrap
 from hanabi.client.observe.tracing import Tracing, tracing
 from hanabi.client.options import PullOptions
 from hanabi.client.participant import Participant
+from hanabi.client.producer.producer import trace_producer
 from hanabi.client.validation import check_group
 from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError
@@ -72,7 +73,7 @@ class PullConsumer(Participant):
     async def _join(self, undo: AsyncExitStack) -> None:
         core = await Core.acquire(self.config, consumer_group=self._wire_group)
         undo.push_async_callback(core.release, consumer_group=self._wire_group)
-        traced = await tracing(self.settings.trace, self.config, self.group)
+        traced = await tracing(self.settings.trace, self.config, self.group, trace_producer)
         if traced is not None:
             undo.push_async_callback(traced.close)
         parts = _Parts(core, self._wire_group, self.settings, traced, self._told)

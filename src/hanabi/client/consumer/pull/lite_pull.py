@@ -28,6 +28,7 @@ from hanabi.client.namespace import unwrap, wrap
 from hanabi.client.observe.tracing import Tracing, tracing
 from hanabi.client.options import LitePullOptions
 from hanabi.client.participant import Participant
+from hanabi.client.producer.producer import trace_producer
 from hanabi.client.validation import check_group
 from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError, MQError
@@ -164,7 +165,7 @@ class LitePullConsumer(Participant):
     async def _join(self, undo: AsyncExitStack) -> None:
         core = await Core.acquire(self.config, consumer_group=self._wire_group)
         undo.push_async_callback(core.release, consumer_group=self._wire_group)
-        self._tracing = await tracing(self.settings.trace, self.config, self.group)
+        self._tracing = await tracing(self.settings.trace, self.config, self.group, trace_producer)
         undo.push_async_callback(self._end_trace)
         await self._open(core)
         logger.info("consumer %s of group %s is started", core.client_id, self.group)

@@ -24,6 +24,7 @@ from hanabi.client.namespace import wrap
 from hanabi.client.observe.tracing import tracing
 from hanabi.client.options import PushOptions
 from hanabi.client.participant import Participant
+from hanabi.client.producer.producer import trace_producer
 from hanabi.client.validation import check_group
 from hanabi.clock import wall_ms
 from hanabi.errors import ConfigError, MQError
@@ -147,7 +148,7 @@ class PushConsumer(Participant):
 
     async def _open(self, core: Core, listener: Listener, undo: AsyncExitStack) -> PushSession:
         hooks = list(self.settings.hooks)
-        trace = await tracing(self.settings.trace, self.config, self.group)
+        trace = await tracing(self.settings.trace, self.config, self.group, trace_producer)
         if trace is not None:
             undo.push_async_callback(trace.close)
             hooks.insert(0, trace)
