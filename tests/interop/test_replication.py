@@ -5,15 +5,17 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hanabi.remoting.address import parse_address
+from hanabi.remoting.transport.connector import Connector
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import StoreLog
 from hanabi.replication.master import Master
+from hanabi.replication.metadata import MetadataSync
 from hanabi.replication.rules.verdicts import RefusalKind
 from hanabi.replication.slave import Slave
 from hanabi.store.message_store import MessageStore, PutStatus
@@ -24,7 +26,8 @@ from tests.interop.jars import ALL_5, SERVERS_4
 from tests.interop.probe import Conversation, ask
 from tests.interop.processes import free_port
 from tests.interop.store_files import file_contents, open_store
-from tests.interop.store_messages import FILE_SIZES, pending, samples, send
+from tests.interop.store_messages import FILE_SIZES, QUEUES, pending, samples, send
+from tests.replication.tables import Tables
 
 pytestmark = [
     pytest.mark.usefixtures("apache_jars"),
@@ -35,9 +38,8 @@ CONFIG = ReplicationConfig(slave_timeout_ms=3_000)
 WAIT_SECONDS = 120.0
 
 
-async def until(true: object, what: str = "") -> None:
-    """Wait until the function *true* says so."""
-    assert callable(true)
+async def until(true: Callable[[], bool]) -> None:
+    """Wait until *true* says so."""
     async with asyncio.timeout(WAIT_SECONDS):
         while not await asyncio.to_thread(true):  # noqa: ASYNC110 - another process is waited for
             await asyncio.sleep(0.05)
@@ -150,6 +152,37 @@ async def test_our_slave_follows_again_when_apaches_master_was_killed(tmp_path: 
         assert not slave.refusals
     store.close()
     assert different_files(tmp_path / "master" / "store", tmp_path / "slave") == []
+
+
+def commit(broker: ApacheBroker, offset: int) -> None:
+    """Commit an offset of a group that 5.x wants to know first."""
+    group = b'{"groupName":"g"}'
+    made = ask(broker.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group)
+    assert made.code == ResponseCode.SUCCESS, made.remark
+    words = {"consumerGroup": "g", "topic": "Busy", "queueId": "0", "commitOffset": str(offset)}
+    answer = ask(broker.address, RequestCode.UPDATE_CONSUMER_OFFSET, words)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+async def test_our_slave_copies_the_tables_of_apaches_master(tmp_path: Path, jar_set: str) -> None:
+    connector, tables = Connector(), Tables()
+    async with apache(tmp_path / "master", jar_set) as master:
+        await asyncio.to_thread(send_samples, master, 1, 20)
+        await asyncio.to_thread(commit, master, 3)
+        sync = MetadataSync(connector, tables)
+        assert await sync.copy(master.address)
+        assert tables.topics.topic_config_table["Busy"].write_queue_nums == QUEUES
+        assert "TOOLS_CONSUMER" in tables.groups.subscription_group_table
+        assert tables.committed["Busy@g"] == {0: 3}
+        assert await sync.copy(master.address)
+        assert sorted(tables.taken) == ["groups", "offsets", "topics"]  # nothing twice
+        tables.committed["Busy@g"][0] = 9  # a commit at the slave
+        assert await sync.copy(master.address)
+        assert tables.committed["Busy@g"] == {0: 9}
+        await asyncio.to_thread(commit, master, 4)
+        assert await sync.copy(master.address)
+        assert tables.committed["Busy@g"] == {0: 4}
+    await connector.close()
 
 
 # Our master, Apache's slave
