@@ -12,8 +12,9 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from hanabi.broker.fast_path._frames cimport ReplyTemplate
 from hanabi.broker.fast_path._header cimport Header, Pair, read_header
-from hanabi.store.fast_path._appends cimport RUN_MAX, Message, RunQueue, RunWriter
+from hanabi.store.fast_path._appends cimport RUN_MAX, RunQueue, RunWriter
 from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, is_int32, number_in, put_digits
+from hanabi.wire.message._record cimport Record
 
 from time import perf_counter
 
@@ -372,13 +373,13 @@ cdef class FastSends:
         cdef RunQueue queue = self.queue_of(fields[1], queue_id)
         if queue is None or not self.writer.add(queue):
             return TOPIC
-        cdef Message message
-        message.sys_flag, message.reconsumed = <int32_t> sys_flag | self.last.sys_flag, <int32_t> reconsumed
-        message.born_ms, message.flag = born_ms, <int32_t> flag
-        message.born_host = <Bytes> PyBytes_AS_STRING(self.born_host)
-        message.store_host = <Bytes> PyBytes_AS_STRING(self.store_host)
+        cdef Record record
+        record.sys_flag, record.reconsumed = <int32_t> sys_flag | self.last.sys_flag, <int32_t> reconsumed
+        record.born_ms, record.flag = born_ms, <int32_t> flag
+        record.born_host = <Bytes> PyBytes_AS_STRING(self.born_host)
+        record.store_host = <Bytes> PyBytes_AS_STRING(self.store_host)
         before = self.writer.count
-        outcome = self.put(queue, &send, &message, start + body_at, frame_bytes - body_at)
+        outcome = self.put(queue, &send, &record, start + body_at, frame_bytes - body_at)
         if outcome != TAKEN:
             if self.writer.count > before:
                 self.writer.undo(before)
@@ -417,7 +418,7 @@ cdef class FastSends:
             queue = topic.queues[queue_id] = RunQueue(topic.topic, queue_id)
         return queue
 
-    cdef int put(self, RunQueue queue, Send *send, Message *message, Bytes body, Py_ssize_t body_bytes) except -1:
+    cdef int put(self, RunQueue queue, Send *send, Record *record, Bytes body, Py_ssize_t body_bytes) except -1:
         """Put one message, or all of a batch."""
         cdef Bytes sent = send.fields[8].at
         cdef Py_ssize_t size = 0
@@ -436,13 +437,13 @@ cdef class FastSends:
             return PROPERTIES
         if send.is_batch:
             size = write_properties(&properties, self.shared)
-            return self.put_batch(queue, message, body, body + body_bytes, size)
-        message.body, message.body_bytes = body, body_bytes
-        message.properties, message.properties_bytes = self.properties, write_properties(&properties, self.properties)
-        return TAKEN if self.writer.put(queue, message) else STORE
+            return self.put_batch(queue, record, body, body + body_bytes, size)
+        record.body, record.body_bytes = body, body_bytes
+        record.properties, record.properties_bytes = self.properties, write_properties(&properties, self.properties)
+        return TAKEN if self.writer.put(queue, record) else STORE
 
-    cdef int put_batch(self, RunQueue queue, Message *message, Bytes at, Bytes end, Py_ssize_t shared_bytes) except -1:
-        """As `wire.message.batch.decode_batch` and `wire.message.properties.join_properties`."""
+    cdef int put_batch(self, RunQueue queue, Record *record, Bytes at, Bytes end, Py_ssize_t shared_bytes) except -1:
+        """As `wire.record.batch.decode_batch` and `wire.record.properties.join_properties`."""
         cdef int64_t body_bytes, properties_bytes, size
         cdef Py_ssize_t count = 0
         cdef Bytes properties
@@ -466,9 +467,9 @@ cdef class FastSends:
                 self.properties[properties_bytes] = 2
                 properties_bytes += 1
             memcpy(self.properties + properties_bytes, self.shared, shared_bytes)
-            message.body, message.body_bytes, message.flag = at + 20, body_bytes, <int32_t> get_32(at + 12)
-            message.properties, message.properties_bytes = self.properties, properties_bytes + shared_bytes
-            if not self.writer.put(queue, message):
+            record.body, record.body_bytes, record.flag = at + 20, body_bytes, <int32_t> get_32(at + 12)
+            record.properties, record.properties_bytes = self.properties, properties_bytes + shared_bytes
+            if not self.writer.put(queue, record):
                 return STORE
             at += size
             count += 1

@@ -5,6 +5,7 @@ from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from hanabi.wire._bytes cimport Bytes
+from hanabi.wire.message._record cimport Record
 
 cdef enum:
     RUN_MAX = 512  # records of one run
@@ -17,19 +18,6 @@ cdef struct Stored:  # a record of a run
     int32_t tags_code
     int32_t queue  # its number among the queues of the run
     Py_ssize_t keyed  # how many index entries the run has up to here
-
-
-cdef struct Message:  # what the sender decides
-    Bytes body
-    Py_ssize_t body_bytes
-    Bytes properties
-    Py_ssize_t properties_bytes
-    int32_t flag
-    int32_t sys_flag
-    int32_t reconsumed
-    int64_t born_ms
-    Bytes born_host  # 8 bytes, as the next
-    Bytes store_host
 
 
 cdef class RunQueue:
@@ -58,10 +46,10 @@ cdef class RunWriter:
     cpdef bint begin(self) except -1
     cdef RunQueue queue_of(self, str topic, int32_t queue_id)
     cdef bint add(self, RunQueue queue) except -1
-    cdef bint put(self, RunQueue queue, Message *message) except -1
+    cdef bint put(self, RunQueue queue, Record *record) except -1
     cpdef undo(self, Py_ssize_t count)
     cpdef list finish(self)
 
-    cdef Py_ssize_t index_of(self, RunQueue queue, Message *message, int32_t *tags_code) noexcept
+    cdef Py_ssize_t index_of(self, RunQueue queue, Record *record, int32_t *tags_code) noexcept
     cdef Py_ssize_t add_key(self, Py_ssize_t keyed, RunQueue queue, Bytes at, Bytes end) noexcept
     cdef tuple entries_of(self, RunQueue queue)

@@ -11,23 +11,20 @@ in any way (a full file, a key that is not ASCII, a long run of zeros...) is dec
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memset
 
-from hanabi.wire._bytes cimport Bytes, is_ascii, put_32, put_64
+from hanabi.wire._bytes cimport Bytes, Text, is_ascii, put_32, put_64
+from hanabi.wire.message._record cimport TOPIC_BYTES_MAX, Record, find_indexed, record_bytes, write_record
 
 from hanabi.wire.message.crc import crc32
 from hanabi.wire.message.record import topic_field
 
 cdef enum:
-    HEAD_BYTES = 88  # of a record with two IPv4 hosts, see `wire.message.record`
-    TOPIC_BYTES_MAX = 127
     PROPERTIES_BYTES_MAX = 32758  # larger ones, and long runs of zeros, need `torn_writes`
     ZERO_RUN_BYTES = 512
     PLAIN_FLAGS = 0x0703  # compressed, several tags, how it is compressed
     QUEUES_MAX = 40_000
     PAIR_BYTES = 12
-
-cdef uint32_t MAGIC = 0xDAA320A7
 
 
 cdef inline uint32_t java_hash(uint32_t code, Bytes at, Bytes end) noexcept:
@@ -102,67 +99,48 @@ cdef class RunWriter:
 
     def append(self, message):
         """Put a `PendingMessage`; return False if it is declined. For Python callers."""
-        cdef Message raw
+        cdef Record record
         cdef RunQueue queue = self.queue_of(message.topic, message.queue_id)
         cdef bytes body = bytes(message.body), properties = message.properties
         cdef bytes born_host = message.born_host, store_host = message.store_host
         if len(born_host) != 8 or len(store_host) != 8 or not properties.isascii() or not self.add(queue):
             return False
-        raw.body, raw.body_bytes = <Bytes> PyBytes_AS_STRING(body), len(body)
-        raw.properties, raw.properties_bytes = <Bytes> PyBytes_AS_STRING(properties), len(properties)
-        raw.flag, raw.sys_flag, raw.reconsumed = message.flag, message.sys_flag, message.reconsume_times
-        raw.born_ms = message.born_timestamp_ms
-        raw.born_host, raw.store_host = <Bytes> PyBytes_AS_STRING(born_host), <Bytes> PyBytes_AS_STRING(store_host)
-        return self.put(queue, &raw)
+        record.body, record.body_bytes = <Bytes> PyBytes_AS_STRING(body), len(body)
+        record.properties, record.properties_bytes = <Bytes> PyBytes_AS_STRING(properties), len(properties)
+        record.flag, record.sys_flag, record.reconsumed = message.flag, message.sys_flag, message.reconsume_times
+        record.born_ms = message.born_timestamp_ms
+        record.born_host, record.store_host = <Bytes> PyBytes_AS_STRING(born_host), <Bytes> PyBytes_AS_STRING(store_host)
+        return self.put(queue, &record)
 
-    cdef bint put(self, RunQueue queue, Message *message) except -1:
-        """Write one more record of the run; return False if it is declined. What was put before it stays."""
-        cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(queue.topic_field)
-        cdef int64_t size = HEAD_BYTES + message.body_bytes + topic_bytes + 2 + message.properties_bytes
+    cdef bint put(self, RunQueue queue, Record *record) except -1:
+        """Write one more record of the run, whose place and time are still to come; return False if it is declined. What
+        was put before it stays."""
         cdef Stored *stored = self.stored + self.count
         cdef Py_ssize_t keyed
+        record.topic = <Bytes> PyBytes_AS_STRING(queue.topic_field)
+        record.topic_bytes = PyBytes_GET_SIZE(queue.topic_field)
+        cdef int64_t size = record_bytes(record)
         if (
             self.count == RUN_MAX
-            or message.sys_flag & ~PLAIN_FLAGS
-            or message.body_bytes > self.body_bytes_max
-            or message.properties_bytes > PROPERTIES_BYTES_MAX
-            or (message.properties_bytes and message.properties[message.properties_bytes - 1] == 0)
+            or record.sys_flag & ~PLAIN_FLAGS
+            or record.body_bytes > self.body_bytes_max
+            or record.properties_bytes > PROPERTIES_BYTES_MAX
+            or (record.properties_bytes and record.properties[record.properties_bytes - 1] == 0)
             or (
-                message.properties_bytes >= ZERO_RUN_BYTES
-                and memchr(message.properties, 0, message.properties_bytes) != NULL
+                record.properties_bytes >= ZERO_RUN_BYTES
+                and memchr(record.properties, 0, record.properties_bytes) != NULL
             )
             or self.written + size > self.room
         ):
             return False
-        stored.log_offset = self.base_offset + self.written
-        keyed = self.index_of(queue, message, &stored.tags_code)
+        keyed = self.index_of(queue, record, &stored.tags_code)
         if keyed < 0:
             return False
-        cdef unsigned char *record = <unsigned char *> self.log_view.buf + self.written
-        put_32(record, <uint32_t> size)
-        put_32(record + 4, MAGIC)
-        put_32(record + 8, checksum(message.body, message.body_bytes))
-        put_32(record + 12, <uint32_t> queue.queue_id)
-        put_32(record + 16, <uint32_t> message.flag)
-        put_64(record + 20, <uint64_t> queue.next_offset)
-        put_64(record + 28, <uint64_t> stored.log_offset)
-        put_32(record + 36, <uint32_t> message.sys_flag)
-        put_64(record + 40, <uint64_t> message.born_ms)
-        memcpy(record + 48, message.born_host, 8)
-        put_64(record + 56, <uint64_t> self.now_ms)
-        memcpy(record + 64, message.store_host, 8)
-        put_32(record + 72, <uint32_t> message.reconsumed)
-        put_64(record + 76, 0)
-        put_32(record + 84, <uint32_t> message.body_bytes)
-        record += HEAD_BYTES
-        memcpy(record, message.body, message.body_bytes)
-        record += message.body_bytes
-        memcpy(record, PyBytes_AS_STRING(queue.topic_field), topic_bytes)
-        record += topic_bytes
-        record[0] = <unsigned char> (message.properties_bytes >> 8)
-        record[1] = <unsigned char> (message.properties_bytes & 0xFF)
-        memcpy(record + 2, message.properties, message.properties_bytes)
-        stored.size, stored.queue, stored.keyed = <int32_t> size, queue.index, keyed
+        record.queue_id, record.queue_offset, record.log_offset = queue.queue_id, queue.next_offset, self.base_offset + self.written
+        record.crc, record.store_ms, record.prepared_offset = checksum(record.body, record.body_bytes), self.now_ms, 0
+        write_record(<unsigned char *> self.log_view.buf + self.written, record)
+        stored.log_offset, stored.size = record.log_offset, <int32_t> size
+        stored.queue, stored.keyed = queue.index, keyed
         self.keyed = keyed
         self.written += size
         self.count += 1
@@ -170,45 +148,32 @@ cdef class RunWriter:
         queue.size += size
         return True
 
-    cdef Py_ssize_t index_of(self, RunQueue queue, Message *message, int32_t *tags_code) noexcept:
+    cdef Py_ssize_t index_of(self, RunQueue queue, Record *record, int32_t *tags_code) noexcept:
         """Find the tags and hash the keys of a message; return how many index entries the run has then, or -1."""
-        cdef Bytes at = message.properties
-        cdef Bytes end = at + message.properties_bytes
-        cdef Bytes pair_end
-        cdef Bytes value
-        cdef Bytes keys = NULL
-        cdef Bytes keys_end = NULL
-        cdef Bytes unique = NULL
-        cdef Bytes unique_end = NULL
+        cdef Text tags
+        cdef Text keys
+        cdef Text unique
+        cdef Bytes end
+        cdef Bytes keys_end
         cdef Py_ssize_t keyed = self.keyed
+        find_indexed(record.properties, record.properties + record.properties_bytes, &tags, &keys, &unique)
         tags_code[0] = 0
-        while at < end:
-            pair_end = <Bytes> memchr(at, 2, end - at)
-            if pair_end == NULL:
-                pair_end = end
-            value = <Bytes> memchr(at, 1, pair_end - at)
-            if value != NULL and value + 1 < pair_end:
-                value += 1
-                if value - at == 5 and not memcmp(at, b"TAGS", 4):
-                    if not is_ascii(value, pair_end - value):
-                        return -1
-                    tags_code[0] = <int32_t> java_hash(0, value, pair_end)
-                elif value - at == 5 and not memcmp(at, b"KEYS", 4):
-                    keys, keys_end = value, pair_end
-                elif value - at == 9 and not memcmp(at, b"UNIQ_KEY", 8):
-                    unique, unique_end = value, pair_end
-            at = pair_end + 1
+        if tags.at != NULL:
+            if not is_ascii(tags.at, tags.size):
+                return -1
+            tags_code[0] = <int32_t> java_hash(0, tags.at, tags.at + tags.size)
         if self.keyed_max < 0:  # there is no index
             return keyed
-        if unique != NULL:
-            keyed = self.add_key(keyed, queue, unique, unique_end)
-        while keyed >= 0 and keys < keys_end:
-            value = <Bytes> memchr(keys, 32, keys_end - keys)
-            if value == NULL:
-                value = keys_end
-            if value > keys:
-                keyed = self.add_key(keyed, queue, keys, value)
-            keys = value + 1
+        if unique.at != NULL:
+            keyed = self.add_key(keyed, queue, unique.at, unique.at + unique.size)
+        keys_end = keys.at + keys.size if keys.at != NULL else NULL
+        while keyed >= 0 and keys.at < keys_end:
+            end = <Bytes> memchr(keys.at, 32, keys_end - keys.at)
+            if end == NULL:
+                end = keys_end
+            if end > keys.at:
+                keyed = self.add_key(keyed, queue, keys.at, end)
+            keys.at = end + 1
         return keyed
 
     cdef Py_ssize_t add_key(self, Py_ssize_t keyed, RunQueue queue, Bytes at, Bytes end) noexcept:

@@ -3,10 +3,11 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
 
 from hanabi.wire._bytes cimport Bytes, get_32, get_64
+from hanabi.wire.message._record cimport HEAD_BYTES, HOSTS_V6, is_at
 
 cdef enum:
     READ_MAX = 1024  # records of one read
@@ -60,32 +61,20 @@ cdef class RecordRun:
     ) noexcept:
         cdef Bytes entry = <Bytes> PyBytes_AS_STRING(entries) + entries_at
         cdef Bytes entries_end = <Bytes> PyBytes_AS_STRING(entries) + PyBytes_GET_SIZE(entries)
-        cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(topic)
         cdef Bytes record
         cdef int64_t log_offset, position
-        cdef int32_t size, body_bytes
-        cdef uint32_t magic
+        cdef int32_t size
         while entry + 20 <= entries_end and self.count < count_max:
             size = <int32_t> get_32(entry + 8)
             if self.count and self.total + size > bytes_max:
                 break
             log_offset = get_64(entry)
             position = log_offset - base
-            if log_offset < log_offset_min or position < 0 or size < 88 or position + size > log.len:
+            if log_offset < log_offset_min or position < 0 or size < HEAD_BYTES or position + size > log.len:
                 return False
             record = <Bytes> log.buf + position
-            magic = get_32(record + 4)
-            body_bytes = <int32_t> get_32(record + 84)
-            if (
-                <int32_t> get_32(record) != size
-                or get_64(record + 28) != log_offset
-                or get_64(record + 20) != offset
-                or <int32_t> get_32(record + 12) != queue_id
-                or (magic != 0xDAA320A7 and magic != 0xDAA320AB)
-                or record[39] & 0x30  # hosts of IPv6
-                or body_bytes < 0
-                or 88 + <int64_t> body_bytes + topic_bytes > size
-                or memcmp(record + 88 + body_bytes, PyBytes_AS_STRING(topic), topic_bytes)
+            if record[39] & HOSTS_V6 or not is_at(
+                record, size, <Bytes> PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic), queue_id, offset, log_offset
             ):
                 return False
             if self.pieces and self.ends[self.pieces - 1] == position:

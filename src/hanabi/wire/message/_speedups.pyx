@@ -14,7 +14,11 @@ from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from hanabi.wire._bytes cimport get_32, get_64, put_32, put_64
+from hanabi.wire._bytes cimport Bytes, Text, get_32, get_64
+from hanabi.wire.message._record cimport (
+    HEAD_BYTES, HOST_BYTES, HOSTS_V6, MAGIC, MAGIC_LONG_TOPIC, TOPIC_BYTES_MAX, Record, find_indexed, is_at, record_bytes,
+    write_record,
+)
 
 from hanabi.wire.message.crc import crc32
 from hanabi.wire.message.tags import tags_code
@@ -23,17 +27,10 @@ cdef extern from "Python.h":
     object PyObject_Vectorcall(object callable, PyObject *const *arguments, size_t count, PyObject *names)
 
 cdef enum:
-    HEAD_BYTES = 88  # with two IPv4 hosts
-    HOST_BYTES = 8
-    TOPIC_BYTES_MAX = 127
     PROPERTIES_BYTES_MAX = 32767
-    HOSTS_V6 = 0x30
     COMPRESSED = 1
     ID_DIGITS = 32
     FIELDS = 21
-
-cdef uint32_t MAGIC = 0xDAA320A7
-cdef uint32_t MAGIC_LONG_TOPIC = 0xDAA320AB
 
 
 def encode_record(
@@ -72,50 +69,27 @@ def encode_record(
             topic, body, properties, queue_id, flag, sys_flag, born_timestamp_ms, born_host, store_timestamp_ms,
             store_host, reconsume_times, prepared_offset, queue_offset, log_offset, crc, magic,
         )
-    cdef int32_t queue, flags, system, reconsumed
-    cdef int64_t born_ms, store_ms, prepared, in_queue, in_log
+    cdef Record fields
     try:
-        queue, flags, system, reconsumed = queue_id, flag, sys_flag, reconsume_times
-        born_ms, store_ms, prepared = born_timestamp_ms, store_timestamp_ms, prepared_offset
-        in_queue, in_log = queue_offset, log_offset
+        fields.queue_id, fields.flag, fields.sys_flag, fields.reconsumed = queue_id, flag, sys_flag, reconsume_times
+        fields.born_ms, fields.store_ms = born_timestamp_ms, store_timestamp_ms
+        fields.prepared_offset, fields.queue_offset, fields.log_offset = prepared_offset, queue_offset, log_offset
     except (OverflowError, TypeError):
         return _encode_in_python(
             topic, body, properties, queue_id, flag, sys_flag, born_timestamp_ms, born_host, store_timestamp_ms,
             store_host, reconsume_times, prepared_offset, queue_offset, log_offset, crc, magic,
         )
-    cdef uint32_t checksum = crc32(body) & 0x7FFFFFFF
-    cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(topic), properties_bytes = PyBytes_GET_SIZE(properties)
+    cdef bytes field = bytes((len(topic),)) + <bytes> topic
     cdef Py_buffer view
+    fields.crc = crc32(body) & 0x7FFFFFFF
+    fields.topic, fields.topic_bytes = <Bytes> PyBytes_AS_STRING(field), PyBytes_GET_SIZE(field)
+    fields.properties, fields.properties_bytes = <Bytes> PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties)
+    fields.born_host, fields.store_host = <Bytes> PyBytes_AS_STRING(born_host), <Bytes> PyBytes_AS_STRING(store_host)
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
-    cdef unsigned char *at
     try:
-        size = HEAD_BYTES + view.len + 1 + topic_bytes + 2 + properties_bytes
-        record = PyByteArray_FromStringAndSize(NULL, size)
-        at = <unsigned char *> PyByteArray_AS_STRING(record)
-        put_32(at, <uint32_t> size)
-        put_32(at + 4, MAGIC)
-        put_32(at + 8, checksum)
-        put_32(at + 12, <uint32_t> queue)
-        put_32(at + 16, <uint32_t> flags)
-        put_64(at + 20, <uint64_t> in_queue)
-        put_64(at + 28, <uint64_t> in_log)
-        put_32(at + 36, <uint32_t> system & ~<uint32_t> HOSTS_V6)
-        put_64(at + 40, <uint64_t> born_ms)
-        memcpy(at + 48, PyBytes_AS_STRING(born_host), HOST_BYTES)
-        put_64(at + 56, <uint64_t> store_ms)
-        memcpy(at + 64, PyBytes_AS_STRING(store_host), HOST_BYTES)
-        put_32(at + 72, <uint32_t> reconsumed)
-        put_64(at + 76, <uint64_t> prepared)
-        put_32(at + 84, <uint32_t> view.len)
-        at += HEAD_BYTES
-        memcpy(at, view.buf, view.len)
-        at += view.len
-        at[0] = <unsigned char> topic_bytes
-        memcpy(at + 1, PyBytes_AS_STRING(topic), topic_bytes)
-        at += 1 + topic_bytes
-        at[0] = <unsigned char> (properties_bytes >> 8)
-        at[1] = <unsigned char> (properties_bytes & 0xFF)
-        memcpy(at + 2, PyBytes_AS_STRING(properties), properties_bytes)
+        fields.body, fields.body_bytes = <Bytes> view.buf, view.len
+        record = PyByteArray_FromStringAndSize(NULL, record_bytes(&fields))
+        write_record(<unsigned char *> PyByteArray_AS_STRING(record), &fields)
     finally:
         PyBuffer_Release(&view)
     return record
@@ -154,7 +128,7 @@ def is_record(buffer, Py_ssize_t position, Py_ssize_t size, bytes topic, queue_i
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     cdef const unsigned char *at
-    cdef Py_ssize_t body_bytes, topic_bytes = PyBytes_GET_SIZE(topic)
+    cdef Py_ssize_t body_bytes
     cdef bint unusual
     try:
         unusual = position < 0 or position + size > view.len
@@ -162,19 +136,9 @@ def is_record(buffer, Py_ssize_t position, Py_ssize_t size, bytes topic, queue_i
             at = <const unsigned char *> view.buf + position
             unusual = at[39] & HOSTS_V6
         if not unusual:
-            if (
-                <int32_t> get_32(at) != size
-                or <int64_t> get_64(at + 28) != <int64_t> log_offset
-                or <int64_t> get_64(at + 20) != <int64_t> queue_offset
-                or <int32_t> get_32(at + 12) != <int64_t> queue_id
-                or (get_32(at + 4) != MAGIC and get_32(at + 4) != MAGIC_LONG_TOPIC)
-            ):
+            if not is_at(at, size, <Bytes> PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic), queue_id, queue_offset, log_offset):
                 return False
             body_bytes = <int32_t> get_32(at + 84)
-            if body_bytes < 0 or HEAD_BYTES + body_bytes + topic_bytes > size:
-                return False
-            if memcmp(at + HEAD_BYTES + body_bytes, PyBytes_AS_STRING(topic), topic_bytes):
-                return False
             if not check_crc or not body_bytes:
                 return True
             body = buffer[position + HEAD_BYTES : position + HEAD_BYTES + body_bytes]
@@ -188,28 +152,16 @@ def is_record(buffer, Py_ssize_t position, Py_ssize_t size, bytes topic, queue_i
 
 def indexed_properties(bytes raw):
     """Tags, keys and unique key in *raw*; see `hanabi.wire.message.properties.indexed_properties`."""
-    cdef const char *at = PyBytes_AS_STRING(raw)
-    cdef const char *end = at + PyBytes_GET_SIZE(raw)
-    cdef const char *pair_end
-    cdef const char *name_end
-    cdef Py_ssize_t name_bytes
-    tags = keys = unique_key = None
-    while at < end:
-        pair_end = <const char *> memchr(at, 2, end - at)
-        if pair_end == NULL:
-            pair_end = end
-        name_end = <const char *> memchr(at, 1, pair_end - at)
-        if name_end != NULL and name_end + 1 < pair_end:
-            name_bytes = name_end - at
-            if name_bytes == 4:
-                if not memcmp(at, b"TAGS", 4):
-                    tags = PyUnicode_DecodeUTF8(name_end + 1, pair_end - name_end - 1, "replace")
-                elif not memcmp(at, b"KEYS", 4):
-                    keys = PyUnicode_DecodeUTF8(name_end + 1, pair_end - name_end - 1, "replace")
-            elif name_bytes == 8 and not memcmp(at, b"UNIQ_KEY", 8):
-                unique_key = PyUnicode_DecodeUTF8(name_end + 1, pair_end - name_end - 1, "replace")
-        at = pair_end + 1
-    return tags, keys, unique_key
+    cdef Bytes at = <Bytes> PyBytes_AS_STRING(raw)
+    cdef Text tags
+    cdef Text keys
+    cdef Text unique_key
+    find_indexed(at, at + PyBytes_GET_SIZE(raw), &tags, &keys, &unique_key)
+    return text_of(tags), text_of(keys), text_of(unique_key)
+
+
+cdef inline str text_of(Text text):
+    return PyUnicode_DecodeUTF8(<const char *> text.at, text.size, "replace") if text.at != NULL else None
 
 
 cdef object Dispatch = None  # of `record`, which imports us before it has it
