@@ -150,7 +150,7 @@ def test_verify_of_a_damaged_store_says_where_and_ends_with_1(golden: Path) -> N
 
 def test_verify_takes_the_brokers_delay_levels(golden: Path) -> None:
     assert run("verify", "--home", golden, "--delay-levels", "3s").returncode == 1
-    assert "delay level 'soon'" in refused(run("verify", "--home", golden, "--delay-levels", "soon"))
+    assert "not 'soon'" in refused(run("verify", "--home", golden, "--delay-levels", "soon"))
 
 
 def test_dump_shows_messages_to_people(golden: Path, before: Snapshot) -> None:
