@@ -15,7 +15,20 @@ import pytest
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.message import MessageQueue
-from hanabi.wire.bodies import acl, clients, groups, heartbeat, locks, mappings, offsets, pop, route, stats, topics
+from hanabi.wire.bodies import (
+    acl,
+    clients,
+    groups,
+    ha_status,
+    heartbeat,
+    locks,
+    mappings,
+    offsets,
+    pop,
+    route,
+    stats,
+    topics,
+)
 from hanabi.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from hanabi.wire.bodies.mappings import QueueMapping
 from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRoute
@@ -34,7 +47,7 @@ from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.registry.bodies import REPLY_BODIES, REQUEST_BODIES
 from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
-FAMILIES = [acl, clients, groups, heartbeat, locks, mappings, offsets, pop, route, stats, topics]
+FAMILIES = [acl, clients, groups, ha_status, heartbeat, locks, mappings, offsets, pop, route, stats, topics]
 ALL_BODIES = sorted(
     {
         kind

@@ -14,6 +14,7 @@
     log_access.py    what master and slave need of a log (Protocols), and the message store as such a log
     master.py        the replication port; sender.py is one connection to a slave
     slave.py         the client that follows a master; follower.py is one connection to it
+    ha_status.py     the answer to GET_BROKER_HA_STATUS (mqadmin haStatus)                             pure
     metadata.py      topics, groups and offsets, which a slave asks its master for on the port for clients
 
 Nothing here knows the broker: it hands in its log, its tables and the rule for its puts.

@@ -43,6 +43,7 @@ class SlaveView(msgspec.Struct, frozen=True, kw_only=True):
     received_bytes: int
     bytes_per_second: int
     silent_seconds: float  # since the master was last heard of; 0 if not connected
+    unreported_seconds: float  # since the last report to it
     trouble: str  # why it does not follow; empty if it does
 
 
@@ -106,6 +107,7 @@ class Slave:
             received_bytes=self.received_bytes,
             bytes_per_second=self._rate.bytes_per_second(self.received_bytes, now),
             silent_seconds=now - follower.heard_at if follower is not None else 0.0,
+            unreported_seconds=now - follower.wrote_at if follower is not None else 0.0,
             trouble=self._trouble,
         )
 

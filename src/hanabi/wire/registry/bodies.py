@@ -4,7 +4,7 @@ Servers do not need it: a handler knows its body. A code that is not here has no
 none either, whatever this table says. A register request may also be compressed: see `topics.decode_register_body`.
 """
 
-from hanabi.wire.bodies import clients, groups, heartbeat, locks, offsets, pop, route, stats, topics
+from hanabi.wire.bodies import clients, groups, ha_status, heartbeat, locks, offsets, pop, route, stats, topics
 from hanabi.wire.body import Body
 from hanabi.wire.codes import RequestCode
 
@@ -69,6 +69,7 @@ REPLY_BODIES: dict[int, type[Body]] = {
     RequestCode.CONSUME_MESSAGE_DIRECTLY: clients.ConsumeMessageDirectlyResult,
     # Figures
     RequestCode.GET_BROKER_RUNTIME_INFO: route.KVTable,
+    RequestCode.GET_BROKER_HA_STATUS: ha_status.HAStatus,
     RequestCode.GET_TOPIC_STATS_INFO: stats.TopicStatsTable,
     RequestCode.GET_CONSUME_STATS: stats.ConsumeStats,
     RequestCode.GET_BROKER_CONSUME_STATS: stats.ConsumeStatsList,
