@@ -1,10 +1,11 @@
 """How consumers of other clients start: how many begin late, and how many get messages twice.
 
-    python -m tests.interop.client_starts rust|npm ours|apache-4|apache-5 RUNS
+    python -m tests.interop.client_starts rust|npm ours|apache-4|apache-5 RUNS [MEMBERS]
 
-Each run is a new group of one consumer on a topic that has messages. A run is late if it has not all messages after
-five seconds: it missed its first share of the queues and waits for the next, ten or twenty seconds later. It is double
-if a message came twice: two loops pull one queue. The name server is ours each time, so what differs is the broker's.
+Each run is a new group, of one consumer or of several that start at once, on a topic that has messages. A run is late
+if it has not all messages after five seconds: it missed its first share of the queues and waits for the next, ten or
+twenty seconds later. It is double if a message came twice: two loops pull one queue. The name server is ours each time,
+so what differs is the broker's.
 """
 
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -93,23 +95,27 @@ def make_topic(namesrv: str, broker: str, topic: str, queues: int = 4) -> None:
     assert routes_to(namesrv, topic, "broker-a")
 
 
-def measure(client: Peer, namesrv: str, runs: int) -> tuple[int, int]:
+def measure(client: Peer, namesrv: str, runs: int, members: int) -> tuple[int, int]:
     """How many of so many starts were late, and how many were double."""
     late = double = 0
-    for number in range(runs):
-        got = client.consumed(namesrv, TOPIC, f"starts_{os.getpid()}_{number}")
-        late += len(set(got)) < MESSAGES
-        double += len(got) > len(set(got))
+    with ThreadPoolExecutor(members) as pool:
+        for number in range(runs):
+            group = f"starts_{os.getpid()}_{number}"
+            parts = pool.map(lambda _, group=group: client.consumed(namesrv, TOPIC, group), range(members))
+            got = [message for part in parts for message in part]
+            late += len(set(got)) < MESSAGES
+            double += len(got) > len(set(got))
     return late, double
 
 
 def main() -> None:
     client, kind, runs = peer(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    members = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     with tempfile.TemporaryDirectory() as home, site(kind, Path(home)) as (namesrv, broker):
         make_topic(namesrv, broker, TOPIC)
         client.run("send", namesrv, TOPIC, str(MESSAGES))
-        late, double = measure(client, namesrv, runs)
-    sys.stdout.write(f"{sys.argv[1]} with {kind}: of {runs} starts {late} late, {double} double\n")
+        late, double = measure(client, namesrv, runs, members)
+    sys.stdout.write(f"{sys.argv[1]} with {kind}: of {runs} starts of {members} {late} late, {double} double\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
         proxy.cut_after([1_500])         the next connection is reset after 1,500 bytes of the server's
         proxy.half_close()               clients read the end of the stream, and can still write
         proxy.refusing = True            new connections are closed as soon as they are accepted
+        proxy.garbage = b"HTTP/1.1 400"  clients read this in place of every answer, until it is b"" again
 
 `threads.in_thread` runs a proxy for tests that block; `proxied` has a whole cluster behind proxies.
 """
@@ -37,6 +38,7 @@ class Proxy:
         self.target = target
         self.latency_s = 0.0
         self.refusing = False
+        self.garbage = b""
         self.port = 0
         self.cuts = 0
         self.passing = asyncio.Event()  # cleared while it stalls
@@ -147,6 +149,7 @@ class _Line:
 
     def _answered(self, chunk: bytes) -> bytes:
         """Give what of *chunk* the client is to read; nothing after its stream has ended."""
+        chunk = self._proxy.garbage or chunk
         if self._cut_after is not None:
             chunk, self._cut_after = chunk[: self._cut_after], self._cut_after - len(chunk)
         return b"" if self._answers_ended else chunk

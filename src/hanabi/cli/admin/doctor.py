@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from hanabi.cli.shared.administration import Site, counted
-from hanabi.cli.shared.cluster import FAILED
+from hanabi.cli.shared.cluster import FAILED, request_seconds
 from hanabi.cli.shared.output import printable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def doctor(site: Site, interval: Interval = 3.0) -> None:
     Asks every name server and every broker; changes nothing. Exit code 0: nothing but notes. 1: there are errors or
     warnings. 2: no name server can be asked.
     """
-    site.config = msgspec.structs.replace(site.config, request_timeout_s=PATIENCE_SECONDS)
+    site.config = msgspec.structs.replace(site.config, request_timeout_s=request_seconds(PATIENCE_SECONDS))
     try:
         found = site.run(lambda admin: _examine(admin, interval))
     except typer.Exit as ended:

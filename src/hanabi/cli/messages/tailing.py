@@ -7,9 +7,9 @@ brokers keep for tools. So no group notices, and a broker forgets us with the la
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -64,7 +64,7 @@ class Tail:
         with _stop_signals() as stopped:
             core = await Core.acquire(self._config)
             try:
-                await self._follow(core, stopped)
+                await _until(stopped, self._follow(core))
             finally:
                 await self._end_queues()
                 await core.release()
@@ -75,7 +75,7 @@ class Tail:
         # What several of them raise for one reason was told once.
         await asyncio.gather(*self._queues.values(), return_exceptions=True)
 
-    async def _follow(self, core: Core, stopped: asyncio.Event) -> None:
+    async def _follow(self, core: Core) -> None:
         route = await core.routes.find(self._topic)
         if not route.read_queues:
             raise NoPermission(f"topic {self._topic} has no queue that may be read: {describe(route)}")
@@ -85,12 +85,13 @@ class Tail:
         for queue, offset in zip(route.read_queues, starts, strict=True):
             self._begin(core, pulling, queue, offset)
         self._on_ready(route.read_queues)
-        while not stopped.is_set() and self._left != 0:
+        while self._left != 0:
             self._new_route.clear()
-            events = [asyncio.create_task(event.wait()) for event in (stopped, self._new_route)]
-            await asyncio.wait((*events, *self._queues.values()), return_when=asyncio.FIRST_COMPLETED)
-            for waiting in events:
-                waiting.cancel()
+            changed = asyncio.create_task(self._new_route.wait())
+            try:
+                await asyncio.wait((changed, *self._queues.values()), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
             self._look_after_queues(core, pulling, core.routes.known(self._topic))
 
     def _look_after_queues(self, core: Core, pulling: Pulling, route: Route | None) -> None:
@@ -138,6 +139,19 @@ class Tail:
         if self._left is not None:
             self._left -= 1
         self._show(message)
+
+
+async def _until(stopped: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do *work*, and give it up when *stopped* is set, whatever it waits for."""
+    doing, stopping = asyncio.create_task(work), asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        doing.cancel()  # nothing happens to what is done
+        await asyncio.wait((doing,))
+    if not doing.cancelled():
+        doing.result()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The options by which every command that talks to a cluster finds it and is let in, and how trouble there ends it."""
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 FAILED = 1  # the command was understood, but the cluster did not do it
 DEFAULT_NAMESRV = "127.0.0.1:9876"  # where `hanabi serve` is
+REQUEST_SECONDS = 3.0
+TIMEOUT_VARIABLE = "HANABI_TIMEOUT_SECONDS"  # for one request, where the default is too short or too long
 SECRET_VARIABLE = "HANABI_SECRET_KEY"  # noqa: S105 - the name of a variable; a secret in a command line is none
 
 Namesrv = Annotated[
@@ -58,7 +61,20 @@ def client_config(namesrv: str | None, namespace: str, access_key: str | None, t
         namespace=namespace,
         access=access,
         tls=None if tls_file is None else read_tls(tls_file),
+        request_timeout_s=request_seconds(REQUEST_SECONDS),
     )
+
+
+def request_seconds(default: float) -> float:
+    """How long a server may take for its answer: as the environment says, or *default*."""
+    text = os.environ.get(TIMEOUT_VARIABLE, "")
+    try:
+        seconds = float(text or default)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"{TIMEOUT_VARIABLE}={text}: it must be a number of seconds, and more than 0")
+    return seconds
 
 
 @contextmanager

@@ -491,6 +491,8 @@ class Connection(asyncio.Protocol):
     def _refuse(self, reason: str) -> None:
         """The peer does not speak our protocol: nothing that follows can be understood."""
         if not self.closed:
+            if self.endpoint.drops_silent:  # we connected, and may have been given a wrong address
+                reason = f"{reason}. Is it a RocketMQ server that answers there?"
             self.endpoint.protocol_errors += 1
             self._reason = self._reason or reason
             logger.warning("%s: closed: %s", self.peer, reason)
