@@ -12,7 +12,7 @@ LANE := $(BIN)/python -m tests.lane
 OURS := tests --ignore=tests/interop --ignore=tests/spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test coverage check format bench chaos interop fuzz fuzzlive clean
+.PHONY: help setup demo run quick test coverage check format bench chaos interop fuzz fuzzlive clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,18 @@ test: $(READY) ## run every test that this machine can run (SLOW=1: also those t
 	@echo "two halves in parallel, a quarter of an hour on two cores; each prints its result at its end"
 	$(if $(SLOW),HANABI_SLOW_TESTS=1) $(MAKE) --no-print-directory --jobs=2 --output-sync=target test-ours test-beside
 	@$(LANE)
+
+# Two processes of about equal work: with two cores there is little that a scheduler of tests could do better.
+quick: $(READY) ## the tests of everyday work: no JVM, no command line, few examples; under two minutes on two cores
+	HANABI_QUICK=1 $(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-files quick-sockets
+
+.PHONY: quick-files quick-sockets
+quick-files:
+	$(PYTEST) -q -m 'not long' tests/wire tests/store tests/broker
+
+quick-sockets:
+	$(PYTEST) -q -m 'not long' tests/remoting tests/namesrv tests/client tests/metrics tests/test_*.py \
+	    --ignore=tests/test_documents.py --ignore=tests/test_examples.py --ignore=tests/test_deploy.py
 
 .PHONY: test-ours test-beside
 test-ours:

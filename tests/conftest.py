@@ -17,11 +17,12 @@ from tests.store.opened import closing_stores
 pytest_plugins = ["hanabi.testing.plugin"]
 
 ROOT = Path("/")
-LEFT_OPEN_MAX = 12  # for what a process opens once and keeps
+LEFT_OPEN_MAX = 40  # for what a process opens once and keeps
 
 # A machine that does other things is slow, which is no fault of what is tested.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=20, stateful_step_count=20)
+settings.load_profile("quick" if os.environ.get("HANABI_QUICK") else "any machine")
 
 
 @pytest.fixture(autouse=True)

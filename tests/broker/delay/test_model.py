@@ -4,6 +4,7 @@ not before its time, soon after it, and in order within a level."""
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -11,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hanabi.broker.config import BrokerConfig
 from hanabi.store.message_store import PutStatus
 from tests.broker.delay.world import HOUR, SECOND, World, message
+
+pytestmark = pytest.mark.long
 
 LEVELS = "0s 1s 5s 30m"
 DELAYS_MS = (0, 1_000, 5_000, 1_800_000)

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.documents.blocks import Block
 from tests.documents.running import reading
 from tests.serving import serving
+
+pytestmark = pytest.mark.long
 
 CELLS = (
     """

@@ -17,6 +17,8 @@ from hanabi.store.message_store import MessageStore
 from tests.store.crash_child import QUEUES
 from tests.store.stores import read_queue, small_config
 
+pytestmark = pytest.mark.long
+
 ROUNDS = 200
 REPOSITORY = Path(__file__).parents[3]
 

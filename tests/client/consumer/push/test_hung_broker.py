@@ -17,6 +17,8 @@ from hanabi.message import Message, StoredMessage
 from hanabi.testing.proxied import NAMESRV, ProxiedCluster, proxied_cluster
 from hanabi.testing.waiting import eventually, within
 
+pytestmark = pytest.mark.long
+
 TOPICS = [f"T{number:02}" for number in range(30)]
 
 
