@@ -9,7 +9,9 @@ WITH_SPARK := $(VENV)/.with-spark
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 LANE := $(BIN)/python -m tests.lane
-OURS := tests --ignore=tests/interop --ignore=tests/spark
+# The second lane has what waits for JVMs and for other processes; both take about the same time.
+BESIDE := tests/interop tests/spark tests/chaos tests/test_documents.py tests/test_examples.py
+OURS := tests $(addprefix --ignore=,$(BESIDE))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run quick test coverage check format bench chaos interop fuzz fuzzlive clean
@@ -47,12 +49,12 @@ run: $(INSTALLED) ## serve a name server and a broker on 127.0.0.1, data in ./ha
 	$(BIN)/hanabi serve
 
 test: $(READY) ## run every test that this machine can run (SLOW=1: also those that take minutes)
-	@echo "two halves in parallel, a quarter of an hour on two cores; each prints its result at its end"
+	@echo "two lanes in parallel, about twenty minutes on two cores; each prints its result at its end"
 	$(if $(SLOW),HANABI_SLOW_TESTS=1) $(MAKE) --no-print-directory --jobs=2 --output-sync=target test-ours test-beside
 	@$(LANE)
 
 # Two processes of about equal work: with two cores there is little that a scheduler of tests could do better.
-quick: $(READY) ## the tests of everyday work: no JVM, no command line, few examples; under two minutes on two cores
+quick: $(READY) ## run the tests of everyday work: no JVM, no command line; under two minutes on two cores
 	HANABI_QUICK=1 $(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-files quick-sockets
 
 .PHONY: quick-files quick-sockets
@@ -60,8 +62,8 @@ quick-files:
 	$(PYTEST) -q -m 'not long' tests/wire tests/store tests/broker
 
 quick-sockets:
-	$(PYTEST) -q -m 'not long' tests/remoting tests/namesrv tests/client tests/metrics tests/test_*.py \
-	    --ignore=tests/test_documents.py --ignore=tests/test_examples.py --ignore=tests/test_deploy.py
+	$(PYTEST) -q -m 'not long' tests/remoting tests/namesrv tests/client tests/metrics \
+	    $(filter-out $(BESIDE) tests/test_deploy.py tests/test_lane.py, $(wildcard tests/test_*.py))
 
 .PHONY: test-ours test-beside
 test-ours:
@@ -69,7 +71,7 @@ test-ours:
 	HANABI_PURE_PYTHON=1 $(PYTEST) -q -m pure $(OURS)
 
 test-beside:
-	$(LANE) beside tests/interop tests/spark
+	$(LANE) beside $(BESIDE)
 
 coverage: $(READY) ## run the tests and report the lines that no test runs
 	$(PYTEST) --cov=hanabi --cov-report=term

@@ -43,24 +43,21 @@ async def kill_letters(cluster: Cluster, group: str) -> None:
     await cluster.broker.registration.settled()
 
 
-def test_a_letter_whose_answer_is_on_the_way_at_ctrl_c_is_not_sent_twice(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster, Admin(cluster.config()) as admin:
-            await kill_letters(cluster, "mortal")
-            office = SlowAnswers(admin.dead_letters)
+async def test_a_letter_whose_answer_is_on_the_way_at_ctrl_c_is_not_sent_twice(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, Admin(cluster.config()) as admin:
+        await kill_letters(cluster, "mortal")
+        office = SlowAnswers(admin.dead_letters)
 
-            async def resend_all() -> None:
-                async with aclosing(office.resend("mortal")) as resent:
-                    async for _ in resent:
-                        raise AssertionError("interrupted before the first answer")
+        async def resend_all() -> None:
+            async with aclosing(office.resend("mortal")) as resent:
+                async for _ in resent:
+                    raise AssertionError("interrupted before the first answer")
 
-            resending = asyncio.create_task(resend_all())
-            await within(office.stored.wait())
-            resending.cancel()
-            office.answer.set()
-            with pytest.raises(asyncio.CancelledError):
-                await within(resending)
-            rest = [each.queue_offset async for each in admin.dead_letters.resend("mortal")]
-            assert rest == list(range(1, LETTERS))
-
-    asyncio.run(main())
+        resending = asyncio.create_task(resend_all())
+        await within(office.stored.wait())
+        resending.cancel()
+        office.answer.set()
+        with pytest.raises(asyncio.CancelledError):
+            await within(resending)
+        rest = [each.queue_offset async for each in admin.dead_letters.resend("mortal")]
+        assert rest == list(range(1, LETTERS))

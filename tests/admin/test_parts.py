@@ -1,6 +1,5 @@
 """What of the administration decides alone, and what several brokers and name servers add to it."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,46 +12,40 @@ from hanabi.errors import ConfigError, ConnectError, InvalidParameter, TopicNotE
 from hanabi.testing.cluster import running_cluster
 
 
-def test_two_brokers_are_administered_as_one_and_alone(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
-            Admin(cluster.config()) as admin,
-        ):
-            made = await admin.topics.create("Orders", read_queues=2, write_queues=2)
-            assert [each.broker for each in made] == ["broker-a", "broker-b"]
-            alone = await admin.topics.create("Alone", where=Where(broker="broker-b"))
-            assert [each.broker for each in alone] == ["broker-b"]
-            with pytest.raises(InvalidParameter, match="on broker-b"):
-                await admin.topics.create("Alone", where=Where(cluster="DefaultCluster"))
-            changed = await admin.topics.update("Orders", TopicChange(perm=4), Where(broker="broker-a"))
-            assert [each.perm for each in changed] == [4]
-            assert [each.perm for each in await admin.topics.settings("Orders")] == [4, 6]
-            assert len((await admin.topics.status("Orders")).queues) == 4
-            assert await admin.topics.delete("Orders") == ["broker-a", "broker-b"]
-            with pytest.raises(TopicNotExist):
-                await admin.topics.settings("Orders")
-
-    asyncio.run(main())
+async def test_two_brokers_are_administered_as_one_and_alone(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
+        Admin(cluster.config()) as admin,
+    ):
+        made = await admin.topics.create("Orders", read_queues=2, write_queues=2)
+        assert [each.broker for each in made] == ["broker-a", "broker-b"]
+        alone = await admin.topics.create("Alone", where=Where(broker="broker-b"))
+        assert [each.broker for each in alone] == ["broker-b"]
+        with pytest.raises(InvalidParameter, match="on broker-b"):
+            await admin.topics.create("Alone", where=Where(cluster="DefaultCluster"))
+        changed = await admin.topics.update("Orders", TopicChange(perm=4), Where(broker="broker-a"))
+        assert [each.perm for each in changed] == [4]
+        assert [each.perm for each in await admin.topics.settings("Orders")] == [4, 6]
+        assert len((await admin.topics.status("Orders")).queues) == 4
+        assert await admin.topics.delete("Orders") == ["broker-a", "broker-b"]
+        with pytest.raises(TopicNotExist):
+            await admin.topics.settings("Orders")
 
 
-def test_a_broker_that_is_down_hides_nothing_of_the_others(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
-            await cluster.create_topic("Orders")
-            gone = "127.0.0.1:1"
-            address = next(iter((await _brokers(cluster.namesrv))["broker-b"]))
-            config = cluster.config(address_map={address: gone})
-            async with Admin(config) as admin:
-                found = await admin.topics.all()
-                (topic,) = [each for each in found.topics if each.topic == "Orders"]
-                assert [each.broker for each in topic.brokers] == ["broker-a"]
-                assert len(found.unreachable) == 1
-                summaries = {each.broker: each.problem for each in await admin.brokers.all()}
-                assert summaries["broker-a"] is None
-                assert gone in (summaries["broker-b"] or "")
-
-    asyncio.run(main())
+async def test_a_broker_that_is_down_hides_nothing_of_the_others(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
+        await cluster.create_topic("Orders")
+        gone = "127.0.0.1:1"
+        address = next(iter((await _brokers(cluster.namesrv))["broker-b"]))
+        config = cluster.config(address_map={address: gone})
+        async with Admin(config) as admin:
+            found = await admin.topics.all()
+            (topic,) = [each for each in found.topics if each.topic == "Orders"]
+            assert [each.broker for each in topic.brokers] == ["broker-a"]
+            assert len(found.unreachable) == 1
+            summaries = {each.broker: each.problem for each in await admin.brokers.all()}
+            assert summaries["broker-a"] is None
+            assert gone in (summaries["broker-b"] or "")
 
 
 async def _brokers(namesrv: str) -> dict[str, list[str]]:
@@ -63,14 +56,11 @@ async def _brokers(namesrv: str) -> dict[str, list[str]]:
         return found
 
 
-def test_one_name_server_of_two_is_enough_to_look_and_not_enough_to_change(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster, Admin(namesrv=f"127.0.0.1:1;{cluster.namesrv}") as admin:
-            assert [each.broker for each in await admin.brokers.all()] == ["broker-a"]
-            with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
-                await admin.name_servers.put("Space", "colour", "blue")
-
-    asyncio.run(main())
+async def test_one_name_server_of_two_is_enough_to_look_and_not_enough_to_change(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, Admin(namesrv=f"127.0.0.1:1;{cluster.namesrv}") as admin:
+        assert [each.broker for each in await admin.brokers.all()] == ["broker-a"]
+        with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
+            await admin.name_servers.put("Space", "colour", "blue")
 
 
 def test_a_target_is_one_thing() -> None:

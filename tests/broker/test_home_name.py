@@ -46,14 +46,12 @@ def test_a_home_is_warned_of_once_when_its_broker_has_another_name(
     assert "brokerName=broker-a" in warning
 
 
-def test_one_that_may_not_serve_a_home_does_not_rename_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with broker(tmp_path, "first") as served, broker(tmp_path, "second") as second:
-            await served.start("127.0.0.1", 0)
-            with pytest.raises(StoreLocked):
-                await second.start("127.0.0.1", 0)
+async def test_one_that_may_not_serve_a_home_does_not_rename_it(tmp_path: Path) -> None:
+    async with broker(tmp_path, "first") as served, broker(tmp_path, "second") as second:
+        await served.start("127.0.0.1", 0)
+        with pytest.raises(StoreLocked):
+            await second.start("127.0.0.1", 0)
 
-    asyncio.run(main())
     assert remembered_name(tmp_path) == "first"
 
 

@@ -95,17 +95,14 @@ async def attacked(home: Path) -> AsyncIterator[tuple[Cluster, Peer, Peer]]:
 # Decompression bombs
 
 
-def test_a_bomb_in_a_message_is_stored_packed_and_unpacked_by_nobody(tmp_path: Path, bomb: bytes) -> None:
-    async def main() -> None:
-        async with attacked(tmp_path) as (_, broker, _):
-            packed = msgspec.structs.replace(SEND, topic="Bombs", sys_flag=sysflag.COMPRESSED)
-            before = peak_kib()
-            assert (await broker.ask(RequestCode.SEND_MESSAGE_V2, packed, bomb)).code == ResponseCode.SUCCESS
-            pull = msgspec.structs.replace(PULL, topic="Bombs")
-            assert (await broker.ask(RequestCode.PULL_MESSAGE, pull)).code == ResponseCode.SUCCESS
-            assert peak_kib() - before < ALLOWED_KIB
-
-    asyncio.run(main())
+async def test_a_bomb_in_a_message_is_stored_packed_and_unpacked_by_nobody(tmp_path: Path, bomb: bytes) -> None:
+    async with attacked(tmp_path) as (_, broker, _):
+        packed = msgspec.structs.replace(SEND, topic="Bombs", sys_flag=sysflag.COMPRESSED)
+        before = peak_kib()
+        assert (await broker.ask(RequestCode.SEND_MESSAGE_V2, packed, bomb)).code == ResponseCode.SUCCESS
+        pull = msgspec.structs.replace(PULL, topic="Bombs")
+        assert (await broker.ask(RequestCode.PULL_MESSAGE, pull)).code == ResponseCode.SUCCESS
+        assert peak_kib() - before < ALLOWED_KIB
 
 
 def test_a_consumer_does_not_unpack_a_bomb(bomb: bytes) -> None:
@@ -115,26 +112,23 @@ def test_a_consumer_does_not_unpack_a_bomb(bomb: bytes) -> None:
     assert peak_kib() - before < ALLOWED_KIB
 
 
-def test_a_bomb_instead_of_a_registration_is_refused(tmp_path: Path, bomb: bytes) -> None:
-    async def main() -> None:
-        async with attacked(tmp_path) as (running, _, namesrv):
-            header = RegisterBrokerHeader(
-                broker_name="bomber",
-                broker_addr="127.0.0.1:1",
-                cluster_name="DefaultCluster",
-                ha_server_addr="127.0.0.1:2",
-                broker_id=0,
-                compressed=True,
-                body_crc32=zlib.crc32(bomb) & 0x7FFF_FFFF,
-            )
-            before = peak_kib()
-            refused = await namesrv.ask(RequestCode.REGISTER_BROKER, header, bomb)
-            assert refused.code != ResponseCode.SUCCESS
-            assert "more than" in (refused.remark or ""), refused.remark
-            assert peak_kib() - before < ALLOWED_KIB
-            assert "bomber" not in running.name_server.routes.cluster_info().broker_addr_table
-
-    asyncio.run(main())
+async def test_a_bomb_instead_of_a_registration_is_refused(tmp_path: Path, bomb: bytes) -> None:
+    async with attacked(tmp_path) as (running, _, namesrv):
+        header = RegisterBrokerHeader(
+            broker_name="bomber",
+            broker_addr="127.0.0.1:1",
+            cluster_name="DefaultCluster",
+            ha_server_addr="127.0.0.1:2",
+            broker_id=0,
+            compressed=True,
+            body_crc32=zlib.crc32(bomb) & 0x7FFF_FFFF,
+        )
+        before = peak_kib()
+        refused = await namesrv.ask(RequestCode.REGISTER_BROKER, header, bomb)
+        assert refused.code != ResponseCode.SUCCESS
+        assert "more than" in (refused.remark or ""), refused.remark
+        assert peak_kib() - before < ALLOWED_KIB
+        assert "bomber" not in running.name_server.routes.cluster_info().broker_addr_table
 
 
 # Giant counts
@@ -211,17 +205,13 @@ GIANT_COUNTS: dict[str, tuple[int, dict[str, str], bytes]] = {
 
 
 @pytest.mark.parametrize("name", GIANT_COUNTS)
-def test_a_giant_count_is_answered_soon_and_costs_no_memory(tmp_path: Path, name: str) -> None:
+async def test_a_giant_count_is_answered_soon_and_costs_no_memory(tmp_path: Path, name: str) -> None:
     code, fields, body = GIANT_COUNTS[name]
-
-    async def main() -> None:
-        async with attacked(tmp_path) as (_, broker, _):
-            await broker.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"one")
-            before = peak_kib()
-            await broker.ask(code, fields, body)  # with whatever; within the peer's ten seconds
-            assert peak_kib() - before < ALLOWED_KIB
-
-    asyncio.run(main())
+    async with attacked(tmp_path) as (_, broker, _):
+        await broker.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"one")
+        before = peak_kib()
+        await broker.ask(code, fields, body)  # with whatever; within the peer's ten seconds
+        assert peak_kib() - before < ALLOWED_KIB
 
 
 # Names that are paths
@@ -295,19 +285,16 @@ def named(name: str) -> list[tuple[int, dict[str, str], bytes]]:
 
 
 @pytest.mark.parametrize("name", PATHS, ids=lambda name: ascii(name)[:30])
-def test_no_name_leads_out_of_the_store(tmp_path: Path, name: str) -> None:
+async def test_no_name_leads_out_of_the_store(tmp_path: Path, name: str) -> None:
     home = tmp_path / "deep" / "inside" / "home"
     home.mkdir(parents=True)
+    async with attacked(home) as (running, broker, namesrv):
+        await broker.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"one")
+        for code, fields, body in named(name):
+            peer = namesrv if code == RequestCode.PUT_KV_CONFIG else broker
+            await peer.ask(code, fields, body)
+        await asyncio.to_thread(running.broker.tables.offsets.save)
 
-    async def main() -> None:
-        async with attacked(home) as (running, broker, namesrv):
-            await broker.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"one")
-            for code, fields, body in named(name):
-                peer = namesrv if code == RequestCode.PUT_KV_CONFIG else broker
-                await peer.ask(code, fields, body)
-            await asyncio.to_thread(running.broker.tables.offsets.save)
-
-    asyncio.run(main())
     homes = home / "broker-a", home / "namesrv"
     known = {*homes, *homes[0].parents}
     outside = [path for path in tmp_path.rglob("*") if path not in known and not {*homes} & {*path.parents}]

@@ -1,6 +1,5 @@
 """A client reaches a cluster where nothing but TLS is accepted."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,7 +37,7 @@ async def enforcing(home: Path, certificate: Issued) -> AsyncIterator[str]:
             yield namesrv
 
 
-def test_a_client_that_trusts_the_certificate_is_served_and_others_say_why_not(tmp_path: Path) -> None:
+async def test_a_client_that_trusts_the_certificate_is_served_and_others_say_why_not(tmp_path: Path) -> None:
     async def queues(namesrv: str, tls: TlsConfig | None) -> int:
         core = await Core.acquire(ClientConfig(namesrv=namesrv, tls=tls, request_timeout_s=2.0))
         try:
@@ -50,16 +49,13 @@ def test_a_client_that_trusts_the_certificate_is_served_and_others_say_why_not(t
         finally:
             await core.release()
 
-    async def main() -> None:
-        authority, stranger = issue(tmp_path, "authority"), issue(tmp_path, "stranger")
-        trusting = TlsConfig(client_auth_server=True, client_trust_cert_path=str(authority.certificate_path))
-        mistaken = TlsConfig(client_auth_server=True, client_trust_cert_path=str(stranger.certificate_path))
-        async with enforcing(tmp_path, issue(tmp_path, "server", by=authority)) as namesrv:
-            assert await queues(namesrv, trusting) == 0
-            assert await queues(namesrv, TlsConfig()) == 0  # encrypted, whoever it is: Java's default
-            with pytest.raises(ConnectError, match=f"(?i){namesrv}.*certificate"):
-                await queues(namesrv, mistaken)
-            with pytest.raises(MQError, match=namesrv):
-                await queues(namesrv, None)
-
-    asyncio.run(main())
+    authority, stranger = issue(tmp_path, "authority"), issue(tmp_path, "stranger")
+    trusting = TlsConfig(client_auth_server=True, client_trust_cert_path=str(authority.certificate_path))
+    mistaken = TlsConfig(client_auth_server=True, client_trust_cert_path=str(stranger.certificate_path))
+    async with enforcing(tmp_path, issue(tmp_path, "server", by=authority)) as namesrv:
+        assert await queues(namesrv, trusting) == 0
+        assert await queues(namesrv, TlsConfig()) == 0  # encrypted, whoever it is: Java's default
+        with pytest.raises(ConnectError, match=f"(?i){namesrv}.*certificate"):
+            await queues(namesrv, mistaken)
+        with pytest.raises(MQError, match=namesrv):
+            await queues(namesrv, None)

@@ -9,24 +9,22 @@ from hanabi.client.in_thread import in_thread
 from tests.client.busy_thread import busy_thread
 
 
-def test_work_that_is_given_up_leaves_no_trace_of_its_failure(
+async def test_work_that_is_given_up_leaves_no_trace_of_its_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        with busy_thread():
+    with busy_thread():
 
-            def work() -> None:
-                raise ValueError("bad")
+        def work() -> None:
+            raise ValueError("bad")
 
-            given_up = asyncio.create_task(in_thread(work))
-            await asyncio.sleep(0)
-            given_up.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await given_up
-        with pytest.raises(ValueError, match="bad"):
-            await in_thread(work)
+        given_up = asyncio.create_task(in_thread(work))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+    with pytest.raises(ValueError, match="bad"):
+        await in_thread(work)
 
-    asyncio.run(main())
     assert caplog.records == []
 
 

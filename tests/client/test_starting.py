@@ -56,31 +56,26 @@ async def neighbourhood(home: Path) -> AsyncIterator[tuple[Core, SlowHeartbeats,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shutdown_ends_a_start_that_is_under_way(tmp_path: Path, kind: str) -> None:
-    async def main() -> None:
-        async with neighbourhood(tmp_path) as (core, broker, config):
-            before = asyncio.all_tasks()
-            client: Participant = make(aio, kind, config)
-            starting = asyncio.create_task(client.start())
-            await eventually(lambda: broker.events == ["beat"])
-            ending = asyncio.create_task(client.shutdown())
-            with pytest.raises(MQError, match="started already"):
-                await client.start()
-            broker.answers.set()
-            await within(ending)
-            with pytest.raises(MQError, match=f"of group {GROUP} was shut down before it had started"):
-                await within(starting)
-            assert broker.events == ["beat", "answered", "left"], "whoever heard of it hears that it has gone"
-            await eventually(
-                lambda: {task for task in asyncio.all_tasks() - before if GROUP in task.get_name()} == set()
-            )
-            again = await Core.acquire(config, consumer_group=GROUP)
-            await again.release(consumer_group=GROUP)
-            assert again is core, "its group is free again"
-            async with client:  # and it can be started again
-                assert client.client_id == core.client_id
-
-    asyncio.run(main())
+async def test_shutdown_ends_a_start_that_is_under_way(tmp_path: Path, kind: str) -> None:
+    async with neighbourhood(tmp_path) as (core, broker, config):
+        before = asyncio.all_tasks()
+        client: Participant = make(aio, kind, config)
+        starting = asyncio.create_task(client.start())
+        await eventually(lambda: broker.events == ["beat"])
+        ending = asyncio.create_task(client.shutdown())
+        with pytest.raises(MQError, match="started already"):
+            await client.start()
+        broker.answers.set()
+        await within(ending)
+        with pytest.raises(MQError, match=f"of group {GROUP} was shut down before it had started"):
+            await within(starting)
+        assert broker.events == ["beat", "answered", "left"], "whoever heard of it hears that it has gone"
+        await eventually(lambda: {task for task in asyncio.all_tasks() - before if GROUP in task.get_name()} == set())
+        again = await Core.acquire(config, consumer_group=GROUP)
+        await again.release(consumer_group=GROUP)
+        assert again is core, "its group is free again"
+        async with client:  # and it can be started again
+            assert client.client_id == core.client_id
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,76 +132,66 @@ async def set_event(event: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_start_that_is_cancelled_tells_those_who_heard_of_it(tmp_path: Path, kind: str) -> None:
-    async def main() -> None:
-        async with neighbourhood(tmp_path) as (core, broker, config):
-            client: Participant = make(aio, kind, config)
-            starting = asyncio.create_task(client.start())
-            await eventually(lambda: broker.events == ["beat"])
-            starting.cancel()
-            broker.answers.set()
-            with pytest.raises(asyncio.CancelledError):
-                await within(starting)
-            assert broker.events == ["beat", "answered", "left"]
-            again = await Core.acquire(config, consumer_group=GROUP)
-            await again.release(consumer_group=GROUP)
-            assert again is core
-
-    asyncio.run(main())
+async def test_a_start_that_is_cancelled_tells_those_who_heard_of_it(tmp_path: Path, kind: str) -> None:
+    async with neighbourhood(tmp_path) as (core, broker, config):
+        client: Participant = make(aio, kind, config)
+        starting = asyncio.create_task(client.start())
+        await eventually(lambda: broker.events == ["beat"])
+        starting.cancel()
+        broker.answers.set()
+        with pytest.raises(asyncio.CancelledError):
+            await within(starting)
+        assert broker.events == ["beat", "answered", "left"]
+        again = await Core.acquire(config, consumer_group=GROUP)
+        await again.release(consumer_group=GROUP)
+        assert again is core
 
 
 @pytest.mark.parametrize("kind", ["PushConsumer", "PullConsumer", "LitePullConsumer"])
-def test_a_group_whose_start_failed_is_free_for_the_next_consumer(
+async def test_a_group_whose_start_failed_is_free_for_the_next_consumer(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broadcasting consumers read a file first; this one is none."""
-
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T")
-            config = cluster.config(client_id="only-one")
-            core = await Core.acquire(config)
-            broken = make(aio, kind, config, broadcasting=True)
-            offsets = tmp_path / "only-one" / GROUP / "offsets.json"
-            offsets.parent.mkdir(parents=True)
-            offsets.write_bytes(b"no offsets")
-            with pytest.raises(MQError):
-                await broken.start()
-            offsets.unlink()
-            async with make(aio, kind, config) as client:  # the same client id: it would be refused
-                assert client.client_id == "only-one"
-            await core.release()
-
     monkeypatch.setenv("ROCKETMQ_OFFSETS_DIR", str(tmp_path))
-    asyncio.run(main())
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T")
+        config = cluster.config(client_id="only-one")
+        core = await Core.acquire(config)
+        broken = make(aio, kind, config, broadcasting=True)
+        offsets = tmp_path / "only-one" / GROUP / "offsets.json"
+        offsets.parent.mkdir(parents=True)
+        offsets.write_bytes(b"no offsets")
+        with pytest.raises(MQError):
+            await broken.start()
+        offsets.unlink()
+        async with make(aio, kind, config) as client:  # the same client id: it would be refused
+            assert client.client_id == "only-one"
+        await core.release()
 
 
-def test_a_second_shutdown_waits_for_the_first(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T")
-            producer = TransactionProducer(GROUP, config=cluster.config(), check=lambda message: None)
+async def test_a_second_shutdown_waits_for_the_first(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T")
+        producer = TransactionProducer(GROUP, config=cluster.config(), check=lambda message: None)
+        await producer.start()
+        may_end = asyncio.Event()
+        began = asyncio.Event()
+
+        async def execute(*_: object) -> None:
+            began.set()
+            await may_end.wait()
+
+        sending = asyncio.create_task(producer.send_in_transaction(hanabi.Message("T", b"x"), execute))
+        await within(began.wait())
+        endings = [asyncio.create_task(producer.shutdown(SECONDS)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        assert not any(ending.done() for ending in endings)
+        with pytest.raises(MQError, match="started already"):
             await producer.start()
-            may_end = asyncio.Event()
-            began = asyncio.Event()
-
-            async def execute(*_: object) -> None:
-                began.set()
-                await may_end.wait()
-
-            sending = asyncio.create_task(producer.send_in_transaction(hanabi.Message("T", b"x"), execute))
-            await within(began.wait())
-            endings = [asyncio.create_task(producer.shutdown(SECONDS)) for _ in range(2)]
-            await asyncio.sleep(0.01)
-            assert not any(ending.done() for ending in endings)
-            with pytest.raises(MQError, match="started already"):
-                await producer.start()
-            may_end.set()
-            await within(asyncio.gather(sending, *endings))
-            async with producer:  # again
-                await producer.send(hanabi.Message("T", b"y"))
-
-    asyncio.run(main())
+        may_end.set()
+        await within(asyncio.gather(sending, *endings))
+        async with producer:  # again
+            await producer.send(hanabi.Message("T", b"y"))
 
 
 def test_a_slow_shutdown_is_not_cut_short_by_a_second_thread(hanabi_cluster: EmbeddedCluster) -> None:

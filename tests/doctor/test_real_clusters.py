@@ -51,98 +51,79 @@ def consumer(namesrv: str, group: str, topic: str, tags: str = "*") -> aio.PushC
     return made
 
 
-def test_a_cluster_that_works_is_well(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running:
-            await running.create_topic("Orders")
-            async with consumer(running.namesrv, "billing", "Orders"), consumer(running.namesrv, "billing", "Orders"):
-                found = await diagnosis(running.namesrv)
-            assert found.findings == []
-            assert (found.name_servers, found.brokers, found.topics, found.groups) == (1, 2, 1, 1)
-
-    asyncio.run(main())
-
-
-def test_an_address_that_clients_are_told_and_cannot_reach_is_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, advertised_host=HOST, advertised_port=1) as running:
+async def test_a_cluster_that_works_is_well(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running:
+        await running.create_topic("Orders")
+        async with consumer(running.namesrv, "billing", "Orders"), consumer(running.namesrv, "billing", "Orders"):
             found = await diagnosis(running.namesrv)
-            assert rules(found) == [("error", "broker-unreachable", "broker-a")]
-            assert "127.0.0.1:1:" in found.findings[0].what
-            assert "brokerIP1" in found.findings[0].todo
-
-    asyncio.run(main())
+        assert found.findings == []
+        assert (found.name_servers, found.brokers, found.topics, found.groups) == (1, 2, 1, 1)
 
 
-def test_an_address_that_means_every_clients_own_machine_is_found(tmp_path: Path) -> None:
+async def test_an_address_that_clients_are_told_and_cannot_reach_is_found(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, advertised_host=HOST, advertised_port=1) as running:
+        found = await diagnosis(running.namesrv)
+        assert rules(found) == [("error", "broker-unreachable", "broker-a")]
+        assert "127.0.0.1:1:" in found.findings[0].what
+        assert "brokerIP1" in found.findings[0].todo
+
+
+async def test_an_address_that_means_every_clients_own_machine_is_found(tmp_path: Path) -> None:
     outside = local_address()
     if outside == HOST:
         pytest.skip("this machine has no address but the loopback")
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            name_server = await stack.enter_async_context(NameServer(NamesrvConfig(), tmp_path / "namesrv"))
-            namesrv = format_address(await name_server.start(outside, 0))
-            config = msgspec.structs.replace(BROKER, namesrv_addr=namesrv)
-            broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
-            await broker.registration.until_registered()
-            assert rules(await diagnosis(namesrv)) == [("error", "loopback-advertised", "broker-a")]
-
-    asyncio.run(main())
+    async with AsyncExitStack() as stack:
+        name_server = await stack.enter_async_context(NameServer(NamesrvConfig(), tmp_path / "namesrv"))
+        namesrv = format_address(await name_server.start(outside, 0))
+        config = msgspec.structs.replace(BROKER, namesrv_addr=namesrv)
+        broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
+        await broker.registration.until_registered()
+        assert rules(await diagnosis(namesrv)) == [("error", "loopback-advertised", "broker-a")]
 
 
-def test_a_broker_that_answers_for_another_is_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running:
-            one, two = running.brokers
-            mixed_up = running.config(address_map={two.address: one.address})
-            assert ("error", "broker-is-another", "broker-b") in rules(await diagnosis(mixed_up))
-
-    asyncio.run(main())
+async def test_a_broker_that_answers_for_another_is_found(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running:
+        one, two = running.brokers
+        mixed_up = running.config(address_map={two.address: one.address})
+        assert ("error", "broker-is-another", "broker-b") in rules(await diagnosis(mixed_up))
 
 
-def test_two_brokers_of_one_name_are_found_and_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as running:
-            config = msgspec.structs.replace(BROKER, namesrv_addr=running.namesrv)
-            async with running_broker(tmp_path / "second", config) as second:
-                await second.registration.until_registered()
-                found = await diagnosis(running.namesrv)
-                assert rules(found) == [("error", "brokers-share-a-name", "broker-a")]
-                assert running.address in found.findings[0].what
-                assert second.address in found.findings[0].what
-                running.broker.registration.changed()
-                await running.broker.registration.settled()
-                assert rules(await diagnosis(running.namesrv)) == rules(found)
+async def test_two_brokers_of_one_name_are_found_and_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running_cluster(tmp_path) as running:
+        config = msgspec.structs.replace(BROKER, namesrv_addr=running.namesrv)
+        async with running_broker(tmp_path / "second", config) as second:
+            await second.registration.until_registered()
+            found = await diagnosis(running.namesrv)
+            assert rules(found) == [("error", "brokers-share-a-name", "broker-a")]
+            assert running.address in found.findings[0].what
+            assert second.address in found.findings[0].what
             running.broker.registration.changed()
             await running.broker.registration.settled()
-            assert rules(await diagnosis(running.namesrv)) == []
-            said = [each.getMessage() for each in caplog.records if "another broker named" in each.getMessage()]
-            assert len(said) == 2  # the newcomer and the one that was there
-            assert f"it is at {running.address}, this one at {second.address}" in said[0]
-            assert f"it is at {second.address}, this one at {running.address}" in said[1]
-            assert any("two brokers have one name and id" in each.getMessage() for each in caplog.records)
+            assert rules(await diagnosis(running.namesrv)) == rules(found)
+        running.broker.registration.changed()
+        await running.broker.registration.settled()
+        assert rules(await diagnosis(running.namesrv)) == []
+        said = [each.getMessage() for each in caplog.records if "another broker named" in each.getMessage()]
+        assert len(said) == 2  # the newcomer and the one that was there
+        assert f"it is at {running.address}, this one at {second.address}" in said[0]
+        assert f"it is at {second.address}, this one at {running.address}" in said[1]
+        assert any("two brokers have one name and id" in each.getMessage() for each in caplog.records)
 
-    asyncio.run(main())
 
-
-def test_a_broker_that_died_is_found_until_it_is_back(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path / "here") as running:
-            (tmp_path / "broker.conf").write_text(f"brokerName=broker-b\nnamesrvAddr={running.namesrv}\n")
-            killed = await asyncio.to_thread(broker_process, tmp_path)
-            await asyncio.to_thread(killed.kill)
+async def test_a_broker_that_died_is_found_until_it_is_back(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path / "here") as running:
+        (tmp_path / "broker.conf").write_text(f"brokerName=broker-b\nnamesrvAddr={running.namesrv}\n")
+        killed = await asyncio.to_thread(broker_process, tmp_path)
+        await asyncio.to_thread(killed.kill)
+        found = await diagnosis(running.namesrv)
+        while "broker-unreachable" in {finding.rule for finding in found.findings}:  # its connection ends soon
             found = await diagnosis(running.namesrv)
-            while "broker-unreachable" in {finding.rule for finding in found.findings}:  # its connection ends soon
-                found = await diagnosis(running.namesrv)
-            assert rules(found) == [("error", "broker-gone", "broker-b")]
-            assert "start it again" in found.findings[0].todo
-            back = await asyncio.to_thread(broker_process, tmp_path)
-            assert rules(await diagnosis(running.namesrv)) == []
-            await asyncio.to_thread(back.stop)
-            assert rules(await diagnosis(running.namesrv)) == []  # it said that it leaves
-
-    asyncio.run(main())
+        assert rules(found) == [("error", "broker-gone", "broker-b")]
+        assert "start it again" in found.findings[0].todo
+        back = await asyncio.to_thread(broker_process, tmp_path)
+        assert rules(await diagnosis(running.namesrv)) == []
+        await asyncio.to_thread(back.stop)
+        assert rules(await diagnosis(running.namesrv)) == []  # it said that it leaves
 
 
 def broker_process(home: Path) -> ServerProcess:
@@ -152,19 +133,16 @@ def broker_process(home: Path) -> ServerProcess:
     return started
 
 
-def test_members_that_subscribe_differently_are_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as running:
-            await running.create_topic("Orders")
-            one = consumer(running.namesrv, "billing", "Orders", "created")
-            two = consumer(running.namesrv, "billing", "Orders", "paid")
-            async with one, two:
-                found = await diagnosis(running.namesrv)
-            assert rules(found) == [("error", "subscriptions-differ", "billing")]
-            assert "created" in found.findings[0].what
-            assert "paid" in found.findings[0].what
-
-    asyncio.run(main())
+async def test_members_that_subscribe_differently_are_found(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as running:
+        await running.create_topic("Orders")
+        one = consumer(running.namesrv, "billing", "Orders", "created")
+        two = consumer(running.namesrv, "billing", "Orders", "paid")
+        async with one, two:
+            found = await diagnosis(running.namesrv)
+        assert rules(found) == [("error", "subscriptions-differ", "billing")]
+        assert "created" in found.findings[0].what
+        assert "paid" in found.findings[0].what
 
 
 @pytest.fixture
@@ -183,148 +161,118 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(mount)], check=True)
 
 
-def test_a_full_disk_is_found(full_disk: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(full_disk / "home") as running:
-            found = await diagnosis(running.namesrv)
-            assert rules(found) == [("error", "disk-full", "broker-a")]
-            assert "takes no messages" in found.findings[0].why
-
-    asyncio.run(main())
+async def test_a_full_disk_is_found(full_disk: Path) -> None:
+    async with running_cluster(full_disk / "home") as running:
+        found = await diagnosis(running.namesrv)
+        assert rules(found) == [("error", "disk-full", "broker-a")]
+        assert "takes no messages" in found.findings[0].why
 
 
-def test_a_disk_over_its_own_limit_is_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, store=partial(small_store, disk_used_percent_max=10)) as running:
-            async with Admin(namesrv=running.namesrv) as admin:
-                (broker,) = await admin.brokers.all()
-            if (broker.disk_used or 0) < 0.1:
-                pytest.skip("the disk here is nearly empty")
-            (finding,) = (await diagnosis(running.namesrv)).findings
-            assert finding.rule in ("disk-filling", "disk-full")
-
-    asyncio.run(main())
+async def test_a_disk_over_its_own_limit_is_found(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, store=partial(small_store, disk_used_percent_max=10)) as running:
+        async with Admin(namesrv=running.namesrv) as admin:
+            (broker,) = await admin.brokers.all()
+        if (broker.disk_used or 0) < 0.1:
+            pytest.skip("the disk here is nearly empty")
+        (finding,) = (await diagnosis(running.namesrv)).findings
+        assert finding.rule in ("disk-filling", "disk-full")
 
 
-def test_a_name_server_that_misses_a_broker_is_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            running_cluster(tmp_path / "one") as running,
-            NameServer(NamesrvConfig(), tmp_path / "two") as second,
-        ):
-            other = format_address(await second.start(HOST, 0))
-            found = await diagnosis(f"{running.namesrv};{other}")
-            assert rules(found) == [("error", "name-server-misses-broker", other)]
-            assert found.findings[0].todo.startswith(f"add {other} to namesrvAddr of broker-a")
-
-    asyncio.run(main())
+async def test_a_name_server_that_misses_a_broker_is_found(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path / "one") as running,
+        NameServer(NamesrvConfig(), tmp_path / "two") as second,
+    ):
+        other = format_address(await second.start(HOST, 0))
+        found = await diagnosis(f"{running.namesrv};{other}")
+        assert rules(found) == [("error", "name-server-misses-broker", other)]
+        assert found.findings[0].todo.startswith(f"add {other} to namesrvAddr of broker-a")
 
 
-def test_a_name_server_that_only_brokers_know_is_asked_too(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            addresses = []
-            for name in ("one", "two"):
-                server = await stack.enter_async_context(NameServer(NamesrvConfig(), tmp_path / name))
-                addresses.append(format_address(await server.start(HOST, 0)))
-            config = msgspec.structs.replace(BROKER, namesrv_addr=";".join(addresses))
-            broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
-            await broker.registration.until_registered()
-            found = await diagnosis(addresses[0])
-            assert (found.findings, found.name_servers) == ([], 2)
-
-    asyncio.run(main())
+async def test_a_name_server_that_only_brokers_know_is_asked_too(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        addresses = []
+        for name in ("one", "two"):
+            server = await stack.enter_async_context(NameServer(NamesrvConfig(), tmp_path / name))
+            addresses.append(format_address(await server.start(HOST, 0)))
+        config = msgspec.structs.replace(BROKER, namesrv_addr=";".join(addresses))
+        broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
+        await broker.registration.until_registered()
+        found = await diagnosis(addresses[0])
+        assert (found.findings, found.name_servers) == ([], 2)
 
 
-def test_a_name_server_that_is_away_is_found_and_none_at_all_is_an_error(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as running:
-            found = await diagnosis(f"127.0.0.1:1;{running.namesrv}")
-            assert rules(found) == [("error", "name-server-unreachable", "127.0.0.1:1")]
-        with pytest.raises(ConnectError, match=r"no name server can be reached .* 127\.0\.0\.1:1"):
-            await diagnosis("127.0.0.1:1")
-
-    asyncio.run(main())
+async def test_a_name_server_that_is_away_is_found_and_none_at_all_is_an_error(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as running:
+        found = await diagnosis(f"127.0.0.1:1;{running.namesrv}")
+        assert rules(found) == [("error", "name-server-unreachable", "127.0.0.1:1")]
+    with pytest.raises(ConnectError, match=r"no name server can be reached .* 127\.0\.0\.1:1"):
+        await diagnosis("127.0.0.1:1")
 
 
-def test_a_name_server_without_brokers_is_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with NameServer(NamesrvConfig(), tmp_path) as server:
-            namesrv = format_address(await server.start(HOST, 0))
-            assert rules(await diagnosis(namesrv)) == [("error", "no-brokers", namesrv)]
-
-    asyncio.run(main())
+async def test_a_name_server_without_brokers_is_found(tmp_path: Path) -> None:
+    async with NameServer(NamesrvConfig(), tmp_path) as server:
+        namesrv = format_address(await server.start(HOST, 0))
+        assert rules(await diagnosis(namesrv)) == [("error", "no-brokers", namesrv)]
 
 
-def test_a_clock_that_is_an_hour_ahead_is_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, now_ms=lambda: SteadyClock()() + 3_600_000) as running:
-            found = await diagnosis(running.namesrv)
-            assert rules(found) == [("warning", "clock-off", "broker-a")]
-            assert "3600 s ahead" in found.findings[0].what
-
-    asyncio.run(main())
+async def test_a_clock_that_is_an_hour_ahead_is_found(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, now_ms=lambda: SteadyClock()() + 3_600_000) as running:
+        found = await diagnosis(running.namesrv)
+        assert rules(found) == [("warning", "clock-off", "broker-a")]
+        assert "3600 s ahead" in found.findings[0].what
 
 
-def test_a_group_that_nobody_attends_to_and_its_dead_letters_are_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as running, aio.Producer("p", namesrv=running.namesrv) as producer:
-            await running.create_topic("Orders", queues=1)
-            await running.create_topic("%DLQ%billing", queues=1)
-            await producer.send(Message("Orders", b"first"))
-            async with Admin(running.config()) as admin:
-                await admin.groups.create("billing", GroupChange())
-                await admin.offsets.skip("billing", "Orders")
+async def test_a_group_that_nobody_attends_to_and_its_dead_letters_are_found(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as running, aio.Producer("p", namesrv=running.namesrv) as producer:
+        await running.create_topic("Orders", queues=1)
+        await running.create_topic("%DLQ%billing", queues=1)
+        await producer.send(Message("Orders", b"first"))
+        async with Admin(running.config()) as admin:
+            await admin.groups.create("billing", GroupChange())
+            await admin.offsets.skip("billing", "Orders")
 
-            async def keep_sending() -> None:
-                while True:
-                    await producer.send(Message("Orders", b"more"))
-                    await producer.send(Message("%DLQ%billing", b"dead"))
-                    await asyncio.sleep(0.01)
+        async def keep_sending() -> None:
+            while True:
+                await producer.send(Message("Orders", b"more"))
+                await producer.send(Message("%DLQ%billing", b"dead"))
+                await asyncio.sleep(0.01)
 
-            sending = asyncio.create_task(keep_sending())
-            found = await diagnosis(running.namesrv, seconds=0.3)
-            sending.cancel()
-            with suppress(asyncio.CancelledError):
-                await sending
-            assert rules(found) == [
-                ("warning", "group-unattended", "billing"),
-                ("warning", "dead-letters", "billing"),
-            ]
-
-    asyncio.run(main())
+        sending = asyncio.create_task(keep_sending())
+        found = await diagnosis(running.namesrv, seconds=0.3)
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
+        assert rules(found) == [
+            ("warning", "group-unattended", "billing"),
+            ("warning", "dead-letters", "billing"),
+        ]
 
 
-def test_an_ordered_topic_that_is_fixed_to_a_broker_that_is_gone_is_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            ordering = NamesrvConfig(order_message_enable=True)
-            server = await stack.enter_async_context(NameServer(ordering, tmp_path / "namesrv"))
-            namesrv = format_address(await server.start(HOST, 0))
-            config = msgspec.structs.replace(BROKER, namesrv_addr=namesrv)
-            broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
-            await broker.registration.until_registered()
-            admin = await stack.enter_async_context(Admin(namesrv=namesrv))
-            await admin.topics.create("Fixed", order=True)
-            assert rules(await diagnosis(namesrv)) == []
-            await admin.name_servers.put("ORDER_TOPIC_CONFIG", "Fixed", "broker-a:8;broker-z:8")
-            assert rules(await diagnosis(namesrv)) == [("error", "queues-missing", "Fixed")]
-
-    asyncio.run(main())
+async def test_an_ordered_topic_that_is_fixed_to_a_broker_that_is_gone_is_found(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        ordering = NamesrvConfig(order_message_enable=True)
+        server = await stack.enter_async_context(NameServer(ordering, tmp_path / "namesrv"))
+        namesrv = format_address(await server.start(HOST, 0))
+        config = msgspec.structs.replace(BROKER, namesrv_addr=namesrv)
+        broker = await stack.enter_async_context(running_broker(tmp_path / "broker", config))
+        await broker.registration.until_registered()
+        admin = await stack.enter_async_context(Admin(namesrv=namesrv))
+        await admin.topics.create("Fixed", order=True)
+        assert rules(await diagnosis(namesrv)) == []
+        await admin.name_servers.put("ORDER_TOPIC_CONFIG", "Fixed", "broker-a:8;broker-z:8")
+        assert rules(await diagnosis(namesrv)) == [("error", "queues-missing", "Fixed")]
 
 
-def test_queues_that_are_never_read_and_topics_on_some_brokers_are_found(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running,
-            Admin(running.config()) as admin,
-        ):
-            await admin.topics.create("Unread", read_queues=2, write_queues=2)
-            await admin.topics.update("Unread", TopicChange(write_queues=4))
-            await running.create_topic("Some", brokers=running.brokers[:1])
-            assert rules(await diagnosis(running.namesrv)) == [
-                ("warning", "queues-unread", "Unread"),
-                ("note", "topic-on-some", "Some"),
-            ]
-
-    asyncio.run(main())
+async def test_queues_that_are_never_read_and_topics_on_some_brokers_are_found(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as running,
+        Admin(running.config()) as admin,
+    ):
+        await admin.topics.create("Unread", read_queues=2, write_queues=2)
+        await admin.topics.update("Unread", TopicChange(write_queues=4))
+        await running.create_topic("Some", brokers=running.brokers[:1])
+        assert rules(await diagnosis(running.namesrv)) == [
+            ("warning", "queues-unread", "Unread"),
+            ("note", "topic-on-some", "Some"),
+        ]

@@ -1,6 +1,5 @@
 """docs/operations.md names every metric that there is, with its type and its labels, and no other."""
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -47,9 +46,9 @@ def rows(figures: Figures) -> list[str]:
     return found
 
 
-def test_the_page_has_every_metric_and_no_other(tmp_path: Path) -> None:
+async def test_the_page_has_every_metric_and_no_other(tmp_path: Path) -> None:
     written = DOCUMENT.read_text().split("<!-- families -->\n")[1].split("\n\n")[0].splitlines()[2:]
-    assert written == rows(asyncio.run(everything(tmp_path)))
+    assert written == rows(await everything(tmp_path))
 
 
 def test_alerts_and_dashboard_ask_for_metrics_that_there_are(tmp_path: Path) -> None:

@@ -64,38 +64,29 @@ async def serving(**limits: float) -> AsyncIterator[tuple[str, int]]:
         ("PRI * HTTP/2.0", 400, b"this is not an HTTP request that is understood here\n"),
     ],
 )
-def test_a_request_gets_its_page_or_the_reason_why_not(request_line: str, status: int, body: bytes) -> None:
-    async def main() -> None:
-        async with serving() as address:
-            answer = await ask(address, request_line.encode("latin-1") + b"\r\nHost: x\r\n\r\n")
-            assert (answer.status, answer.body) == (status, body)
-            assert answer.headers["Connection"] == "close"
-            assert ("Allow" in answer.headers) == (status == 405)
-            if request_line.startswith("HEAD"):
-                assert answer.headers["Content-Length"] == "6"
-
-    asyncio.run(main())
+async def test_a_request_gets_its_page_or_the_reason_why_not(request_line: str, status: int, body: bytes) -> None:
+    async with serving() as address:
+        answer = await ask(address, request_line.encode("latin-1") + b"\r\nHost: x\r\n\r\n")
+        assert (answer.status, answer.body) == (status, body)
+        assert answer.headers["Connection"] == "close"
+        assert ("Allow" in answer.headers) == (status == 405)
+        if request_line.startswith("HEAD"):
+            assert answer.headers["Content-Length"] == "6"
 
 
-def test_a_request_that_is_too_long_is_refused() -> None:
-    async def main() -> None:
-        async with serving() as address:
-            answer = await ask(address, b"GET /small HTTP/1.1\r\nCookie: " + b"x" * HEAD_BYTES_MAX + b"\r\n\r\n")
-            assert answer.status == 431
-            assert (await get(address, "/small")).status == 200
-
-    asyncio.run(main())
+async def test_a_request_that_is_too_long_is_refused() -> None:
+    async with serving() as address:
+        answer = await ask(address, b"GET /small HTTP/1.1\r\nCookie: " + b"x" * HEAD_BYTES_MAX + b"\r\n\r\n")
+        assert answer.status == 431
+        assert (await get(address, "/small")).status == 200
 
 
-def test_a_peer_that_never_finishes_its_request_is_parted_with() -> None:
-    async def main() -> None:
-        async with serving(ask_seconds=0.05) as address:
-            reader, writer = await asyncio.open_connection(*address)
-            writer.write(b"GET /small HT")
-            assert await nothing_more(reader)
-            writer.close()
-
-    asyncio.run(main())
+async def test_a_peer_that_never_finishes_its_request_is_parted_with() -> None:
+    async with serving(ask_seconds=0.05) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET /small HT")
+        assert await nothing_more(reader)
+        writer.close()
 
 
 async def nothing_more(reader: asyncio.StreamReader) -> bool:
@@ -105,53 +96,44 @@ async def nothing_more(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-def test_a_peer_that_does_not_read_is_parted_with_and_others_are_served_meanwhile() -> None:
-    async def main() -> None:
-        async with serving(read_seconds=0.2) as address:
-            with socket.create_connection(address) as slow:
-                slow.sendall(b"GET /large HTTP/1.1\r\n\r\n")
-                assert (await get(address, "/small")).body == b"hello\n"
-                slow.setblocking(False)
-                loop = asyncio.get_running_loop()
-                size = 0
-                try:
-                    await asyncio.sleep(0.5)  # longer than it may take to read
-                    while data := await loop.sock_recv(slow, 1 << 20):
-                        size += len(data)
-                except ConnectionResetError:
-                    pass
-                assert size < 64 << 20
-
-    asyncio.run(main())
+async def test_a_peer_that_does_not_read_is_parted_with_and_others_are_served_meanwhile() -> None:
+    async with serving(read_seconds=0.2) as address:
+        with socket.create_connection(address) as slow:
+            slow.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            assert (await get(address, "/small")).body == b"hello\n"
+            slow.setblocking(False)
+            loop = asyncio.get_running_loop()
+            size = 0
+            try:
+                await asyncio.sleep(0.5)  # longer than it may take to read
+                while data := await loop.sock_recv(slow, 1 << 20):
+                    size += len(data)
+            except ConnectionResetError:
+                pass
+            assert size < 64 << 20
 
 
-def test_there_are_never_more_connections_than_allowed() -> None:
-    async def main() -> None:
-        async with serving(connections_max=3, ask_seconds=2 * DEADLINE_SECONDS) as address:
-            silent = [await asyncio.open_connection(*address) for _ in range(3)]
-            refused, writer = await asyncio.open_connection(*address)
-            assert await nothing_more(refused)
-            writer.close()
-            for _, each in silent:
-                each.close()
-                await each.wait_closed()
-            while True:  # as soon as the server has noticed
-                try:
-                    answer = await get(address, "/small")
-                except (ConnectionResetError, IndexError):
-                    continue
-                assert answer.body == b"hello\n"
-                break
-
-    asyncio.run(main())
+async def test_there_are_never_more_connections_than_allowed() -> None:
+    async with serving(connections_max=3, ask_seconds=2 * DEADLINE_SECONDS) as address:
+        silent = [await asyncio.open_connection(*address) for _ in range(3)]
+        refused, writer = await asyncio.open_connection(*address)
+        assert await nothing_more(refused)
+        writer.close()
+        for _, each in silent:
+            each.close()
+            await each.wait_closed()
+        while True:  # as soon as the server has noticed
+            try:
+                answer = await get(address, "/small")
+            except (ConnectionResetError, IndexError):
+                continue
+            assert answer.body == b"hello\n"
+            break
 
 
-def test_a_taken_port_and_a_host_that_is_none_are_one_sentence() -> None:
-    async def main() -> None:
-        async with serving() as (host, port):
-            with pytest.raises(ConfigError, match=f"cannot listen on {host}:{port} for metrics: "):
-                await HttpServer(PAGES).start(host, port)
-            with pytest.raises(ConfigError, match=r"cannot listen on a\.\.b:0 for metrics: "):
-                await HttpServer(PAGES).start("a..b", 0)
-
-    asyncio.run(main())
+async def test_a_taken_port_and_a_host_that_is_none_are_one_sentence() -> None:
+    async with serving() as (host, port):
+        with pytest.raises(ConfigError, match=f"cannot listen on {host}:{port} for metrics: "):
+            await HttpServer(PAGES).start(host, port)
+        with pytest.raises(ConfigError, match=r"cannot listen on a\.\.b:0 for metrics: "):
+            await HttpServer(PAGES).start("a..b", 0)

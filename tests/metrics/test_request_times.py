@@ -48,62 +48,53 @@ def test_an_answer_that_is_there_at_once(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST])
-def test_an_answer_that_is_awaited(code: int) -> None:
+async def test_an_answer_that_is_awaited(code: int) -> None:
     times = RequestTimes()
+    flushed = asyncio.Event()
 
-    async def main() -> None:
-        flushed = asyncio.Event()
+    async def later(*_: object) -> Reply:
+        await flushed.wait()
+        return Reply(code)
 
-        async def later(*_: object) -> Reply:
-            await flushed.wait()
-            return Reply(code)
+    answer = asyncio.ensure_future(timed(times, later)(NOTHING, NOTHING, NOTHING))
+    await asyncio.sleep(0)
+    assert count(times) == 0
+    flushed.set()
+    assert (await answer).code == code
 
-        answer = asyncio.ensure_future(timed(times, later)(NOTHING, NOTHING, NOTHING))
-        await asyncio.sleep(0)
-        assert count(times) == 0
-        flushed.set()
-        assert (await answer).code == code
-
-    asyncio.run(main())
     assert count(times) == 1
     assert failures(times) == ({FAILED: 1} if code else {})
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST])
-def test_an_answer_that_is_a_future_stays_one(code: int) -> None:
+async def test_an_answer_that_is_a_future_stays_one(code: int) -> None:
     times = RequestTimes()
+    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    assert timed(times, lambda *_: future)(NOTHING, NOTHING, NOTHING) is future
+    future.set_result(Reply(code))
+    await asyncio.sleep(0)
 
-    async def main() -> None:
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        assert timed(times, lambda *_: future)(NOTHING, NOTHING, NOTHING) is future
-        future.set_result(Reply(code))
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
     assert count(times) == 1
     assert failures(times) == ({FAILED: 1} if code else {})
 
 
-def test_a_future_that_nobody_waits_for_any_more_is_not_counted_and_one_that_failed_is() -> None:
+async def test_a_future_that_nobody_waits_for_any_more_is_not_counted_and_one_that_failed_is() -> None:
     times = RequestTimes()
+    loop = asyncio.get_running_loop()
+    given_up: asyncio.Future[Reply] = loop.create_future()
+    failed: asyncio.Future[Reply] = loop.create_future()
+    answers = iter((given_up, failed))
+    ask = timed(times, lambda *_: next(answers))
+    ask(NOTHING, NOTHING, NOTHING)
+    ask(NOTHING, NOTHING, NOTHING)
+    given_up.cancel()
+    failed.set_exception(TopicNotExist("no"))
+    await asyncio.sleep(0)
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        given_up: asyncio.Future[Reply] = loop.create_future()
-        failed: asyncio.Future[Reply] = loop.create_future()
-        answers = iter((given_up, failed))
-        ask = timed(times, lambda *_: next(answers))
-        ask(NOTHING, NOTHING, NOTHING)
-        ask(NOTHING, NOTHING, NOTHING)
-        given_up.cancel()
-        failed.set_exception(TopicNotExist("no"))
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
     assert (count(times), failures(times)) == (1, {FAILED: 1})
 
 
-def test_what_is_raised_is_counted_and_passed_on() -> None:
+async def test_what_is_raised_is_counted_and_passed_on() -> None:
     times = RequestTimes()
 
     def refuse(*_: object) -> Reply:
@@ -119,23 +110,20 @@ def test_what_is_raised_is_counted_and_passed_on() -> None:
         timed(times, refuse)(NOTHING, NOTHING, NOTHING)
     assert (count(times), failures(times)) == (1, {FAILED: 1})
     with pytest.raises(TopicNotExist):
-        asyncio.run(timed(times, refuse_later)(NOTHING, NOTHING, NOTHING))
+        await timed(times, refuse_later)(NOTHING, NOTHING, NOTHING)
     assert (count(times), failures(times)) == (1, {FAILED: 2})  # a handler anew is counted anew
     with pytest.raises(ZeroDivisionError):
         timed(times, fail)(NOTHING, NOTHING, NOTHING)
     assert sum(failures(times).values()) == 3
 
 
-def test_what_is_held_on_purpose_is_counted_apart() -> None:
+async def test_what_is_held_on_purpose_is_counted_apart() -> None:
     times = RequestTimes(is_held=lambda answer: isinstance(answer, asyncio.Future))
+    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    assert timed(times, lambda *_: future)(NOTHING, NOTHING, NOTHING) is future
+    future.set_result(Reply())
+    await asyncio.sleep(0)
 
-    async def main() -> None:
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        assert timed(times, lambda *_: future)(NOTHING, NOTHING, NOTHING) is future
-        future.set_result(Reply())
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
     assert (count(times), times.held) == (0, 1)
 
 
@@ -165,7 +153,7 @@ def test_what_a_short_cut_answers_is_counted_by_its_code(answered: tuple[int, in
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST])
-def test_answers_of_a_short_cut_that_come_later_are_timed_until_then_and_all_of_them_counted(code: int) -> None:
+async def test_answers_of_a_short_cut_that_come_later_are_timed_until_then_and_all_of_them_counted(code: int) -> None:
     times = RequestTimes()
     timed(times, lambda *_: Reply())
 
@@ -179,17 +167,15 @@ def test_answers_of_a_short_cut_that_come_later_are_timed_until_then_and_all_of_
             self.answers.append(asyncio.get_running_loop().create_future())
             return self.answers[-1], 100, (3,)
 
-    async def main() -> None:
-        later = Later()
-        express = times.around_express(later)
-        express(b"", NOTHING)
-        express(b"", NOTHING)
-        assert count(times) == 0
-        given_up, answered = later.answers
-        given_up.cancel()
-        answered.set_result((code, b"..."))
-        await asyncio.sleep(0)
+    later = Later()
+    express = times.around_express(later)
+    express(b"", NOTHING)
+    express(b"", NOTHING)
+    assert count(times) == 0
+    given_up, answered = later.answers
+    given_up.cancel()
+    answered.set_result((code, b"..."))
+    await asyncio.sleep(0)
 
-    asyncio.run(main())
     assert count(times) == 3
     assert failures(times) == ({FAILED: 3} if code else {})

@@ -193,17 +193,14 @@ def test_a_silent_broker_is_forgotten_and_its_connection_closed(tmp_path: Path) 
     tell(tmp_path, story)
 
 
-def test_the_server_scans_by_itself(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running(tmp_path, scan_seconds=0.001) as talk:
-            await register(await talk.peer(), registration("a:1"), topics("T"))
-            talk.clock.ms = 1_000_000
-            await talk.until_gone("T")
-            await register(await talk.peer(), registration("a:1"), topics("T"))
-            talk.clock.ms = 2_000_000
-            await talk.until_gone("T")  # and again
-
-    asyncio.run(main())
+async def test_the_server_scans_by_itself(tmp_path: Path) -> None:
+    async with running(tmp_path, scan_seconds=0.001) as talk:
+        await register(await talk.peer(), registration("a:1"), topics("T"))
+        talk.clock.ms = 1_000_000
+        await talk.until_gone("T")
+        await register(await talk.peer(), registration("a:1"), topics("T"))
+        talk.clock.ms = 2_000_000
+        await talk.until_gone("T")  # and again
 
 
 def test_a_data_version_is_compared_and_counts_as_a_sign_of_life(tmp_path: Path) -> None:

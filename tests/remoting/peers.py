@@ -19,8 +19,6 @@ from hanabi.remoting.transport.tls import TlsConfig
 from hanabi.wire.command import Command, decode_command, encode_request
 from hanabi.wire.header import Header, NoHeader
 
-Run = Callable[[Any], None]
-
 ECHO, WAIT, FAIL, BLOB, NUMBER = 1, 2, 3, 4, 5
 BLOB_BYTES = 1024 * 1024
 

@@ -1,6 +1,5 @@
 """All threads of a pool are there from the start, or it says so at once and leaves none behind."""
 
-import asyncio
 import errno
 import os
 import subprocess
@@ -36,20 +35,17 @@ def test_all_threads_run_before_there_is_work() -> None:
     assert threading.active_count() == before
 
 
-def test_work_in_its_own_thread_leaves_the_loops_pool_alone_and_no_thread_behind() -> None:
-    async def main() -> None:
-        before = set(threading.enumerate())
-        thread = await in_own_thread(threading.current_thread)
-        assert thread not in before
-        with pytest.raises(ValueError, match="as planned"):
-            await in_own_thread(fail)
-        thread.join(60)
-        assert not any(thread.name.startswith("asyncio") for thread in threading.enumerate())
-
+async def test_work_in_its_own_thread_leaves_the_loops_pool_alone_and_no_thread_behind() -> None:
     def fail() -> None:
         raise ValueError("as planned")
 
-    asyncio.run(main())
+    before = set(threading.enumerate())
+    thread = await in_own_thread(threading.current_thread)
+    assert thread not in before
+    with pytest.raises(ValueError, match="as planned"):
+        await in_own_thread(fail)
+    thread.join(60)
+    assert not any(thread.name.startswith("asyncio") for thread in threading.enumerate())
 
 
 def test_a_pool_that_cannot_start_its_threads_leaves_none_behind(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ of the probe from a processor; see `stall`. What is left is the server's own: co
 best try, as a stall of ours comes again, and one of the disk does not.
 """
 
-import asyncio
 import time
 from pathlib import Path
 
@@ -33,38 +32,35 @@ pytestmark = pytest.mark.timeout(900)  # the first test waits for all inputs, on
 ALL_CODES = [*BROKER_INPUTS, *NAMESRV_INPUTS]
 
 
-def test_every_request_code_of_the_broker_has_a_worst_input(tmp_path: Path) -> None:
+async def test_every_request_code_of_the_broker_has_a_worst_input(tmp_path: Path) -> None:
     codes: set[int] = set()
 
     def note(code: int, handler: Handler) -> Handler:
         codes.add(code)
         return handler
 
-    async def main() -> None:
-        store = StoreConfig(root=str(tmp_path), commit_log_segment_bytes=1 << 20, index_slots=16, index_entries=64)
-        async with Broker(BrokerConfig(broker_name="b"), store, around=note) as broker:
-            await broker.start("127.0.0.1", 0)
+    store = StoreConfig(root=str(tmp_path), commit_log_segment_bytes=1 << 20, index_slots=16, index_entries=64)
+    async with Broker(BrokerConfig(broker_name="b"), store, around=note) as broker:
+        await broker.start("127.0.0.1", 0)
 
-    asyncio.run(main())
     assert codes == BROKER_INPUTS.keys()
 
 
-def test_every_request_code_of_the_name_server_has_a_worst_input(tmp_path: Path) -> None:
+async def test_every_request_code_of_the_name_server_has_a_worst_input(tmp_path: Path) -> None:
     codes: set[int] = set()
 
     def note(code: int, handler: Handler) -> Handler:
         codes.add(code)
         return handler
 
-    async def main() -> None:
-        server = NameServer(NamesrvConfig(), tmp_path, around=note)
-        await server.start("127.0.0.1", 0)
-        await server.stop()
+    server = NameServer(NamesrvConfig(), tmp_path, around=note)
+    await server.start("127.0.0.1", 0)
+    await server.stop()
 
-    asyncio.run(main())
     assert codes == NAMESRV_INPUTS.keys()
 
 
+@pytest.mark.timing(reason="judges how long a busy server keeps another client waiting")
 @pytest.mark.parametrize("code", ALL_CODES, ids=request_name)
 def test_the_worst_input_does_not_hold_up_another_client(code: int, outcomes: Outcomes) -> None:
     outcome = outcomes[request_name(code)]
@@ -72,6 +68,7 @@ def test_the_worst_input_does_not_hold_up_another_client(code: int, outcomes: Ou
     assert outcome <= STALL_S_MAX, f"another client waited {outcome:.2f} s for {request_name(code)}"
 
 
+@pytest.mark.timing(reason="judges how long a busy server keeps another client waiting")
 @pytest.mark.parametrize("work", [HEARTBEATS, SAVING])
 def test_many_small_things_do_not_add_up_to_a_long_one(work: str, outcomes: Outcomes) -> None:
     outcome = outcomes[work]

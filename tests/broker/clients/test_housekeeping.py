@@ -47,51 +47,42 @@ class World:
 EVERY_10_S = [EXPIRY_INTERVAL_MS] * 14
 
 
-def test_who_is_silent_everywhere_loses_its_connection() -> None:
-    async def main() -> None:
-        world = World()
-        async with serving({34: Handler(NoHeader, world.handle)}) as address, connected(address) as peer:
+async def test_who_is_silent_everywhere_loses_its_connection() -> None:
+    world = World()
+    async with serving({34: Handler(NoHeader, world.handle)}) as address, connected(address) as peer:
+        await peer.ask(34)
+        world.pass_time(EVERY_10_S)
+        await peer.closed_by_broker()
+        assert not world.producers.groups()
+        assert not world.consumers.groups()
+
+
+async def test_who_is_silent_in_one_group_only_keeps_its_connection() -> None:
+    world = World()
+    async with serving({34: Handler(NoHeader, world.handle)}) as address, connected(address) as peer:
+        await peer.ask(34)
+        for _ in EVERY_10_S:
+            world.pass_time([EXPIRY_INTERVAL_MS])
+            await peer.ask(34, body=b"producer")
+        assert not world.consumers.groups()
+        assert world.producers.groups()
+        await peer.ask(34)
+
+
+async def test_a_connection_that_ends_is_in_no_table_any_more() -> None:
+    world, gone = World(), asyncio.Event()
+
+    def closed(connection: Connection) -> None:
+        world.tables.closed(connection)
+        gone.set()
+
+    async with serving({34: Handler(NoHeader, world.handle)}, on_close=closed) as address:
+        async with connected(address) as peer:
             await peer.ask(34)
-            world.pass_time(EVERY_10_S)
-            await peer.closed_by_broker()
-            assert not world.producers.groups()
-            assert not world.consumers.groups()
-
-    asyncio.run(main())
-
-
-def test_who_is_silent_in_one_group_only_keeps_its_connection() -> None:
-    async def main() -> None:
-        world = World()
-        async with serving({34: Handler(NoHeader, world.handle)}) as address, connected(address) as peer:
-            await peer.ask(34)
-            for _ in EVERY_10_S:
-                world.pass_time([EXPIRY_INTERVAL_MS])
-                await peer.ask(34, body=b"producer")
-            assert not world.consumers.groups()
-            assert world.producers.groups()
-            await peer.ask(34)
-
-    asyncio.run(main())
-
-
-def test_a_connection_that_ends_is_in_no_table_any_more() -> None:
-    async def main() -> None:
-        world, gone = World(), asyncio.Event()
-
-        def closed(connection: Connection) -> None:
-            world.tables.closed(connection)
-            gone.set()
-
-        async with serving({34: Handler(NoHeader, world.handle)}, on_close=closed) as address:
-            async with connected(address) as peer:
-                await peer.ask(34)
-                assert world.consumers.client_ids("G") == ("me",)
-            await gone.wait()
-            assert not world.producers.groups()
-            assert not world.consumers.groups()
-
-    asyncio.run(main())
+            assert world.consumers.client_ids("G") == ("me",)
+        await gone.wait()
+        assert not world.producers.groups()
+        assert not world.consumers.groups()
 
 
 def test_the_locks_of_a_client_that_unregistered_are_free_and_those_of_a_lost_one_soon() -> None:

@@ -107,36 +107,33 @@ def test_nobody_is_picked_of_a_group_without_members() -> None:
     assert Producers(ManualClock()).pick("G") is None
 
 
-def test_producers_are_picked_in_turn_and_those_that_are_closed_or_do_not_read_last() -> None:
+async def test_producers_are_picked_in_turn_and_those_that_are_closed_or_do_not_read_last() -> None:
     connections: list[Connection] = []
 
     def remember(_: NoHeader, request: Command, connection: Connection) -> Reply:
         connections.append(connection)
         return Reply()
 
-    async def main() -> None:
-        async with serving({34: Handler(NoHeader, remember)}) as address, AsyncExitStack() as peers:
-            producers = Producers(ManualClock())
-            for _ in range(2):
-                peer = await peers.enter_async_context(connected(address))
-                await peer.ask(34)
-            reader, writer = await asyncio.open_connection(*address)
-            writer.write(encode_head(code=34, opaque=1))
-            await reader.readexactly(4)
-            for number, connection in enumerate(connections):
-                producers.heartbeat(Client(str(number), connection, "JAVA", 409), "G")
-            first, second, third = connections
-            assert [producers.pick("G") for _ in range(4)] == [first, second, third, first]
-            while third.unsent_bytes <= UNSENT_BYTES_MAX:  # nobody reads at its other end
-                third.send_oneway(40, None, bytes(UNSENT_BYTES_MAX))
-                await asyncio.sleep(0)
-            assert {producers.pick("G") for _ in range(6)} == {first, second}
-            first.close("enough")
-            assert {producers.pick("G") for _ in range(6)} == {second}
-            second.close("enough")
-            assert producers.pick("G") is third
-            third.drop("enough")
-            assert producers.pick("G") is None
-            writer.close()
-
-    asyncio.run(main())
+    async with serving({34: Handler(NoHeader, remember)}) as address, AsyncExitStack() as peers:
+        producers = Producers(ManualClock())
+        for _ in range(2):
+            peer = await peers.enter_async_context(connected(address))
+            await peer.ask(34)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(encode_head(code=34, opaque=1))
+        await reader.readexactly(4)
+        for number, connection in enumerate(connections):
+            producers.heartbeat(Client(str(number), connection, "JAVA", 409), "G")
+        first, second, third = connections
+        assert [producers.pick("G") for _ in range(4)] == [first, second, third, first]
+        while third.unsent_bytes <= UNSENT_BYTES_MAX:  # nobody reads at its other end
+            third.send_oneway(40, None, bytes(UNSENT_BYTES_MAX))
+            await asyncio.sleep(0)
+        assert {producers.pick("G") for _ in range(6)} == {first, second}
+        first.close("enough")
+        assert {producers.pick("G") for _ in range(6)} == {second}
+        second.close("enough")
+        assert producers.pick("G") is third
+        third.drop("enough")
+        assert producers.pick("G") is None
+        writer.close()

@@ -321,38 +321,34 @@ def test_saving_over_and_over_writes_only_what_is_new(world: World) -> None:
 # As a task
 
 
-def test_the_task_sleeps_until_a_message_arrives_that_is_due_and_saves_at_its_interval(directory: Path) -> None:
+async def test_the_task_sleeps_until_a_message_arrives_that_is_due_and_saves_at_its_interval(directory: Path) -> None:
     broker = BrokerConfig(broker_name="a", message_delay_levels="0s 2h", flush_delay_offset_interval_ms=1)
     world = World(directory / "home", broker=broker)
+    steps = 0
+    step = world.levels.step
 
-    async def main() -> None:
-        steps = 0
-        step = world.levels.step
+    def counted() -> int:
+        nonlocal steps
+        steps += 1
+        return step()
 
-        def counted() -> int:
-            nonlocal steps
-            steps += 1
-            return step()
-
-        world.levels.step = counted  # type: ignore[method-assign]
-        task = asyncio.create_task(world.levels.run())
-        world.put(message(b"late", DELAY=2))
-        await eventually((directory / "home/config/delayOffset.json").exists)
-        slept = steps
-        assert slept <= 3  # while many intervals passed
-        world.put(message(b"now", DELAY=1))
-        await eventually(world.bodies)
-        assert world.bodies() == [b"now"]
-        assert steps <= slept + 3
-        await eventually(lambda: b"1:1" in (directory / "home/config/delayOffset.json").read_bytes())
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    world.levels.step = counted  # type: ignore[method-assign]
+    task = asyncio.create_task(world.levels.run())
+    world.put(message(b"late", DELAY=2))
+    await eventually((directory / "home/config/delayOffset.json").exists)
+    slept = steps
+    assert slept <= 3  # while many intervals passed
+    world.put(message(b"now", DELAY=1))
+    await eventually(world.bodies)
+    assert world.bodies() == [b"now"]
+    assert steps <= slept + 3
+    await eventually(lambda: b"1:1" in (directory / "home/config/delayOffset.json").read_bytes())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_the_task_outlives_what_nobody_thought_of(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_task_outlives_what_nobody_thought_of(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = World(directory / "home", broker=with_levels("0s"))
 
     def refuse(_: PendingMessage) -> PutStatus | None:
@@ -360,16 +356,13 @@ def test_the_task_outlives_what_nobody_thought_of(directory: Path, caplog: pytes
         raise RuntimeError("unheard of")
 
     world.refuse = refuse
-
-    async def main() -> None:
-        task = asyncio.create_task(world.levels.run())
-        world.put(message(b"x", DELAY=1))
-        await eventually(lambda: "unheard of" in caplog.text)
-        world.put(message(b"y", DELAY=1))
-        await eventually(lambda: len(world.bodies()) == 2)
-        task.cancel()
-
-    asyncio.run(main())
+    task = asyncio.create_task(world.levels.run())
+    world.put(message(b"x", DELAY=1))
+    await eventually(lambda: "unheard of" in caplog.text)
+    world.put(message(b"y", DELAY=1))
+    await eventually(lambda: len(world.bodies()) == 2)
+    task.cancel()
+    await asyncio.wait((task,))
     assert world.bodies() == [b"x", b"y"]
 
 

@@ -92,7 +92,7 @@ def test_the_files_of_the_timer_are_not_made_anew_because_they_cannot_be_opened(
     world.store.close()
 
 
-def test_an_error_of_the_system_is_logged_once_and_without_a_traceback(
+async def test_an_error_of_the_system_is_logged_once_and_without_a_traceback(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.put(message(b"x", DELAY=1))
@@ -108,8 +108,9 @@ def test_an_error_of_the_system_is_logged_once_and_without_a_traceback(
         world.levels._alarm.wake()
         await eventually(world.bodies)
         task.cancel()
+        await asyncio.wait((task,))
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(main())
+        await main()
     (record,) = (record for record in caplog.records if "Too many open files" in record.getMessage())
     assert record.exc_info is None

@@ -399,7 +399,7 @@ def test_lost_or_damaged_files_are_made_anew_and_nothing_is_lost_or_repeated(
         assert "made anew" in caplog.text
 
 
-def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
+async def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.put(message(b"x", TIMER_DELAY_SEC=3_600))
@@ -414,16 +414,13 @@ def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
         return timers_delivered_since(store, log_offset)
 
     monkeypatch.setattr(timer_module, "timers_delivered_since", reading)
-
-    async def main() -> None:
-        task = asyncio.create_task(world.timer.run())
-        await asyncio.sleep(0)
-        world.clock.ms += HOUR
-        world.timer._alarm.wake()
-        await eventually(world.bodies)
-        task.cancel()
-
-    asyncio.run(main())
+    task = asyncio.create_task(world.timer.run())
+    await asyncio.sleep(0)
+    world.clock.ms += HOUR
+    world.timer._alarm.wake()
+    await eventually(world.bodies)
+    task.cancel()
+    await asyncio.wait((task,))
     assert world.bodies() == [b"x"]
     assert "made anew: the entry at byte 0 is damaged" in caplog.text
     assert len(readers) == 2  # at the start, and of all of the log
@@ -505,39 +502,34 @@ def test_a_cancellation_outlives_a_kill(world: World, directory: Path) -> None:
 # As a task
 
 
-def test_the_task_delivers_and_saves(world: World) -> None:
-    async def main() -> None:
-        task = asyncio.create_task(world.timer.run())
-        await asyncio.sleep(0)
-        world.put(message(b"x", TIMER_DELAY_MS=5))
-        world.clock.ms += SECOND
-        await eventually(world.bodies)
-        world.timer._save_now.set()
-        await eventually(lambda: world.timer._kept[0].queue_offset == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+async def test_the_task_delivers_and_saves(world: World) -> None:
+    task = asyncio.create_task(world.timer.run())
+    await asyncio.sleep(0)
+    world.put(message(b"x", TIMER_DELAY_MS=5))
+    world.clock.ms += SECOND
+    await eventually(world.bodies)
+    world.timer._save_now.set()
+    await eventually(lambda: world.timer._kept[0].queue_offset == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
-    asyncio.run(main())
     assert world.bodies() == [b"x"]
 
 
-def test_a_save_that_fails_is_tried_again_and_forgets_nothing(
+async def test_a_save_that_fails_is_tried_again_and_forgets_nothing(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timer_module, "SAVE_SECONDS", 0.001)
     (world.home / "timer").write_bytes(b"a file where the directory should be")
     world.put(message(b"x", TIMER_DELAY_SEC=HOUR // 1_000))
-
-    async def main() -> None:
-        task = asyncio.create_task(world.timer.run())
-        await eventually(lambda: "the files of the timer" in caplog.text)
-        world.put(message(b"y", TIMER_DELAY_SEC=HOUR // 1_000))
-        (world.home / "timer").unlink()
-        await eventually(lambda: world.timer._kept[0].queue_offset == 2)
-        task.cancel()
-
-    asyncio.run(main())
+    task = asyncio.create_task(world.timer.run())
+    await eventually(lambda: "the files of the timer" in caplog.text)
+    world.put(message(b"y", TIMER_DELAY_SEC=HOUR // 1_000))
+    (world.home / "timer").unlink()
+    await eventually(lambda: world.timer._kept[0].queue_offset == 2)
+    task.cancel()
+    await asyncio.wait((task,))
     world = world.next_life()
     world.pass_time(HOUR)
     assert world.bodies() == [b"x", b"y"]

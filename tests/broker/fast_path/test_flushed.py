@@ -95,87 +95,72 @@ def _flush_after(disk: threading.Event, begun: threading.Event | None = None) ->
 
 
 @pytest.mark.parametrize("form", HeaderForm)
-def test_what_is_stored_and_answered_is_what_the_handlers_would_and_on_the_disk_by_then(
+async def test_what_is_stored_and_answered_is_what_the_handlers_would_and_on_the_disk_by_then(
     tmp_path: Path, form: HeaderForm
 ) -> None:
-    async def main() -> None:
-        async with waiting(tmp_path / "express") as first, waiting(tmp_path / "handlers") as second:
-            taken = 0
-            for number in range(0, 40, 4):
-                frames = [send(number, form), send(number + 1, form), batch(number + 2, form), send(number + 3, form)]
-                answers, count = await answered(first, frames)
-                taken += count
-                assert first.taking.store.flushed_log_offset == first.taking.store.max_log_offset
-                assert answers == b"".join([await by_handlers(second, frame) for frame in frames])
-                assert first.written(0) == second.written(0)
-            assert taken > 30, "all but the first ones of each index file"
-
-    asyncio.run(main())
+    async with waiting(tmp_path / "express") as first, waiting(tmp_path / "handlers") as second:
+        taken = 0
+        for number in range(0, 40, 4):
+            frames = [send(number, form), send(number + 1, form), batch(number + 2, form), send(number + 3, form)]
+            answers, count = await answered(first, frames)
+            taken += count
+            assert first.taking.store.flushed_log_offset == first.taking.store.max_log_offset
+            assert answers == b"".join([await by_handlers(second, frame) for frame in frames])
+            assert first.written(0) == second.written(0)
+        assert taken > 30, "all but the first ones of each index file"
 
 
-def test_nothing_is_answered_while_the_disk_works_and_all_of_a_turn_together(
+async def test_nothing_is_answered_while_the_disk_works_and_all_of_a_turn_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        disk, synced = threading.Event(), threading.Event()
+    disk, synced = threading.Event(), threading.Event()
 
-        async with waiting(tmp_path) as side:
-            monkeypatch.setattr("hanabi.store.files.segment.Segment.flush", _flush_after(disk, synced))
-            waits = [put(side, send(number)) for number in range(5)]
-            assert await asyncio.to_thread(synced.wait, 60)
-            await asyncio.sleep(0.05)
-            assert not any(each.done() for each in waits)
-            disk.set()
-            for number, (_, answers) in enumerate(await asyncio.gather(*waits)):
-                (answer,) = map(decode_command, FrameDecoder().feed(answers))
-                assert (answer.opaque, answer.fields()["queueOffset"]) == (number, str(FIRST + number))
-
-    asyncio.run(main())
+    async with waiting(tmp_path) as side:
+        monkeypatch.setattr("hanabi.store.files.segment.Segment.flush", _flush_after(disk, synced))
+        waits = [put(side, send(number)) for number in range(5)]
+        assert await asyncio.to_thread(synced.wait, 60)
+        await asyncio.sleep(0.05)
+        assert not any(each.done() for each in waits)
+        disk.set()
+        for number, (_, answers) in enumerate(await asyncio.gather(*waits)):
+            (answer,) = map(decode_command, FrameDecoder().feed(answers))
+            assert (answer.opaque, answer.fields()["queueOffset"]) == (number, str(FIRST + number))
 
 
 @pytest.mark.parametrize("form", HeaderForm)
-def test_a_disk_that_hangs_is_told_as_by_the_handlers(
+async def test_a_disk_that_hangs_is_told_as_by_the_handlers(
     tmp_path: Path, form: HeaderForm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        disk = threading.Event()
-        async with waiting(tmp_path / "express", 1) as first, waiting(tmp_path / "handlers", 1) as second:
-            monkeypatch.setattr("hanabi.store.files.segment.Segment.flush", _flush_after(disk))
-            frames = [send(1, form), batch(2, form)]
-            code, answers = await put(first, *frames)
-            assert code == ResponseCode.FLUSH_DISK_TIMEOUT
-            assert answers == b"".join([await by_handlers(second, frame) for frame in frames])
-            disk.set()
-
-    asyncio.run(main())
+    disk = threading.Event()
+    async with waiting(tmp_path / "express", 1) as first, waiting(tmp_path / "handlers", 1) as second:
+        monkeypatch.setattr("hanabi.store.files.segment.Segment.flush", _flush_after(disk))
+        frames = [send(1, form), batch(2, form)]
+        code, answers = await put(first, *frames)
+        assert code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert answers == b"".join([await by_handlers(second, frame) for frame in frames])
+        disk.set()
 
 
-def test_a_sender_who_does_not_wait_is_left_to_the_handlers(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with waiting(tmp_path) as side:
-            assert side.lane is not None
-            frame = encode_frame(send(fields=FIELDS | {"i": "WAIT\x01false\x02"}))
-            assert side.lane(frame, SENDER)[:2] == (None, 0)
-
-    asyncio.run(main())
+async def test_a_sender_who_does_not_wait_is_left_to_the_handlers(tmp_path: Path) -> None:
+    async with waiting(tmp_path) as side:
+        assert side.lane is not None
+        frame = encode_frame(send(fields=FIELDS | {"i": "WAIT\x01false\x02"}))
+        assert side.lane(frame, SENDER)[:2] == (None, 0)
 
 
-def test_when_many_wait_the_next_are_left_to_the_handlers_until_there_are_fewer(
+async def test_when_many_wait_the_next_are_left_to_the_handlers_until_there_are_fewer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        disk = threading.Event()
-        monkeypatch.setattr(flushed, "WAITING_MAX", 3)
-        async with waiting(tmp_path) as side:
-            monkeypatch.setattr("hanabi.store.files.segment.Segment.flush", _flush_after(disk))
-            assert side.lane is not None
-            gone, stays = put(side, send(1)), put(side, send(2), send(3))
-            assert side.lane(encode_frame(send(4)), SENDER)[:2] == (None, 0)
-            gone.cancel()  # its client has left; the message is stored all the same
-            disk.set()
-            await stays
-            code, _ = await put(side, send(5))
-            assert code == ResponseCode.SUCCESS
-            assert len(side.taking.records()) == FIRST + 4
-
-    asyncio.run(main())
+    disk = threading.Event()
+    monkeypatch.setattr(flushed, "WAITING_MAX", 3)
+    async with waiting(tmp_path) as side:
+        monkeypatch.setattr("hanabi.store.files.segment.Segment.flush", _flush_after(disk))
+        assert side.lane is not None
+        gone, stays = put(side, send(1)), put(side, send(2), send(3))
+        assert side.lane(encode_frame(send(4)), SENDER)[:2] == (None, 0)
+        gone.cancel()  # its client has left; the message is stored all the same
+        disk.set()
+        await stays
+        code, _ = await put(side, send(5))
+        assert code == ResponseCode.SUCCESS
+        assert len(side.taking.records()) == FIRST + 4

@@ -69,32 +69,26 @@ async def consuming(running: Cluster) -> AsyncIterator[list[StoredMessage]]:
         yield taken
 
 
-def test_sends_and_pulls_of_our_client_are_taken(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as running, producing(running) as producer:
-            sends, pulls = counts_of(running.broker)
-            taken, handled = sends.taken, sends.handled
-            count = await send_all(producer)
-            assert (sends.taken - taken, sends.handled - handled) == (count, 0)
-            async with consuming(running) as consumed:
-                await send_all(producer)  # some of them wake pulls that are held
-                await eventually(lambda: len(consumed) == 3 * 8 * 9, "the consumption of all messages")
-            assert pulls.taken >= 4
-            assert not set(pulls.declined) - {Declined.NOTHING}, "those that are held until there are messages"
-
-    asyncio.run(main())
+async def test_sends_and_pulls_of_our_client_are_taken(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as running, producing(running) as producer:
+        sends, pulls = counts_of(running.broker)
+        taken, handled = sends.taken, sends.handled
+        count = await send_all(producer)
+        assert (sends.taken - taken, sends.handled - handled) == (count, 0)
+        async with consuming(running) as consumed:
+            await send_all(producer)  # some of them wake pulls that are held
+            await eventually(lambda: len(consumed) == 3 * 8 * 9, "the consumption of all messages")
+        assert pulls.taken >= 4
+        assert not set(pulls.declined) - {Declined.NOTHING}, "those that are held until there are messages"
 
 
-def test_sends_that_wait_for_the_disk_are_taken(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = partial(small_store, flush_mode=FlushMode.SYNC_FLUSH)
-        async with running_cluster(tmp_path, store=store) as running, producing(running) as producer:
-            sends, _ = counts_of(running.broker)
-            taken, handled = sends.taken, sends.handled
-            count = await send_all(producer)
-            assert (sends.taken - taken, sends.handled - handled) == (count, 0)
-
-    asyncio.run(main())
+async def test_sends_that_wait_for_the_disk_are_taken(tmp_path: Path) -> None:
+    store = partial(small_store, flush_mode=FlushMode.SYNC_FLUSH)
+    async with running_cluster(tmp_path, store=store) as running, producing(running) as producer:
+        sends, _ = counts_of(running.broker)
+        taken, handled = sends.taken, sends.handled
+        count = await send_all(producer)
+        assert (sends.taken - taken, sends.handled - handled) == (count, 0)
 
 
 def recorded(name: str, codes: Iterable[int]) -> list[bytes]:
@@ -130,29 +124,26 @@ async def connected(home: Path) -> AsyncIterator[tuple[Broker, Client]]:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_sends_and_pulls_of_the_java_client_are_taken(tmp_path: Path, name: str) -> None:
-    async def main() -> None:
-        async with connected(tmp_path) as (broker, client):
-            frames = recorded(name, SENDS)
-            assert len(frames) == 7
-            for frame in frames:
-                assert await client.ask(frame) == 0
-            sends, pulls = counts_of(broker)
-            taken, handled = sends.taken, sends.handled
-            for frame in frames:
-                assert await client.ask(frame) == 0
-            assert (sends.taken - taken, sends.handled - handled) == (len(frames), 0)
+async def test_sends_and_pulls_of_the_java_client_are_taken(tmp_path: Path, name: str) -> None:
+    async with connected(tmp_path) as (broker, client):
+        frames = recorded(name, SENDS)
+        assert len(frames) == 7
+        for frame in frames:
+            assert await client.ask(frame) == 0
+        sends, pulls = counts_of(broker)
+        taken, handled = sends.taken, sends.handled
+        for frame in frames:
+            assert await client.ask(frame) == 0
+        assert (sends.taken - taken, sends.handled - handled) == (len(frames), 0)
 
-            consumer = b'"groupName":"cg_golden"'
-            *_, heartbeat = (each for each in recorded(name, [RequestCode.HEART_BEAT]) if consumer in each)
-            assert await client.ask(heartbeat) == 0
-            wanted = [each for each in recorded(name, [RequestCode.PULL_MESSAGE]) if _reads_from_start(each)]
-            assert len(wanted) >= 4
-            for frame in wanted:
-                assert await client.ask(frame) == 0
-            assert (pulls.taken, pulls.handled) == (len(wanted), 0)
-
-    asyncio.run(main())
+        consumer = b'"groupName":"cg_golden"'
+        *_, heartbeat = (each for each in recorded(name, [RequestCode.HEART_BEAT]) if consumer in each)
+        assert await client.ask(heartbeat) == 0
+        wanted = [each for each in recorded(name, [RequestCode.PULL_MESSAGE]) if _reads_from_start(each)]
+        assert len(wanted) >= 4
+        for frame in wanted:
+            assert await client.ask(frame) == 0
+        assert (pulls.taken, pulls.handled) == (len(wanted), 0)
 
 
 def _reads_from_start(frame: bytes) -> bool:
@@ -160,24 +151,21 @@ def _reads_from_start(frame: bytes) -> bool:
     return fields["topic"] == "Golden" and fields["queueOffset"] == "0"
 
 
-def test_what_is_declined_is_counted_with_its_reason(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with connected(tmp_path) as (broker, client):
-            (send, *_) = recorded(GOLDEN[0], SENDS)
-            sends, pulls = counts_of(broker)
-            assert await client.ask(send) == 0
-            assert dict(sends.reasons()) == {"store": 1}, "the first send finds no file"
-            assert await client.ask(send.replace(b'"e":"0"', b'"e":"1"')) == 0
-            assert dict(sends.reasons()) == {"store": 1, "topic": 1}, "the second one finds no queue"
-            assert await client.ask(send.replace(b"WAIT", b"DELA")) == 0
-            assert await client.ask(send.replace(b'"flag":0', b'"flag":8')) == 0
-            broker.settings.broker = msgspec.structs.replace(broker.settings.broker, start_accept_sends_at_ms=1)
-            assert await client.ask(send) == 0
-            assert dict(sends.reasons()) == {"store": 1, "topic": 1, "properties": 1, "header": 1, "closed": 1}
-            assert (sends.taken, sends.handled) == (0, 5)
-            (pull, *_) = recorded(GOLDEN[0], [RequestCode.PULL_MESSAGE])
-            await client.ask(pull)
-            assert dict(pulls.reasons()) in ({"nothing": 1}, {"access": 1})
-            assert (pulls.taken, pulls.handled) == (0, 1)
-
-    asyncio.run(main())
+async def test_what_is_declined_is_counted_with_its_reason(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (broker, client):
+        (send, *_) = recorded(GOLDEN[0], SENDS)
+        sends, pulls = counts_of(broker)
+        assert await client.ask(send) == 0
+        assert dict(sends.reasons()) == {"store": 1}, "the first send finds no file"
+        assert await client.ask(send.replace(b'"e":"0"', b'"e":"1"')) == 0
+        assert dict(sends.reasons()) == {"store": 1, "topic": 1}, "the second one finds no queue"
+        assert await client.ask(send.replace(b"WAIT", b"DELA")) == 0
+        assert await client.ask(send.replace(b'"flag":0', b'"flag":8')) == 0
+        broker.settings.broker = msgspec.structs.replace(broker.settings.broker, start_accept_sends_at_ms=1)
+        assert await client.ask(send) == 0
+        assert dict(sends.reasons()) == {"store": 1, "topic": 1, "properties": 1, "header": 1, "closed": 1}
+        assert (sends.taken, sends.handled) == (0, 5)
+        (pull, *_) = recorded(GOLDEN[0], [RequestCode.PULL_MESSAGE])
+        await client.ask(pull)
+        assert dict(pulls.reasons()) in ({"nothing": 1}, {"access": 1})
+        assert (pulls.taken, pulls.handled) == (0, 1)

@@ -88,95 +88,77 @@ async def _send_five(peer: Peer) -> None:
     await _send(peer, b"priceless", price="none")
 
 
-def test_a_consumer_gets_what_its_expression_wants(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            await _add_topic(broker)
-            await _send_five(peer)
-            assert (await _heartbeat(peer, SQL)).code == ResponseCode.SUCCESS
-            reply = await peer.ask(RequestCode.PULL_MESSAGE, _pull())
-            assert _bodies(reply) == [b"fits", b"here"]
-            assert reply.fields()["nextBeginOffset"] == "5"
-
-    asyncio.run(main())
+async def test_a_consumer_gets_what_its_expression_wants(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
+        await _add_topic(broker)
+        await _send_five(peer)
+        assert (await _heartbeat(peer, SQL)).code == ResponseCode.SUCCESS
+        reply = await peer.ask(RequestCode.PULL_MESSAGE, _pull())
+        assert _bodies(reply) == [b"fits", b"here"]
+        assert reply.fields()["nextBeginOffset"] == "5"
 
 
-def test_bits_computed_by_the_broker_lead_to_the_same_messages(tmp_path: Path) -> None:
-    async def main() -> None:
-        config = BrokerConfig(broker_name="broker-a", filter_bitmap_enabled=True)
-        store = small_store(tmp_path, consume_queue_ext_enabled=True)
-        async with running_broker(tmp_path, config, store) as broker, connected(broker.address) as peer:
-            await _add_topic(broker)
-            await _send_five(peer)
-            await _heartbeat(peer, SQL)
-            await _send_five(peer)
-            assert _bodies(await peer.ask(RequestCode.PULL_MESSAGE, _pull())) == [b"fits", b"here"] * 2
-
-    asyncio.run(main())
+async def test_bits_computed_by_the_broker_lead_to_the_same_messages(tmp_path: Path) -> None:
+    config = BrokerConfig(broker_name="broker-a", filter_bitmap_enabled=True)
+    store = small_store(tmp_path, consume_queue_ext_enabled=True)
+    async with running_broker(tmp_path, config, store) as broker, connected(broker.address) as peer:
+        await _add_topic(broker)
+        await _send_five(peer)
+        await _heartbeat(peer, SQL)
+        await _send_five(peer)
+        assert _bodies(await peer.ask(RequestCode.PULL_MESSAGE, _pull())) == [b"fits", b"here"] * 2
 
 
-def test_a_pull_may_carry_its_own_expression(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            await _add_topic(broker)
-            await _send_five(peer)
-            pull = _pull(sys_flag=SUBSCRIPTION, expression="price < 10")
-            assert _bodies(await peer.ask(RequestCode.PULL_MESSAGE, pull)) == [b"cheap"]
-            pull = _pull(sys_flag=SUBSCRIPTION, expression="price << 10")
-            reply = await peer.ask(RequestCode.PULL_MESSAGE, pull)
-            assert reply.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-            assert "at column 8" in (reply.remark or "")
-
-    asyncio.run(main())
+async def test_a_pull_may_carry_its_own_expression(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
+        await _add_topic(broker)
+        await _send_five(peer)
+        pull = _pull(sys_flag=SUBSCRIPTION, expression="price < 10")
+        assert _bodies(await peer.ask(RequestCode.PULL_MESSAGE, pull)) == [b"cheap"]
+        pull = _pull(sys_flag=SUBSCRIPTION, expression="price << 10")
+        reply = await peer.ask(RequestCode.PULL_MESSAGE, pull)
+        assert reply.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert "at column 8" in (reply.remark or "")
 
 
-def test_a_held_pull_is_woken_only_by_what_its_expression_wants(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            await _add_topic(broker)
-            await _heartbeat(peer, SQL)
-            await _send(peer, b"cheap", price="9")
-            held = peer.start(RequestCode.PULL_MESSAGE, _pull(1, sys_flag=SUSPEND))
-            await _send(peer, b"elsewhere", price="15", region="eu")
-            await _send(peer, b"nowhere")
-            assert not held.done()
-            await _send(peer, b"fits", price="15")
-            async with asyncio.timeout(60):
-                assert _bodies(await held) == [b"fits"]
-
-    asyncio.run(main())
+async def test_a_held_pull_is_woken_only_by_what_its_expression_wants(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
+        await _add_topic(broker)
+        await _heartbeat(peer, SQL)
+        await _send(peer, b"cheap", price="9")
+        held = peer.start(RequestCode.PULL_MESSAGE, _pull(1, sys_flag=SUSPEND))
+        await _send(peer, b"elsewhere", price="15", region="eu")
+        await _send(peer, b"nowhere")
+        assert not held.done()
+        await _send(peer, b"fits", price="15")
+        async with asyncio.timeout(60):
+            assert _bodies(await held) == [b"fits"]
 
 
-def test_a_broken_expression_is_answered_with_its_place(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            await _add_topic(broker)
-            broken = SubscriptionData(topic="Orders", sub_string="price >", expression_type="SQL92", sub_version=5)
-            body = encode_body(CheckClientRequest(client_id="c@1", group="billing", subscription_data=broken))
-            reply = await peer.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
-            assert reply.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-            assert "at column 8: expected a property's name" in (reply.remark or "")
-            await _heartbeat(peer, broken)
-            reply = await peer.ask(RequestCode.PULL_MESSAGE, _pull())
-            assert reply.code == ResponseCode.FILTER_DATA_NOT_EXIST
-            await _heartbeat(peer, SQL)
-            reply = await peer.ask(RequestCode.PULL_MESSAGE, _pull(version=6))
-            assert reply.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
-
-    asyncio.run(main())
+async def test_a_broken_expression_is_answered_with_its_place(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
+        await _add_topic(broker)
+        broken = SubscriptionData(topic="Orders", sub_string="price >", expression_type="SQL92", sub_version=5)
+        body = encode_body(CheckClientRequest(client_id="c@1", group="billing", subscription_data=broken))
+        reply = await peer.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+        assert reply.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert "at column 8: expected a property's name" in (reply.remark or "")
+        await _heartbeat(peer, broken)
+        reply = await peer.ask(RequestCode.PULL_MESSAGE, _pull())
+        assert reply.code == ResponseCode.FILTER_DATA_NOT_EXIST
+        await _heartbeat(peer, SQL)
+        reply = await peer.ask(RequestCode.PULL_MESSAGE, _pull(version=6))
+        assert reply.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
 
 
-def test_filters_are_known_after_a_restart_and_dead_when_their_group_has_gone(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            await _heartbeat(peer, SQL)
-            data = broker.tables.filters.find("Orders", "billing")
-            assert data is not None
-            assert not data.is_dead
-        async with running_broker(tmp_path) as broker:
-            data = broker.tables.filters.find("Orders", "billing")
-            assert data is not None
-            assert data.is_dead
-            assert data.expression == EXPRESSION
-
-    asyncio.run(main())
+async def test_filters_are_known_after_a_restart_and_dead_when_their_group_has_gone(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
+        await _heartbeat(peer, SQL)
+        data = broker.tables.filters.find("Orders", "billing")
+        assert data is not None
+        assert not data.is_dead
+    async with running_broker(tmp_path) as broker:
+        data = broker.tables.filters.find("Orders", "billing")
+        assert data is not None
+        assert data.is_dead
+        assert data.expression == EXPRESSION

@@ -1,6 +1,5 @@
 """`maxMessageSize` is lowered while large messages wait: what was acknowledged is delivered all the same."""
 
-import asyncio
 import time
 from pathlib import Path
 
@@ -62,21 +61,18 @@ def bodies(broker: Broker, topic: str) -> set[str]:
     return {record.body.decode().strip() for piece in pieces for record in decode_records(piece)}
 
 
-def test_a_lowered_limit_is_for_new_messages_only(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_broker(tmp_path, BROKER) as broker, connected(broker.address) as peer:
-            await send(peer, "delayed", DELAY=1)
-            await send(peer, "timed", TIMER_DELIVER_MS=int(time.time() * 1_000) + 1_000)
-            half = await send(peer, "half", TRANSACTION_PREPARED, TRAN_MSG="true", PGROUP="shop")
-            plain = await send(peer, "plain")
-            lowered = await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"maxMessageSize=%d" % LOWERED)
-            assert lowered.code == ResponseCode.SUCCESS
-            refused = await peer.ask(RequestCode.SEND_MESSAGE_V2, HEADER, bytes(LOWERED + 1))
-            assert refused.code == ResponseCode.MESSAGE_ILLEGAL
-            assert await commit(peer, half) == ResponseCode.SUCCESS
-            back = ConsumerSendMsgBackHeader(offset=log_offset(plain), group=GROUP, delay_level=1)
-            assert (await peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)).code == ResponseCode.SUCCESS
-            await eventually(lambda: bodies(broker, TOPIC) == {"plain", "delayed", "timed", "half"})
-            await eventually(lambda: bodies(broker, f"%RETRY%{GROUP}") == {"plain"})
-
-    asyncio.run(main())
+async def test_a_lowered_limit_is_for_new_messages_only(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, BROKER) as broker, connected(broker.address) as peer:
+        await send(peer, "delayed", DELAY=1)
+        await send(peer, "timed", TIMER_DELIVER_MS=int(time.time() * 1_000) + 1_000)
+        half = await send(peer, "half", TRANSACTION_PREPARED, TRAN_MSG="true", PGROUP="shop")
+        plain = await send(peer, "plain")
+        lowered = await peer.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"maxMessageSize=%d" % LOWERED)
+        assert lowered.code == ResponseCode.SUCCESS
+        refused = await peer.ask(RequestCode.SEND_MESSAGE_V2, HEADER, bytes(LOWERED + 1))
+        assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+        assert await commit(peer, half) == ResponseCode.SUCCESS
+        back = ConsumerSendMsgBackHeader(offset=log_offset(plain), group=GROUP, delay_level=1)
+        assert (await peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)).code == ResponseCode.SUCCESS
+        await eventually(lambda: bodies(broker, TOPIC) == {"plain", "delayed", "timed", "half"})
+        await eventually(lambda: bodies(broker, f"%RETRY%{GROUP}") == {"plain"})

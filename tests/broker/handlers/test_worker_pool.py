@@ -28,66 +28,57 @@ def gate() -> Iterator[threading.Event]:
     gate.set()
 
 
-def test_work_runs_in_its_threads_and_returns_or_raises() -> None:
-    async def main() -> None:
-        workers = Workers("tests", threads=1, waiting_max=1)
-        assert (await workers.run(threading.current_thread)).name.startswith("hanabi-tests")
-        with pytest.raises(ValueError, match="invalid literal"):
-            await workers.run(int, "no number")
-        assert await workers.run(int, "7") == 7
-        workers.stop()
-
-    asyncio.run(main())
+async def test_work_runs_in_its_threads_and_returns_or_raises() -> None:
+    workers = Workers("tests", threads=1, waiting_max=1)
+    assert (await workers.run(threading.current_thread)).name.startswith("hanabi-tests")
+    with pytest.raises(ValueError, match="invalid literal"):
+        await workers.run(int, "no number")
+    assert await workers.run(int, "7") == 7
+    workers.stop()
 
 
-def test_work_beyond_what_may_wait_is_refused_and_the_rest_is_done_in_order(gate: threading.Event) -> None:
-    async def main() -> None:
-        workers = Workers("tests", threads=1, waiting_max=2)
-        done: list[int] = []
+async def test_work_beyond_what_may_wait_is_refused_and_the_rest_is_done_in_order(gate: threading.Event) -> None:
+    workers = Workers("tests", threads=1, waiting_max=2)
+    done: list[int] = []
 
-        def work(number: int) -> None:
-            gate.wait()
-            done.append(number)
+    def work(number: int) -> None:
+        gate.wait()
+        done.append(number)
 
-        tasks = [asyncio.create_task(workers.run(work, number)) for number in range(3)]
-        await asyncio.sleep(0)
-        with pytest.raises(SystemBusy, match="2 tests wait already"):
-            await workers.run(work, 3)
-        gate.set()
-        await asyncio.gather(*tasks)
-        assert done == [0, 1, 2]
-        workers.stop()
-
-    asyncio.run(main())
+    tasks = [asyncio.create_task(workers.run(work, number)) for number in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(SystemBusy, match="2 tests wait already"):
+        await workers.run(work, 3)
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert done == [0, 1, 2]
+    workers.stop()
 
 
-def test_work_whose_caller_is_cancelled_keeps_its_thread_until_it_ends(gate: threading.Event) -> None:
-    async def main() -> None:
-        workers = Workers("tests", threads=1, waiting_max=1)
-        begun = threading.Event()
+async def test_work_whose_caller_is_cancelled_keeps_its_thread_until_it_ends(gate: threading.Event) -> None:
+    workers = Workers("tests", threads=1, waiting_max=1)
+    begun = threading.Event()
 
-        def work() -> None:
-            begun.set()
-            gate.wait()
+    def work() -> None:
+        begun.set()
+        gate.wait()
 
-        running = asyncio.create_task(workers.run(work))
-        await asyncio.to_thread(begun.wait)
-        running.cancel()
-        await asyncio.wait((running,))
-        waiting = asyncio.create_task(workers.run(int, "1"))
-        await asyncio.sleep(0)
-        with pytest.raises(SystemBusy):  # the thread is not free, so the one before it waits
-            await workers.run(int, "2")
-        waiting.cancel()
-        await asyncio.wait((waiting,))
-        gate.set()
-        assert await workers.run(int, "3") == 3
-        workers.stop()
-
-    asyncio.run(main())
+    running = asyncio.create_task(workers.run(work))
+    await asyncio.to_thread(begun.wait)
+    running.cancel()
+    await asyncio.wait((running,))
+    waiting = asyncio.create_task(workers.run(int, "1"))
+    await asyncio.sleep(0)
+    with pytest.raises(SystemBusy):  # the thread is not free, so the one before it waits
+        await workers.run(int, "2")
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    gate.set()
+    assert await workers.run(int, "3") == 3
+    workers.stop()
 
 
-def test_a_send_to_a_new_topic_does_not_wait_for_key_queries(tmp_path: Path, gate: threading.Event) -> None:
+async def test_a_send_to_a_new_topic_does_not_wait_for_key_queries(tmp_path: Path, gate: threading.Event) -> None:
     query = QueryMessageHeader(topic="T", key="k", max_num=1, begin_timestamp=0, end_timestamp=2**62)
     sent = SendMessageV2Header(
         producer_group="g",
@@ -109,20 +100,16 @@ def test_a_send_to_a_new_topic_does_not_wait_for_key_queries(tmp_path: Path, gat
         return KeyQuery([], 0, 0)
 
     watcher = ThreadPoolExecutor(1)
-
-    async def main() -> None:
-        async with running_broker(tmp_path) as broker:
-            broker.store.queries.by_key = by_key  # type: ignore[method-assign, assignment]
-            async with connected(broker.address) as asking, connected(broker.address) as sending:
-                answers = [asking.start(RequestCode.QUERY_MESSAGE, query) for _ in range(QUERIES)]
-                await asyncio.get_running_loop().run_in_executor(watcher, begun.wait)
-                try:
-                    reply = await sending.ask(RequestCode.SEND_MESSAGE_V2, sent, b"x")
-                finally:
-                    gate.set()
-                assert reply.code == ResponseCode.SUCCESS, reply.remark
-                async with asyncio.timeout(SECONDS):
-                    codes = [(await answer).code for answer in answers]
-                assert set(codes) <= {ResponseCode.QUERY_NOT_FOUND, ResponseCode.SYSTEM_BUSY}
-
-    asyncio.run(main())
+    async with running_broker(tmp_path) as broker:
+        broker.store.queries.by_key = by_key  # type: ignore[method-assign, assignment]
+        async with connected(broker.address) as asking, connected(broker.address) as sending:
+            answers = [asking.start(RequestCode.QUERY_MESSAGE, query) for _ in range(QUERIES)]
+            await asyncio.get_running_loop().run_in_executor(watcher, begun.wait)
+            try:
+                reply = await sending.ask(RequestCode.SEND_MESSAGE_V2, sent, b"x")
+            finally:
+                gate.set()
+            assert reply.code == ResponseCode.SUCCESS, reply.remark
+            async with asyncio.timeout(SECONDS):
+                codes = [(await answer).code for answer in answers]
+            assert set(codes) <= {ResponseCode.QUERY_NOT_FOUND, ResponseCode.SYSTEM_BUSY}

@@ -118,26 +118,23 @@ def test_samples_are_taken_some_times_within_the_limit(taking: Taking, limit_ms:
     taking.close()
 
 
-def test_the_timer_measures_how_late_it_is(tmp_path: Path) -> None:
-    async def main() -> None:
-        taking = Taking(tmp_path)
-        taking.settings.update("waitTimeMillsInSendQueue=20")
-        seconds, is_busy = Seconds(), asyncio.Event()
+async def test_the_timer_measures_how_late_it_is(tmp_path: Path) -> None:
+    taking = Taking(tmp_path)
+    taking.settings.update("waitTimeMillsInSendQueue=20")
+    seconds, is_busy = Seconds(), asyncio.Event()
 
-        def slow_clock() -> float:
-            """The loop takes half a second for everything."""
-            seconds.now += 0.5
-            if flows and flows[0].busy is not None:
-                is_busy.set()
-            return seconds.now
+    def slow_clock() -> float:
+        """The loop takes half a second for everything."""
+        seconds.now += 0.5
+        if flows and flows[0].busy is not None:
+            is_busy.set()
+        return seconds.now
 
-        flows: list[FlowControl] = []
-        flows.append(FlowControl(taking.store, taking.settings, clock=slow_clock))
-        task = asyncio.create_task(flows[0].run())
-        async with asyncio.timeout(60):
-            await is_busy.wait()
-        task.cancel()
-        assert "period in queue: 490ms" in (flows[0].busy or "")
-        taking.close()
-
-    asyncio.run(main())
+    flows: list[FlowControl] = []
+    flows.append(FlowControl(taking.store, taking.settings, clock=slow_clock))
+    task = asyncio.create_task(flows[0].run())
+    async with asyncio.timeout(60):
+        await is_busy.wait()
+    task.cancel()
+    assert "period in queue: 490ms" in (flows[0].busy or "")
+    taking.close()

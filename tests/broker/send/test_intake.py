@@ -63,45 +63,39 @@ def test_without_sync_flush_nobody_waits(taking: Taking) -> None:
     taking.close()
 
 
-def test_all_that_a_turn_stored_waits_for_one_flush_and_none_for_another_that_gave_up(
+async def test_all_that_a_turn_stored_waits_for_one_flush_and_none_for_another_that_gave_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        disk, asked = threading.Event(), 0
-        monkeypatch.setattr("hanabi.store.files.segment.sync_file", lambda _: disk.wait(60))
-        taking = Taking(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
-        await_flush = taking.store.await_flush
+    disk, asked = threading.Event(), 0
+    monkeypatch.setattr("hanabi.store.files.segment.sync_file", lambda _: disk.wait(60))
+    taking = Taking(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
+    await_flush = taking.store.await_flush
 
-        def counted(*arguments: object) -> None:
-            nonlocal asked
-            asked += 1
-            await_flush(*arguments)  # type: ignore[arg-type]
+    def counted(*arguments: object) -> None:
+        nonlocal asked
+        asked += 1
+        await_flush(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(taking.store, "await_flush", counted)
-        taking.store.start()
-        waits = []
-        for _ in range(3):
-            durable = taking.intake.durable(taking.intake.put(MESSAGE))
-            assert durable is not None
-            waits.append(asyncio.ensure_future(durable))
-        await asyncio.sleep(0)
-        next_turn = taking.intake.durable(taking.intake.put(MESSAGE))
-        assert next_turn is not None
-        waits[0].cancel()
-        disk.set()
-        assert await asyncio.gather(*waits[1:], next_turn) == [PutStatus.PUT_OK] * 3
-        assert asked == 2
-        await asyncio.to_thread(taking.close)
-
-    asyncio.run(main())
-
-
-def test_who_stores_while_the_store_is_closed_learns_that_the_disk_is_not_sure(tmp_path: Path) -> None:
-    async def main() -> None:
-        taking = Taking(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
+    monkeypatch.setattr(taking.store, "await_flush", counted)
+    taking.store.start()
+    waits = []
+    for _ in range(3):
         durable = taking.intake.durable(taking.intake.put(MESSAGE))
-        taking.close()
         assert durable is not None
-        assert await durable is PutStatus.FLUSH_DISK_TIMEOUT
+        waits.append(asyncio.ensure_future(durable))
+    await asyncio.sleep(0)
+    next_turn = taking.intake.durable(taking.intake.put(MESSAGE))
+    assert next_turn is not None
+    waits[0].cancel()
+    disk.set()
+    assert await asyncio.gather(*waits[1:], next_turn) == [PutStatus.PUT_OK] * 3
+    assert asked == 2
+    await asyncio.to_thread(taking.close)
 
-    asyncio.run(main())
+
+async def test_who_stores_while_the_store_is_closed_learns_that_the_disk_is_not_sure(tmp_path: Path) -> None:
+    taking = Taking(tmp_path, flush_mode=FlushMode.SYNC_FLUSH)
+    durable = taking.intake.durable(taking.intake.put(MESSAGE))
+    taking.close()
+    assert durable is not None
+    assert await durable is PutStatus.FLUSH_DISK_TIMEOUT

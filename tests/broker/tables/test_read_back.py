@@ -41,45 +41,36 @@ async def succeed(peer: Peer, code: RequestCode, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["{" * BRACES, "," * BRACES, "{1:", '","$ref":"$', "\\" * 100, "\x00\ud7ff\U0010ffff"])
-def test_a_broker_starts_again_whatever_the_attributes_of_its_groups_are(tmp_path: Path, text: str) -> None:
-    async def main() -> None:
-        groups = [SubscriptionGroupConfig(group_name=f"g{i}", attributes={text[:99]: text, "b": "c"}) for i in range(3)]
-        async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            for group in groups:
-                await succeed(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, encode_body(group))
-        async with running_broker(tmp_path) as broker:
-            assert [broker.tables.groups.known(group.group_name) for group in groups] == groups
-
-    asyncio.run(main())
+async def test_a_broker_starts_again_whatever_the_attributes_of_its_groups_are(tmp_path: Path, text: str) -> None:
+    groups = [SubscriptionGroupConfig(group_name=f"g{i}", attributes={text[:99]: text, "b": "c"}) for i in range(3)]
+    async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
+        for group in groups:
+            await succeed(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, encode_body(group))
+    async with running_broker(tmp_path) as broker:
+        assert [broker.tables.groups.known(group.group_name) for group in groups] == groups
 
 
-def test_an_attribute_whose_name_is_a_reference_of_fastjson_is_only_a_name(tmp_path: Path) -> None:
-    async def main() -> None:
-        body = rb'{"groupName":"g","attributes":{"\u0024ref":"$.dataVersion"}}'
-        async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
-            await succeed(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
-        async with running_broker(tmp_path) as broker:
-            group = broker.tables.groups.known("g")
-            assert group is not None
-            assert group.attributes == {"$ref": "$.dataVersion"}
-
-    asyncio.run(main())
+async def test_an_attribute_whose_name_is_a_reference_of_fastjson_is_only_a_name(tmp_path: Path) -> None:
+    body = rb'{"groupName":"g","attributes":{"\u0024ref":"$.dataVersion"}}'
+    async with running_broker(tmp_path) as broker, connected(broker.address) as peer:
+        await succeed(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+    async with running_broker(tmp_path) as broker:
+        group = broker.tables.groups.known("g")
+        assert group is not None
+        assert group.attributes == {"$ref": "$.dataVersion"}
 
 
-def test_a_broker_starts_again_whatever_literals_its_consumers_filter_by(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_broker(tmp_path, filtering()) as broker, connected(broker.address) as peer:
-            for number in range(3):
-                filtered = subscribed("T", f"a = '{'{' * BRACES}'", kind="SQL92", version=5)
-                beat = HeartbeatData(client_id="c", consumer_data_set=[a_consumer(f"g{number}", filtered)])
-                async with asyncio.timeout(60):
-                    while len(broker.tables.filters) <= number:  # long expressions wait for a later heartbeat
-                        await succeed(peer, RequestCode.HEART_BEAT, encode_body(beat))
-                        await asyncio.sleep(0.05)
-        async with running_broker(tmp_path, filtering()) as broker:
-            assert len(broker.tables.filters) == 3
-
-    asyncio.run(main())
+async def test_a_broker_starts_again_whatever_literals_its_consumers_filter_by(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, filtering()) as broker, connected(broker.address) as peer:
+        for number in range(3):
+            filtered = subscribed("T", f"a = '{'{' * BRACES}'", kind="SQL92", version=5)
+            beat = HeartbeatData(client_id="c", consumer_data_set=[a_consumer(f"g{number}", filtered)])
+            async with asyncio.timeout(60):
+                while len(broker.tables.filters) <= number:  # long expressions wait for a later heartbeat
+                    await succeed(peer, RequestCode.HEART_BEAT, encode_body(beat))
+                    await asyncio.sleep(0.05)
+    async with running_broker(tmp_path, filtering()) as broker:
+        assert len(broker.tables.filters) == 3
 
 
 def filtering() -> BrokerConfig:

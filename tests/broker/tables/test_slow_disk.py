@@ -108,30 +108,27 @@ CHANGES: list[tuple[str, RequestCode, Header | None, bytes]] = [
 
 
 @pytest.mark.parametrize(("table", "code", "header", "body"), CHANGES, ids=[change[1].name for change in CHANGES])
-def test_others_are_served_while_a_change_of_an_administrator_waits_for_the_disk(
+async def test_others_are_served_while_a_change_of_an_administrator_waits_for_the_disk(
     tmp_path: Path, table: str, code: RequestCode, header: Header | None, body: bytes
 ) -> None:
-    async def main() -> None:
-        one_thread_for_all()
-        async with (
-            running_broker(tmp_path) as broker,
-            connected(broker.address) as admin,
-            connected(broker.address) as client,
-        ):
-            await send(client)
-            with slow(tmp_path / "config" / table) as disk:
-                asked = admin.start(code, header, body)
-                await asyncio.sleep(0.05)  # so that it is there first
-                for _ in range(5):
-                    await send(client)
-                await asyncio.to_thread(threading.get_ident)
-                assert disk.hangs
-                assert not asked.done()
-                disk.release()
-                assert (await asked).code == ResponseCode.SERVICE_NOT_AVAILABLE
-            assert (await admin.ask(code, header, body)).code == ResponseCode.SUCCESS
-
-    asyncio.run(main())
+    one_thread_for_all()
+    async with (
+        running_broker(tmp_path) as broker,
+        connected(broker.address) as admin,
+        connected(broker.address) as client,
+    ):
+        await send(client)
+        with slow(tmp_path / "config" / table) as disk:
+            asked = admin.start(code, header, body)
+            await asyncio.sleep(0.05)  # so that it is there first
+            for _ in range(5):
+                await send(client)
+            await asyncio.to_thread(threading.get_ident)
+            assert disk.hangs
+            assert not asked.done()
+            disk.release()
+            assert (await asked).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await admin.ask(code, header, body)).code == ResponseCode.SUCCESS
 
 
 def one_thread_for_all() -> None:
@@ -160,23 +157,20 @@ async def name_server(home: Path) -> AsyncIterator[tuple[str, int]]:
 @pytest.mark.parametrize(
     ("table", "code", "header", "body"), NAMESRV_CHANGES, ids=[change[1].name for change in NAMESRV_CHANGES]
 )
-def test_a_name_server_serves_others_while_a_change_waits_for_the_disk(
+async def test_a_name_server_serves_others_while_a_change_waits_for_the_disk(
     tmp_path: Path, table: str, code: RequestCode, header: Header | None, body: bytes
 ) -> None:
-    async def main() -> None:
-        one_thread_for_all()
-        async with name_server(tmp_path) as address, connected(address) as admin, connected(address) as client:
-            known = PutKVConfigHeader(namespace="N", key="known", value="v")
-            assert (await admin.ask(RequestCode.PUT_KV_CONFIG, known)).code == ResponseCode.SUCCESS
-            with slow(tmp_path / "namesrv" / table) as disk:
-                asked = admin.start(code, header, body)
-                await asyncio.sleep(0.05)  # so that it is there first
-                await client.ask(RequestCode.GET_NAMESRV_CONFIG)
-                await asyncio.to_thread(threading.get_ident)
-                assert disk.hangs
-                assert not asked.done()
-                disk.release()
-                assert (await asked).code == ResponseCode.SERVICE_NOT_AVAILABLE
-            assert (await admin.ask(code, header, body)).code == ResponseCode.SUCCESS
-
-    asyncio.run(main())
+    one_thread_for_all()
+    async with name_server(tmp_path) as address, connected(address) as admin, connected(address) as client:
+        known = PutKVConfigHeader(namespace="N", key="known", value="v")
+        assert (await admin.ask(RequestCode.PUT_KV_CONFIG, known)).code == ResponseCode.SUCCESS
+        with slow(tmp_path / "namesrv" / table) as disk:
+            asked = admin.start(code, header, body)
+            await asyncio.sleep(0.05)  # so that it is there first
+            await client.ask(RequestCode.GET_NAMESRV_CONFIG)
+            await asyncio.to_thread(threading.get_ident)
+            assert disk.hangs
+            assert not asked.done()
+            disk.release()
+            assert (await asked).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await admin.ask(code, header, body)).code == ResponseCode.SUCCESS

@@ -1,6 +1,5 @@
 """Half messages while the process can open no file: they are asked about later, and none is forgotten."""
 
-import asyncio
 import logging
 
 import pytest
@@ -38,7 +37,7 @@ def test_op_messages_that_cannot_be_read_are_read_later(world: World) -> None:
     assert world.offset(OP_HALF_TOPIC) == 1
 
 
-def test_a_round_that_fails_for_the_system_is_one_line_in_the_log(
+async def test_a_round_that_fails_for_the_system_is_one_line_in_the_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.send()
@@ -50,7 +49,7 @@ def test_a_round_that_fails_for_the_system_is_one_line_in_the_log(
             await world.transactions._in_pieces(world.transactions.check())
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(main())
+        await main()
     (record,) = caplog.records
     assert "Too many open files" in record.getMessage()
     assert record.exc_info is None

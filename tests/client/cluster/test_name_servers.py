@@ -89,142 +89,109 @@ async def asking(*addresses: str, silence_seconds: float = 30.0) -> AsyncIterato
         await connector.close()
 
 
-def test_the_first_one_is_chosen_at_random() -> None:
-    async def main() -> None:
-        connector = Connector()
-        addresses = ["a:1", "b:2", "c:3"]
-        firsts = {NameServers(addresses, Api(connector), rng=random.Random(seed)).first for seed in range(50)}
-        assert firsts == set(addresses)
-        await connector.close()
-
-    asyncio.run(main())
+async def test_the_first_one_is_chosen_at_random() -> None:
+    connector = Connector()
+    addresses = ["a:1", "b:2", "c:3"]
+    firsts = {NameServers(addresses, Api(connector), rng=random.Random(seed)).first for seed in range(50)}
+    assert firsts == set(addresses)
+    await connector.close()
 
 
-def test_when_one_is_down_the_next_is_asked_and_stays_the_first_choice() -> None:
-    async def main() -> None:
-        down = nobody_there()
-        async with FakeNameServer("T").running() as up, asking(down, up.address) as servers:
-            route = await servers.route_of("T", 30.0)
-            assert route.broker_datas[0].broker_addrs == {0: up.address}
-            assert servers.first == up.address
-            assert servers.addresses == (down, up.address)
-
-    asyncio.run(main())
+async def test_when_one_is_down_the_next_is_asked_and_stays_the_first_choice() -> None:
+    down = nobody_there()
+    async with FakeNameServer("T").running() as up, asking(down, up.address) as servers:
+        route = await servers.route_of("T", 30.0)
+        assert route.broker_datas[0].broker_addrs == {0: up.address}
+        assert servers.first == up.address
+        assert servers.addresses == (down, up.address)
 
 
-def test_one_that_is_silent_does_not_use_up_the_whole_time() -> None:
-    async def main() -> None:
-        async with (
-            FakeNameServer("T", silent=True).running() as silent,
-            FakeNameServer("T").running() as up,
-            asking(silent.address, up.address, silence_seconds=0.05) as servers,
-        ):
-            route = await within(servers.route_of("T", 3_600.0))
-            assert route.broker_datas[0].broker_addrs == {0: up.address}
-            assert servers.first == up.address
-
-    asyncio.run(main())
+async def test_one_that_is_silent_does_not_use_up_the_whole_time() -> None:
+    async with (
+        FakeNameServer("T", silent=True).running() as silent,
+        FakeNameServer("T").running() as up,
+        asking(silent.address, up.address, silence_seconds=0.05) as servers,
+    ):
+        route = await within(servers.route_of("T", 3_600.0))
+        assert route.broker_datas[0].broker_addrs == {0: up.address}
+        assert servers.first == up.address
 
 
-def test_a_topic_that_only_one_of_them_knows_is_found() -> None:
-    async def main() -> None:
-        async with (
-            FakeNameServer().running() as newcomer,
-            FakeNameServer("T").running() as knows,
-            asking(newcomer.address, knows.address) as servers,
-        ):
-            assert await servers.route_of("T", 30.0) == a_route(knows.address)
-
-    asyncio.run(main())
+async def test_a_topic_that_only_one_of_them_knows_is_found() -> None:
+    async with (
+        FakeNameServer().running() as newcomer,
+        FakeNameServer("T").running() as knows,
+        asking(newcomer.address, knows.address) as servers,
+    ):
+        assert await servers.route_of("T", 30.0) == a_route(knows.address)
 
 
-def test_a_topic_that_none_knows_is_an_error_that_names_all_who_were_asked() -> None:
-    async def main() -> None:
-        down = nobody_there()
-        async with (
-            FakeNameServer().running() as one,
-            FakeNameServer().running() as other,
-            asking(one.address, down, other.address) as servers,
-        ):
-            with pytest.raises(TopicNotExist) as caught:
-                await servers.route_of("Missing", 30.0)
-            text = str(caught.value)
-            assert "Missing" in text
-            for address in (one.address, other.address, down):
-                assert address in text
-            assert "refused" in text
-
-    asyncio.run(main())
+async def test_a_topic_that_none_knows_is_an_error_that_names_all_who_were_asked() -> None:
+    down = nobody_there()
+    async with (
+        FakeNameServer().running() as one,
+        FakeNameServer().running() as other,
+        asking(one.address, down, other.address) as servers,
+    ):
+        with pytest.raises(TopicNotExist) as caught:
+            await servers.route_of("Missing", 30.0)
+        text = str(caught.value)
+        assert "Missing" in text
+        for address in (one.address, other.address, down):
+            assert address in text
+        assert "refused" in text
 
 
-def test_one_that_is_no_name_server_is_called_so() -> None:
-    async def main() -> None:
-        async with serving({}) as (host, port), asking(f"{host}:{port}") as servers:
-            with pytest.raises(RequestCodeNotSupported) as caught:
-                await servers.route_of("T", 30.0)
-            assert str(caught.value) == f"{host}:{port} is not a name server (a broker, perhaps)"
-
-    asyncio.run(main())
+async def test_one_that_is_no_name_server_is_called_so() -> None:
+    async with serving({}) as (host, port), asking(f"{host}:{port}") as servers:
+        with pytest.raises(RequestCodeNotSupported) as caught:
+            await servers.route_of("T", 30.0)
+        assert str(caught.value) == f"{host}:{port} is not a name server (a broker, perhaps)"
 
 
-def test_that_there_are_no_brokers_is_known_only_if_all_say_it() -> None:
-    async def main() -> None:
-        other = nobody_there()
-        async with (
-            FakeNameServer(brokers=0).running() as empty,
-            FakeNameServer(brokers=1).running() as full,
-            asking(empty.address) as one,
-            asking(empty.address, full.address) as two,
-            asking(empty.address, other) as half,
-        ):
-            assert await one.have_no_brokers(30.0)
-            assert not await two.have_no_brokers(30.0)
-            assert not await half.have_no_brokers(30.0)
-
-    asyncio.run(main())
+async def test_that_there_are_no_brokers_is_known_only_if_all_say_it() -> None:
+    other = nobody_there()
+    async with (
+        FakeNameServer(brokers=0).running() as empty,
+        FakeNameServer(brokers=1).running() as full,
+        asking(empty.address) as one,
+        asking(empty.address, full.address) as two,
+        asking(empty.address, other) as half,
+    ):
+        assert await one.have_no_brokers(30.0)
+        assert not await two.have_no_brokers(30.0)
+        assert not await half.have_no_brokers(30.0)
 
 
-def test_when_all_are_down_the_error_says_which_and_why() -> None:
-    async def main() -> None:
-        down = [nobody_there(), nobody_there()]
-        async with asking(*down) as servers:
-            with pytest.raises(ConnectError) as caught:
-                await servers.route_of("T", 30.0)
-            for address in down:
-                assert address in str(caught.value)
-            assert "topic T" in str(caught.value)
-
-    asyncio.run(main())
+async def test_when_all_are_down_the_error_says_which_and_why() -> None:
+    down = [nobody_there(), nobody_there()]
+    async with asking(*down) as servers:
+        with pytest.raises(ConnectError) as caught:
+            await servers.route_of("T", 30.0)
+        for address in down:
+            assert address in str(caught.value)
+        assert "topic T" in str(caught.value)
 
 
-def test_when_all_are_silent_the_time_is_kept() -> None:
-    async def main() -> None:
-        async with FakeNameServer(silent=True).running() as silent, asking(silent.address) as servers:
-            with pytest.raises(TransportError, match="no answer"):
-                await within(servers.route_of("T", 0.2))
-
-    asyncio.run(main())
+async def test_when_all_are_silent_the_time_is_kept() -> None:
+    async with FakeNameServer(silent=True).running() as silent, asking(silent.address) as servers:
+        with pytest.raises(TransportError, match="no answer"):
+            await within(servers.route_of("T", 0.2))
 
 
-def test_one_that_refuses_us_is_heard_when_no_other_can_be_reached() -> None:
-    async def main() -> None:
-        async with FakeNameServer(refuses=True).running() as strict, asking(nobody_there(), strict.address) as servers:
-            with pytest.raises(NoPermission, match="not you"):
-                await servers.route_of("T", 30.0)
-
-    asyncio.run(main())
+async def test_one_that_refuses_us_is_heard_when_no_other_can_be_reached() -> None:
+    async with FakeNameServer(refuses=True).running() as strict, asking(nobody_there(), strict.address) as servers:
+        with pytest.raises(NoPermission, match="not you"):
+            await servers.route_of("T", 30.0)
 
 
-def test_a_question_that_is_cancelled_leaves_nothing_behind() -> None:
-    async def main() -> None:
-        async with FakeNameServer(silent=True).running() as silent, asking(silent.address) as servers:
-            question = asyncio.create_task(servers.route_of("T", 60.0))
-            await eventually(lambda: silent.asked)
-            before = asyncio.all_tasks()
-            question.cancel()
-            await asyncio.wait((question,))
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert len(left) < len(before)
-            assert not any("topic_route" in repr(task) for task in left)
-
-    asyncio.run(main())
+async def test_a_question_that_is_cancelled_leaves_nothing_behind() -> None:
+    async with FakeNameServer(silent=True).running() as silent, asking(silent.address) as servers:
+        question = asyncio.create_task(servers.route_of("T", 60.0))
+        await eventually(lambda: silent.asked)
+        before = asyncio.all_tasks()
+        question.cancel()
+        await asyncio.wait((question,))
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(left) < len(before)
+        assert not any("topic_route" in repr(task) for task in left)

@@ -129,167 +129,137 @@ async def routes_of(teller: Teller) -> AsyncIterator[Routes]:
         await routes.close()
 
 
-def test_a_route_is_asked_for_once_and_then_known() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.says["T"] = TWO
-        async with routes_of(teller) as routes:
-            assert routes.known("T") is None
-            route = await routes.find("T")
-            assert await routes.find("T") is route
-            assert routes.known("T") is route
-            assert teller.asked == ["T"]
-            assert routes.topics == ["T"]
-            assert routes.master_of("b") == "b0:1"
-            assert routes.address_of("a", 1) == "a1:1"
-
-    asyncio.run(main())
+async def test_a_route_is_asked_for_once_and_then_known() -> None:
+    teller = Teller()
+    teller.says["T"] = TWO
+    async with routes_of(teller) as routes:
+        assert routes.known("T") is None
+        route = await routes.find("T")
+        assert await routes.find("T") is route
+        assert routes.known("T") is route
+        assert teller.asked == ["T"]
+        assert routes.topics == ["T"]
+        assert routes.master_of("b") == "b0:1"
+        assert routes.address_of("a", 1) == "a1:1"
 
 
-def test_all_who_ask_at_once_share_one_question_and_one_who_gives_up_does_not_end_it() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.says["T"] = TWO
-        teller.answers.clear()
-        async with routes_of(teller) as routes:
-            first, second = (asyncio.create_task(routes.find("T")) for _ in range(2))
-            await asyncio.sleep(0)
-            first.cancel()
-            teller.answers.set()
-            assert (await second).topic == "T"
-            await asyncio.wait((first,))
-            assert first.cancelled()
-            assert teller.asked == ["T"]
-
-    asyncio.run(main())
+async def test_all_who_ask_at_once_share_one_question_and_one_who_gives_up_does_not_end_it() -> None:
+    teller = Teller()
+    teller.says["T"] = TWO
+    teller.answers.clear()
+    async with routes_of(teller) as routes:
+        first, second = (asyncio.create_task(routes.find("T")) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        teller.answers.set()
+        assert (await second).topic == "T"
+        await asyncio.wait((first,))
+        assert first.cancelled()
+        assert teller.asked == ["T"]
 
 
-def test_a_fresh_route_is_told_to_whoever_listens_if_it_is_different() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.says["T"] = TWO
-        heard: list[tuple[str, Route | None]] = []
-        async with routes_of(teller) as routes:
-            routes.on_change.append(lambda topic, route: heard.append((topic, route)))
-            old = await routes.find("T")
-            assert await routes.find("T", fresh=True) is old
-            teller.says["T"] = TopicRoute(broker_datas=[broker("c", {0: "c:1"})], queue_datas=[queues("c", 1)])
-            new = await routes.find("T", fresh=True)
-            assert heard == [("T", old), ("T", new)]
-            assert routes.known("T") is new
-            assert routes.brokers == {"c": {0: "c:1"}}
-
-    asyncio.run(main())
+async def test_a_fresh_route_is_told_to_whoever_listens_if_it_is_different() -> None:
+    teller = Teller()
+    teller.says["T"] = TWO
+    heard: list[tuple[str, Route | None]] = []
+    async with routes_of(teller) as routes:
+        routes.on_change.append(lambda topic, route: heard.append((topic, route)))
+        old = await routes.find("T")
+        assert await routes.find("T", fresh=True) is old
+        teller.says["T"] = TopicRoute(broker_datas=[broker("c", {0: "c:1"})], queue_datas=[queues("c", 1)])
+        new = await routes.find("T", fresh=True)
+        assert heard == [("T", old), ("T", new)]
+        assert routes.known("T") is new
+        assert routes.brokers == {"c": {0: "c:1"}}
 
 
-def test_another_order_is_no_change() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.says["T"] = TWO
-        async with routes_of(teller) as routes:
-            route = await routes.find("T")
-            teller.says["T"] = TopicRoute(broker_datas=TWO.broker_datas[::-1], queue_datas=TWO.queue_datas[::-1])
-            assert await routes.find("T", fresh=True) is route
-
-    asyncio.run(main())
+async def test_another_order_is_no_change() -> None:
+    teller = Teller()
+    teller.says["T"] = TWO
+    async with routes_of(teller) as routes:
+        route = await routes.find("T")
+        teller.says["T"] = TopicRoute(broker_datas=TWO.broker_datas[::-1], queue_datas=TWO.queue_datas[::-1])
+        assert await routes.find("T", fresh=True) is route
 
 
-def test_when_no_name_server_answers_for_one_topic_the_others_are_not_asked_for() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.says |= {"T": TWO, "U": TWO}
-        async with routes_of(teller) as routes:
-            await routes.find("T")
+async def test_when_no_name_server_answers_for_one_topic_the_others_are_not_asked_for() -> None:
+    teller = Teller()
+    teller.says |= {"T": TWO, "U": TWO}
+    async with routes_of(teller) as routes:
+        await routes.find("T")
+        await routes.find("U")
+        teller.says |= {"T": ConnectError("down"), "U": ConnectError("down")}
+        teller.asked.clear()
+        await routes.refresh()
+        assert teller.asked == ["T"]
+
+
+async def test_while_no_name_server_can_be_reached_the_old_route_stays() -> None:
+    teller = Teller()
+    teller.says["T"] = TWO
+    async with routes_of(teller) as routes:
+        route = await routes.find("T")
+        teller.says["T"] = ConnectError("down")
+        assert await routes.find("T", fresh=True) is route
+        for _ in range(DENIALS_MAX + 1):
+            await routes.refresh()
+        assert routes.known("T") is route
+        teller.says["U"] = ConnectError("down")
+        with pytest.raises(ConnectError):
             await routes.find("U")
-            teller.says |= {"T": ConnectError("down"), "U": ConnectError("down")}
-            teller.asked.clear()
+
+
+async def test_a_topic_is_gone_only_after_some_refreshes_that_say_so() -> None:
+    teller = Teller()
+    teller.says["T"] = TWO
+    async with routes_of(teller) as routes:
+        await routes.find("T")
+        gone: list[str] = []
+        routes.on_change.append(lambda topic, route: gone.append(topic) if route is None else None)
+        del teller.says["T"]
+        with pytest.raises(TopicNotExist):
+            await routes.find("T", fresh=True)
+        for _ in range(DENIALS_MAX - 1):
             await routes.refresh()
-            assert teller.asked == ["T"]
-
-    asyncio.run(main())
-
-
-def test_while_no_name_server_can_be_reached_the_old_route_stays() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.says["T"] = TWO
-        async with routes_of(teller) as routes:
-            route = await routes.find("T")
-            teller.says["T"] = ConnectError("down")
-            assert await routes.find("T", fresh=True) is route
-            for _ in range(DENIALS_MAX + 1):
-                await routes.refresh()
-            assert routes.known("T") is route
-            teller.says["U"] = ConnectError("down")
-            with pytest.raises(ConnectError):
-                await routes.find("U")
-
-    asyncio.run(main())
+            assert routes.known("T") is not None
+        await routes.refresh()
+        assert routes.known("T") is None
+        assert gone == ["T"]
 
 
-def test_a_topic_is_gone_only_after_some_refreshes_that_say_so() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.says["T"] = TWO
-        async with routes_of(teller) as routes:
-            await routes.find("T")
-            gone: list[str] = []
-            routes.on_change.append(lambda topic, route: gone.append(topic) if route is None else None)
-            del teller.says["T"]
-            with pytest.raises(TopicNotExist):
-                await routes.find("T", fresh=True)
-            for _ in range(DENIALS_MAX - 1):
-                await routes.refresh()
-                assert routes.known("T") is not None
-            await routes.refresh()
-            assert routes.known("T") is None
-            assert gone == ["T"]
-
-    asyncio.run(main())
-
-
-def test_a_topic_that_is_not_there_yet_gets_the_brokers_that_would_make_it() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.says["TBW102"] = TWO
-        async with routes_of(teller) as routes:
-            with pytest.raises(TopicNotExist):
-                await routes.find("New")
-            route = await routes.find("New", allow_default=True)
-            assert route.is_default
-            assert route.write_queues[0] == MessageQueue("New", "a", 0)
-            assert routes.known("New") is None
-            assert routes.brokers["a"] == {0: "a0:1", 1: "a1:1"}  # they must hear from us, as they get our messages
-            asked = len(teller.asked)
-            assert await routes.find("New", allow_default=True) is route
-            assert len(teller.asked) == asked, "the name servers are not asked again for every message"
-            teller.says["New"] = TWO
-            await routes.refresh()
-            made = await routes.find("New", allow_default=True)
-            assert not made.is_default
-            assert routes.known("New") is made
-
-    asyncio.run(main())
+async def test_a_topic_that_is_not_there_yet_gets_the_brokers_that_would_make_it() -> None:
+    teller = Teller()
+    teller.says["TBW102"] = TWO
+    async with routes_of(teller) as routes:
+        with pytest.raises(TopicNotExist):
+            await routes.find("New")
+        route = await routes.find("New", allow_default=True)
+        assert route.is_default
+        assert route.write_queues[0] == MessageQueue("New", "a", 0)
+        assert routes.known("New") is None
+        assert routes.brokers["a"] == {0: "a0:1", 1: "a1:1"}  # they must hear from us, as they get our messages
+        asked = len(teller.asked)
+        assert await routes.find("New", allow_default=True) is route
+        assert len(teller.asked) == asked, "the name servers are not asked again for every message"
+        teller.says["New"] = TWO
+        await routes.refresh()
+        made = await routes.find("New", allow_default=True)
+        assert not made.is_default
+        assert routes.known("New") is made
 
 
-def test_without_brokers_that_make_topics_the_error_says_so() -> None:
-    async def main() -> None:
-        async with routes_of(Teller()) as routes:
-            with pytest.raises(TopicNotExist, match="autoCreateTopicEnable"):
-                await routes.find("New", allow_default=True)
-
-    asyncio.run(main())
+async def test_without_brokers_that_make_topics_the_error_says_so() -> None:
+    async with routes_of(Teller()) as routes:
+        with pytest.raises(TopicNotExist, match="autoCreateTopicEnable"):
+            await routes.find("New", allow_default=True)
 
 
-def test_closing_ends_what_is_being_asked() -> None:
-    async def main() -> None:
-        teller = Teller()
-        teller.answers.clear()
-        async with routes_of(teller) as routes:
-            waiting = asyncio.create_task(routes.find("T"))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        with pytest.raises(ConnectError, match="shut down"):
-            await waiting
-
-    asyncio.run(main())
+async def test_closing_ends_what_is_being_asked() -> None:
+    teller = Teller()
+    teller.answers.clear()
+    async with routes_of(teller) as routes:
+        waiting = asyncio.create_task(routes.find("T"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    with pytest.raises(ConnectError, match="shut down"):
+        await waiting

@@ -1,6 +1,5 @@
 """One pull: whom it asks, what it makes of the answer."""
 
-import asyncio
 from pathlib import Path
 
 import msgspec
@@ -219,79 +218,67 @@ class Pair:
         return await self.pulling.pull(QUEUE, offset, ALL, commit_offset=offset, timeout=5)
 
 
-def test_a_suggested_slave_is_asked_next_and_hears_of_no_offsets() -> None:
-    async def main() -> None:
-        async with Pair() as pair:
-            pair.master.suggests = pair.slave.suggests = 1
-            result = await pair.pull(3)
-            assert (result.status, result.next_offset, result.suggested_broker_id) == (PullStatus.FOUND, 4, 1)
-            pair.slave.suggests = 0
-            await pair.pull(4)
-            await pair.pull(5)
-            assert [header.queue_offset for header in pair.master.asked] == [3, 5]
-            assert [header.queue_offset for header in pair.slave.asked] == [4]
-            assert pair.master.asked[0].sys_flag == COMMIT_OFFSET | SUSPEND
-            assert pair.slave.asked[0].sys_flag == SUSPEND
-
-    asyncio.run(main())
+async def test_a_suggested_slave_is_asked_next_and_hears_of_no_offsets() -> None:
+    async with Pair() as pair:
+        pair.master.suggests = pair.slave.suggests = 1
+        result = await pair.pull(3)
+        assert (result.status, result.next_offset, result.suggested_broker_id) == (PullStatus.FOUND, 4, 1)
+        pair.slave.suggests = 0
+        await pair.pull(4)
+        await pair.pull(5)
+        assert [header.queue_offset for header in pair.master.asked] == [3, 5]
+        assert [header.queue_offset for header in pair.slave.asked] == [4]
+        assert pair.master.asked[0].sys_flag == COMMIT_OFFSET | SUSPEND
+        assert pair.slave.asked[0].sys_flag == SUSPEND
 
 
-def test_when_the_master_is_gone_the_slave_is_asked_and_the_other_way_round() -> None:
-    async def main() -> None:
-        async with Pair() as pair:
-            await pair.pull(0)
-            await pair.master.stop()
-            with pytest.raises(TransportError, match="broker-a"):
-                await pair.pull(1)
-            pair.slave.suggests = 1
-            assert (await pair.pull(1)).next_offset == 2
-
-    asyncio.run(main())
+async def test_when_the_master_is_gone_the_slave_is_asked_and_the_other_way_round() -> None:
+    async with Pair() as pair:
+        await pair.pull(0)
+        await pair.master.stop()
+        with pytest.raises(TransportError, match="broker-a"):
+            await pair.pull(1)
+        pair.slave.suggests = 1
+        assert (await pair.pull(1)).next_offset == 2
 
 
-def test_the_request_has_the_fields_of_apaches() -> None:
-    async def main() -> None:
-        async with Pair() as pair:
-            await pair.pulling.pull(QUEUE, 9, subscription_data("Orders", "a", 7), count=5, hold_s=15, timeout=5)
-            telling = Pulling(pair.core, "readers", tells_subscription=True, lite=True)
-            await telling.pull(QUEUE, 9, subscription_data("Orders", "a", 7), hold_s=0, timeout=5)
-            pushed, lite = pair.master.asked
-            assert pushed == PullMessageHeader(
-                consumer_group="readers",
-                topic="Orders",
-                queue_id=0,
-                queue_offset=9,
-                max_msg_nums=5,
-                sys_flag=SUSPEND,
-                commit_offset=0,
-                suspend_timeout_millis=15_000,
-                sub_version=7,
-                expression_type="TAG",
-                target_broker="broker-a",
-            )
-            assert (lite.sys_flag, lite.subscription, lite.sub_version) == (SUBSCRIPTION | 1 << 4, "a", 0)
-
-    asyncio.run(main())
+async def test_the_request_has_the_fields_of_apaches() -> None:
+    async with Pair() as pair:
+        await pair.pulling.pull(QUEUE, 9, subscription_data("Orders", "a", 7), count=5, hold_s=15, timeout=5)
+        telling = Pulling(pair.core, "readers", tells_subscription=True, lite=True)
+        await telling.pull(QUEUE, 9, subscription_data("Orders", "a", 7), hold_s=0, timeout=5)
+        pushed, lite = pair.master.asked
+        assert pushed == PullMessageHeader(
+            consumer_group="readers",
+            topic="Orders",
+            queue_id=0,
+            queue_offset=9,
+            max_msg_nums=5,
+            sys_flag=SUSPEND,
+            commit_offset=0,
+            suspend_timeout_millis=15_000,
+            sub_version=7,
+            expression_type="TAG",
+            target_broker="broker-a",
+        )
+        assert (lite.sys_flag, lite.subscription, lite.sub_version) == (SUBSCRIPTION | 1 << 4, "a", 0)
 
 
-def test_a_compressed_body_arrives_unpacked(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("Orders", queues=1)
-            body = b"to be compressed " * 1_000
-            async with Producer("writers", config=cluster.config()) as producer:
-                await producer.send(Message("Orders", body))
-            core = await Core.acquire(cluster.config())
-            try:
-                pulling = Pulling(core, "readers", tells_subscription=True)
-                (message,) = (await pulling.pull(QUEUE, 0, ALL, hold_s=1)).messages
-                assert message.body == body
-                assert message.size < len(body)
-                assert message.queue == QUEUE
-            finally:
-                await core.release()
-
-    asyncio.run(main())
+async def test_a_compressed_body_arrives_unpacked(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("Orders", queues=1)
+        body = b"to be compressed " * 1_000
+        async with Producer("writers", config=cluster.config()) as producer:
+            await producer.send(Message("Orders", body))
+        core = await Core.acquire(cluster.config())
+        try:
+            pulling = Pulling(core, "readers", tells_subscription=True)
+            (message,) = (await pulling.pull(QUEUE, 0, ALL, hold_s=1)).messages
+            assert message.body == body
+            assert message.size < len(body)
+            assert message.queue == QUEUE
+        finally:
+            await core.release()
 
 
 def test_decoding_takes_few_steps_a_message() -> None:

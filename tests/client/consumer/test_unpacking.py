@@ -54,66 +54,57 @@ async def store(cluster: Cluster, topic: str, bodies: list[bytes], compression: 
 
 
 @pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd"])
-def test_the_loop_goes_on_while_large_bodies_are_unpacked(tmp_path: Path, compression: str) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            bodies = [large(number) for number in range(3)]
-            await store(cluster, "Large", [*bodies, b"small"], compression)
-            async with PullConsumer("readers", config=cluster.config()) as consumer:
-                (queue,) = await consumer.queues_of("Large")
-                with busy_thread() as thread:
-                    pulled = asyncio.create_task(consumer.pull(queue, 0))
-                    small = await within(consumer.pull(queue, 3))
-                    assert [message.body for message in small.messages] == [b"small"]
-                    assert not pulled.done()
-                    thread.freed.set()
-                    result = await within(pulled)
-                assert [message.body for message in result.messages] == [*bodies, b"small"][: len(result.messages)]
-                assert (len(result.messages), result.next_offset) in ((1, 1), (2, 2), (3, 3), (4, 4))
-
-    asyncio.run(main())
-
-
-def test_listeners_get_large_and_small_bodies_in_the_order_of_the_queue(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            bodies = [large(number // 2) if number % 2 else b"%d" % number for number in range(40)]
-            await store(cluster, "Mixed", bodies)
-            seen: list[bytes] = []
-
-            consumer = PushConsumer("readers", config=cluster.config(), consume_from="first")
-            consumer.subscribe("Mixed")
-
-            @consumer.listener(ordered=True)
-            async def note(messages: list[StoredMessage]) -> None:
-                seen.extend(message.body for message in messages)
-
-            async with consumer:
-                await eventually(lambda: len(seen) >= len(bodies))
-            assert seen == bodies
-
-    asyncio.run(main())
-
-
-def test_who_leaves_while_bodies_are_unpacked_does_not_wait_for_them_and_loses_none(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            bodies = [large(number) for number in range(3)]
-            await store(cluster, "Left", bodies)
+async def test_the_loop_goes_on_while_large_bodies_are_unpacked(tmp_path: Path, compression: str) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        bodies = [large(number) for number in range(3)]
+        await store(cluster, "Large", [*bodies, b"small"], compression)
+        async with PullConsumer("readers", config=cluster.config()) as consumer:
+            (queue,) = await consumer.queues_of("Large")
             with busy_thread() as thread:
-                early = LitePullConsumer("readers", config=cluster.config(), consume_from="first")
-                early.subscribe("Left")
-                await early.start()
-                before = thread.asked
-                await eventually(lambda: thread.asked > before)
-                assert await early.poll(0) == []
-                await within(early.shutdown())
-            late = LitePullConsumer("readers", config=cluster.config(), consume_from="first")
-            late.subscribe("Left")
-            async with late:
-                got: list[bytes] = []
-                while len(got) < len(bodies):
-                    got += [message.body for message in await within(late.poll(5))]
-            assert got == bodies
+                pulled = asyncio.create_task(consumer.pull(queue, 0))
+                small = await within(consumer.pull(queue, 3))
+                assert [message.body for message in small.messages] == [b"small"]
+                assert not pulled.done()
+                thread.freed.set()
+                result = await within(pulled)
+            assert [message.body for message in result.messages] == [*bodies, b"small"][: len(result.messages)]
+            assert (len(result.messages), result.next_offset) in ((1, 1), (2, 2), (3, 3), (4, 4))
 
-    asyncio.run(main())
+
+async def test_listeners_get_large_and_small_bodies_in_the_order_of_the_queue(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        bodies = [large(number // 2) if number % 2 else b"%d" % number for number in range(40)]
+        await store(cluster, "Mixed", bodies)
+        seen: list[bytes] = []
+
+        consumer = PushConsumer("readers", config=cluster.config(), consume_from="first")
+        consumer.subscribe("Mixed")
+
+        @consumer.listener(ordered=True)
+        async def note(messages: list[StoredMessage]) -> None:
+            seen.extend(message.body for message in messages)
+
+        async with consumer:
+            await eventually(lambda: len(seen) >= len(bodies))
+        assert seen == bodies
+
+
+async def test_who_leaves_while_bodies_are_unpacked_does_not_wait_for_them_and_loses_none(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        bodies = [large(number) for number in range(3)]
+        await store(cluster, "Left", bodies)
+        with busy_thread() as thread:
+            early = LitePullConsumer("readers", config=cluster.config(), consume_from="first")
+            early.subscribe("Left")
+            await early.start()
+            before = thread.asked
+            await eventually(lambda: thread.asked > before)
+            assert await early.poll(0) == []
+            await within(early.shutdown())
+        late = LitePullConsumer("readers", config=cluster.config(), consume_from="first")
+        late.subscribe("Left")
+        async with late:
+            got: list[bytes] = []
+            while len(got) < len(bodies):
+                got += [message.body for message in await within(late.poll(5))]
+        assert got == bodies

@@ -239,25 +239,22 @@ def test_wrong_keys_and_times_are_refused() -> None:
         listener(batch("a"))
 
 
-def test_a_listener_that_is_cancelled_gives_its_claims_back(store: KeyStore) -> None:
-    async def main() -> None:
-        began = asyncio.Event()
+async def test_a_listener_that_is_cancelled_gives_its_claims_back(store: KeyStore) -> None:
+    began = asyncio.Event()
 
-        @deduplicate("order", store, scope="test")
-        async def listener(messages: list[StoredMessage]) -> None:
-            began.set()
-            await asyncio.sleep(60)
+    @deduplicate("order", store, scope="test")
+    async def listener(messages: list[StoredMessage]) -> None:
+        began.set()
+        await asyncio.sleep(60)
 
-        task = asyncio.create_task(listener(batch("a")))
-        await began.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        assert store.claim(["test:a"], "next", 60) == [Claim.OURS]
-
-    asyncio.run(main())
+    task = asyncio.create_task(listener(batch("a")))
+    await began.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert store.claim(["test:a"], "next", 60) == [Claim.OURS]
 
 
-def test_a_claim_that_nobody_waits_for_any_more_is_given_back() -> None:
+async def test_a_claim_that_nobody_waits_for_any_more_is_given_back() -> None:
     class Slow(Broken):
         def __init__(self) -> None:
             super().__init__("nothing")
@@ -270,45 +267,39 @@ def test_a_claim_that_nobody_waits_for_any_more_is_given_back() -> None:
 
     store = Slow()
 
-    async def main() -> None:
-        @deduplicate("order", store, scope="test")
-        async def listener(messages: list[StoredMessage]) -> None:
-            raise AssertionError("cancelled before")
+    @deduplicate("order", store, scope="test")
+    async def listener(messages: list[StoredMessage]) -> None:
+        raise AssertionError("cancelled before")
 
-        task = asyncio.create_task(listener(batch("a")))
-        await eventually(store.asked.is_set)
-        task.cancel()
-        await asyncio.wait([task])
-        store.go_on.set()
-        await eventually(lambda: not threading_names())
-        assert len(store._keys) == 0
-
-    asyncio.run(main())
+    task = asyncio.create_task(listener(batch("a")))
+    await eventually(store.asked.is_set)
+    task.cancel()
+    await asyncio.wait([task])
+    store.go_on.set()
+    await eventually(lambda: not threading_names())
+    assert len(store._keys) == 0
 
 
 def threading_names() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("deduplicate")]
 
 
-def test_a_push_consumer_consumes_once_what_was_sent_twice(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("Orders", queues=2)
-            async with Producer("shop", config=cluster.config()) as producer:
-                for key in ("a", "b", "a", "c", "b", "a"):
-                    await producer.send(Message("Orders", key.encode(), keys=[key]))
-            seen: list[str] = []
-            consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", consume_batch=4)
-            consumer.subscribe("Orders")
-            with SqliteKeys(tmp_path / "keys.db") as store:
+async def test_a_push_consumer_consumes_once_what_was_sent_twice(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("Orders", queues=2)
+        async with Producer("shop", config=cluster.config()) as producer:
+            for key in ("a", "b", "a", "c", "b", "a"):
+                await producer.send(Message("Orders", key.encode(), keys=[key]))
+        seen: list[str] = []
+        consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", consume_batch=4)
+        consumer.subscribe("Orders")
+        with SqliteKeys(tmp_path / "keys.db") as store:
 
-                @consumer.listener
-                @deduplicate(lambda each: each.keys[0], store, scope="billing")
-                def bill(messages: list[StoredMessage]) -> None:
-                    seen.extend(each.body.decode() for each in messages)
+            @consumer.listener
+            @deduplicate(lambda each: each.keys[0], store, scope="billing")
+            def bill(messages: list[StoredMessage]) -> None:
+                seen.extend(each.body.decode() for each in messages)
 
-                async with consumer:
-                    await eventually(lambda: len(seen) >= 3)
-                assert sorted(seen) == ["a", "b", "c"]
-
-    asyncio.run(main())
+            async with consumer:
+                await eventually(lambda: len(seen) >= 3)
+            assert sorted(seen) == ["a", "b", "c"]

@@ -41,7 +41,7 @@ def spans() -> Iterator[Spans]:
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_the_span_of_a_listener_is_a_child_of_the_one_that_sent(tmp_path: Path, spans: Spans, kind: str) -> None:
+async def test_the_span_of_a_listener_is_a_child_of_the_one_that_sent(tmp_path: Path, spans: Spans, kind: str) -> None:
     current: list[trace.SpanContext] = []
     got: list[StoredMessage] = []
 
@@ -53,104 +53,93 @@ def test_the_span_of_a_listener_is_a_child_of_the_one_that_sent(tmp_path: Path, 
         await asyncio.sleep(0)
         see(messages)
 
-    async def main() -> None:
-        telemetry = OpenTelemetry(spans.provider)
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("Orders", queues=1)
-            consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", hooks=[telemetry])
-            consumer.subscribe("Orders")
-            if kind == "def":
-                consumer.listener(see)
-            else:
-                consumer.listener(see_async)
-            async with consumer, Producer("shop", config=cluster.config(), hooks=[telemetry]) as producer:
-                message = Message("Orders", b"12345", tags="paid", keys=["k"], properties={"mine": "stays"})
-                result = await producer.send(message)
-                await eventually(lambda: spans.named("process Orders"))
-            (sent,), (processed,) = spans.named("send Orders"), spans.named("process Orders")
-            assert sent.attributes is not None
-            assert processed.attributes is not None
-            assert processed.parent is not None
-            assert (processed.parent.span_id, processed.context.trace_id) == (
-                sent.context.span_id,
-                sent.context.trace_id,
-            )
-            assert current == [processed.context]
-            assert (sent.kind, processed.kind) == (trace.SpanKind.PRODUCER, trace.SpanKind.CONSUMER)
-            assert sent.attributes["messaging.message.id"] == result.message_id
-            assert sent.attributes["messaging.rocketmq.message.tag"] == "paid"
-            assert processed.attributes["messaging.consumer.group.name"] == "billing"
-            assert "traceparent" in got[0].properties
-            assert got[0].properties["mine"] == "stays"
-            assert message.properties == {"mine": "stays"}  # the program's own message is as it was
+    telemetry = OpenTelemetry(spans.provider)
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("Orders", queues=1)
+        consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", hooks=[telemetry])
+        consumer.subscribe("Orders")
+        if kind == "def":
+            consumer.listener(see)
+        else:
+            consumer.listener(see_async)
+        async with consumer, Producer("shop", config=cluster.config(), hooks=[telemetry]) as producer:
+            message = Message("Orders", b"12345", tags="paid", keys=["k"], properties={"mine": "stays"})
+            result = await producer.send(message)
+            await eventually(lambda: spans.named("process Orders"))
+        (sent,), (processed,) = spans.named("send Orders"), spans.named("process Orders")
+        assert sent.attributes is not None
+        assert processed.attributes is not None
+        assert processed.parent is not None
+        assert (processed.parent.span_id, processed.context.trace_id) == (
+            sent.context.span_id,
+            sent.context.trace_id,
+        )
+        assert current == [processed.context]
+        assert (sent.kind, processed.kind) == (trace.SpanKind.PRODUCER, trace.SpanKind.CONSUMER)
+        assert sent.attributes["messaging.message.id"] == result.message_id
+        assert sent.attributes["messaging.rocketmq.message.tag"] == "paid"
+        assert processed.attributes["messaging.consumer.group.name"] == "billing"
+        assert "traceparent" in got[0].properties
+        assert got[0].properties["mine"] == "stays"
+        assert message.properties == {"mine": "stays"}  # the program's own message is as it was
 
-    asyncio.run(main())
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-def test_a_listener_of_several_messages_has_links_to_those_that_sent_them(tmp_path: Path, spans: Spans) -> None:
-    async def main() -> None:
-        telemetry = OpenTelemetry(spans.provider)
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("Orders", queues=1)
-            async with Producer("shop", config=cluster.config(), hooks=[telemetry]) as producer:
-                for _ in range(3):
-                    await producer.send(Message("Orders", b"x"))
-            consumer = PushConsumer(
-                "billing", config=cluster.config(), consume_from="first", consume_batch=10, hooks=[telemetry]
-            )
-            consumer.subscribe("Orders")
-
-            @consumer.listener
-            async def listen(messages: list[StoredMessage]) -> None: ...
-
-            async with consumer:
-                await eventually(lambda: spans.named("process Orders"))
-            (processed,) = spans.named("process Orders")
-            senders = {span.context.span_id for span in spans.named("send Orders")}
-            assert {link.context.span_id for link in processed.links} == senders
-            assert processed.parent is None
-
-    asyncio.run(main())
-
-
-def test_what_fails_is_an_error_in_its_span(tmp_path: Path, spans: Spans) -> None:
-    async def main() -> None:
-        telemetry = OpenTelemetry(spans.provider)
-        async with running_cluster(tmp_path, auto_create_topic=False) as cluster:
-            async with Producer("shop", config=cluster.config(), hooks=[telemetry]) as producer:
-                with pytest.raises(MQError):
-                    await producer.send(Message("Nowhere", b"x"))
-            (sent,) = spans.named("send Nowhere")
-            assert sent.status.status_code is trace.StatusCode.ERROR
-            assert sent.events[0].name == "exception"
-
-    asyncio.run(main())
-
-
-def test_a_listener_that_raises_is_an_error_in_its_span(tmp_path: Path, spans: Spans) -> None:
-    async def main() -> None:
-        telemetry = OpenTelemetry(spans.provider)
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("Orders", queues=1)
-            async with Producer("shop", config=cluster.config()) as producer:
+async def test_a_listener_of_several_messages_has_links_to_those_that_sent_them(tmp_path: Path, spans: Spans) -> None:
+    telemetry = OpenTelemetry(spans.provider)
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("Orders", queues=1)
+        async with Producer("shop", config=cluster.config(), hooks=[telemetry]) as producer:
+            for _ in range(3):
                 await producer.send(Message("Orders", b"x"))
-            consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", hooks=[telemetry])
-            consumer.subscribe("Orders")
+        consumer = PushConsumer(
+            "billing", config=cluster.config(), consume_from="first", consume_batch=10, hooks=[telemetry]
+        )
+        consumer.subscribe("Orders")
 
-            @consumer.listener
-            def listen(messages: list[StoredMessage]) -> None:
-                raise LookupError("no such customer")
+        @consumer.listener
+        async def listen(messages: list[StoredMessage]) -> None: ...
 
-            async with consumer:
-                await eventually(lambda: spans.named("process Orders"))
-            processed = spans.named("process Orders")[0]
-            assert processed.status.description == "no such customer"
-            assert processed.attributes is not None
-            assert processed.attributes["error.type"] == "LookupError"
-            assert processed.parent is None  # who sent it has no span
+        async with consumer:
+            await eventually(lambda: spans.named("process Orders"))
+        (processed,) = spans.named("process Orders")
+        senders = {span.context.span_id for span in spans.named("send Orders")}
+        assert {link.context.span_id for link in processed.links} == senders
+        assert processed.parent is None
 
-    asyncio.run(main())
+
+async def test_what_fails_is_an_error_in_its_span(tmp_path: Path, spans: Spans) -> None:
+    telemetry = OpenTelemetry(spans.provider)
+    async with running_cluster(tmp_path, auto_create_topic=False) as cluster:
+        async with Producer("shop", config=cluster.config(), hooks=[telemetry]) as producer:
+            with pytest.raises(MQError):
+                await producer.send(Message("Nowhere", b"x"))
+        (sent,) = spans.named("send Nowhere")
+        assert sent.status.status_code is trace.StatusCode.ERROR
+        assert sent.events[0].name == "exception"
+
+
+async def test_a_listener_that_raises_is_an_error_in_its_span(tmp_path: Path, spans: Spans) -> None:
+    telemetry = OpenTelemetry(spans.provider)
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("Orders", queues=1)
+        async with Producer("shop", config=cluster.config()) as producer:
+            await producer.send(Message("Orders", b"x"))
+        consumer = PushConsumer("billing", config=cluster.config(), consume_from="first", hooks=[telemetry])
+        consumer.subscribe("Orders")
+
+        @consumer.listener
+        def listen(messages: list[StoredMessage]) -> None:
+            raise LookupError("no such customer")
+
+        async with consumer:
+            await eventually(lambda: spans.named("process Orders"))
+        processed = spans.named("process Orders")[0]
+        assert processed.status.description == "no such customer"
+        assert processed.attributes is not None
+        assert processed.attributes["error.type"] == "LookupError"
+        assert processed.parent is None  # who sent it has no span
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Several messages in one request."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -55,75 +54,63 @@ def test_what_cannot_travel_together_is_refused(messages: list[Message], said: s
         check_batch(messages)
 
 
-def test_each_message_of_a_batch_gets_its_own_result(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
-            await cluster.create_topic("T")
-            messages = [Message("T", b"%d" % number, tags=f"t{number}", keys=[f"k{number}"]) for number in range(5)]
-            results = await producer.send_batch(messages)
-            assert len({result.queue for result in results}) == 1
-            assert [result.queue_offset for result in results] == [0, 1, 2, 3, 4]
-            for message, result in zip(messages, results, strict=True):
-                found = await look_up(cluster.broker.address, result)
-                assert (found.body, found.tags) == (message.body, message.tags)
-                assert found.message_id == result.message_id
-            queue = MessageQueue("T", "broker-a", 3)
-            assert {result.queue for result in await producer.send_batch(messages, queue=queue)} == {queue}
-
-    asyncio.run(main())
+async def test_each_message_of_a_batch_gets_its_own_result(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
+        await cluster.create_topic("T")
+        messages = [Message("T", b"%d" % number, tags=f"t{number}", keys=[f"k{number}"]) for number in range(5)]
+        results = await producer.send_batch(messages)
+        assert len({result.queue for result in results}) == 1
+        assert [result.queue_offset for result in results] == [0, 1, 2, 3, 4]
+        for message, result in zip(messages, results, strict=True):
+            found = await look_up(cluster.broker.address, result)
+            assert (found.body, found.tags) == (message.body, message.tags)
+            assert found.message_id == result.message_id
+        queue = MessageQueue("T", "broker-a", 3)
+        assert {result.queue for result in await producer.send_batch(messages, queue=queue)} == {queue}
 
 
-def test_a_large_batch_travels_in_several_requests(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            running_cluster(tmp_path) as cluster,
-            Producer("g", namesrv=cluster.namesrv, batch_bytes_max=50_000) as producer,
-        ):
-            await cluster.create_topic("T")
-            bodies = [bytes([number]) * 10_000 for number in range(1, 21)]
-            results = await producer.send_batch([Message("T", body) for body in bodies])
-            assert len(results) == 20
-            assert len({result.queue for result in results}) > 1
-            for body, result in zip(bodies, results, strict=True):
-                assert (await look_up(cluster.broker.address, result)).body == body
-
-    asyncio.run(main())
+async def test_a_large_batch_travels_in_several_requests(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path) as cluster,
+        Producer("g", namesrv=cluster.namesrv, batch_bytes_max=50_000) as producer,
+    ):
+        await cluster.create_topic("T")
+        bodies = [bytes([number]) * 10_000 for number in range(1, 21)]
+        results = await producer.send_batch([Message("T", body) for body in bodies])
+        assert len(results) == 20
+        assert len({result.queue for result in results}) > 1
+        for body, result in zip(bodies, results, strict=True):
+            assert (await look_up(cluster.broker.address, result)).body == body
 
 
-def test_a_batch_request_has_javas_fields_and_is_not_compressed(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
-            await cluster.create_topic("T")
-            config = cluster.config(address_map={cluster.broker.address: scripted.address})
-            async with Producer("g", config=config) as producer:
-                await producer.send_batch([Message("T", b"a" * 9000), Message("T", b"b")])
-                header, body = scripted.sent[0]
-                assert header.batch
-                assert header.properties == "WAIT\x01true"
-                assert header.sys_flag == 0
-                assert [message.body for message in decode_batch(body)] == [b"a" * 9000, b"b"]
-
-    asyncio.run(main())
+async def test_a_batch_request_has_javas_fields_and_is_not_compressed(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
+        await cluster.create_topic("T")
+        config = cluster.config(address_map={cluster.broker.address: scripted.address})
+        async with Producer("g", config=config) as producer:
+            await producer.send_batch([Message("T", b"a" * 9000), Message("T", b"b")])
+            header, body = scripted.sent[0]
+            assert header.batch
+            assert header.properties == "WAIT\x01true"
+            assert header.sys_flag == 0
+            assert [message.body for message in decode_batch(body)] == [b"a" * 9000, b"b"]
 
 
-def test_when_a_part_fails_the_error_says_how_much_is_stored(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
-            await cluster.create_topic("T")
-            config = cluster.config(address_map={cluster.broker.address: scripted.address})
+async def test_when_a_part_fails_the_error_says_how_much_is_stored(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, scripted_broker() as scripted:
+        await cluster.create_topic("T")
+        config = cluster.config(address_map={cluster.broker.address: scripted.address})
 
-            def only_first(header: SendMessageV2Header, body: bytes) -> Reply:
-                if len(scripted.sent) == 1:
-                    answer = stored(header, body)
-                    assert isinstance(answer, Reply)
-                    return answer
-                return Reply(ResponseCode.MESSAGE_ILLEGAL, "no more")
+        def only_first(header: SendMessageV2Header, body: bytes) -> Reply:
+            if len(scripted.sent) == 1:
+                answer = stored(header, body)
+                assert isinstance(answer, Reply)
+                return answer
+            return Reply(ResponseCode.MESSAGE_ILLEGAL, "no more")
 
-            scripted.answer = only_first
-            async with Producer("g", config=config, batch_bytes_max=300) as producer:
-                with pytest.raises(SendFailed, match="no more") as raised:
-                    await producer.send_batch([Message("T", b"x" * 100)] * 3)
-                assert raised.value.__notes__ == ["the first 1 of 3 messages of this batch are stored"]
-                assert raised.value.sent == 1
-
-    asyncio.run(main())
+        scripted.answer = only_first
+        async with Producer("g", config=config, batch_bytes_max=300) as producer:
+            with pytest.raises(SendFailed, match="no more") as raised:
+                await producer.send_batch([Message("T", b"x" * 100)] * 3)
+            assert raised.value.__notes__ == ["the first 1 of 3 messages of this batch are stored"]
+            assert raised.value.sent == 1

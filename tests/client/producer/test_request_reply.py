@@ -82,123 +82,102 @@ async def answering(cluster: Cluster, answer: Callable[[Producer, StoredMessage]
                 worker.result()
 
 
-def test_a_request_is_answered(tmp_path: Path) -> None:
-    async def main() -> None:
-        async def answer(replier: Producer, message: StoredMessage) -> None:
-            assert is_request(message)
-            await replier.reply(message, b"re: " + message.body, properties={"mood": "good"})
+async def test_a_request_is_answered(tmp_path: Path) -> None:
+    async def answer(replier: Producer, message: StoredMessage) -> None:
+        assert is_request(message)
+        await replier.reply(message, b"re: " + message.body, properties={"mood": "good"})
 
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic(TOPIC, queues=2)
-            async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
-                reply = await within(producer.request(Message(TOPIC, b"what?")))
-                assert reply.body == b"re: what?"
-                assert reply.properties["mood"] == "good"
-                replies = await within(
-                    asyncio.gather(*(producer.request(Message(TOPIC, b"%d" % number)) for number in range(20)))
-                )
-                assert [reply.body for reply in replies] == [b"re: %d" % number for number in range(20)]
-                assert len(producer._requests) == 0
-
-    asyncio.run(main())
-
-
-def test_large_answers_travel_compressed(tmp_path: Path) -> None:
-    async def main() -> None:
-        async def answer(replier: Producer, message: StoredMessage) -> None:
-            await replier.reply(message, b"x" * 100_000)
-
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic(TOPIC, queues=2)
-            async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
-                assert (await within(producer.request(Message(TOPIC, b"more")))).body == b"x" * 100_000
-
-    asyncio.run(main())
-
-
-def test_answers_come_back_also_with_several_brokers(tmp_path: Path) -> None:
-    async def main() -> None:
-        async def answer(replier: Producer, message: StoredMessage) -> None:
-            result = await replier.reply(message, message.body)
-            assert result.queue.broker_name == message.broker_name  # it knows who asked
-
-        async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
-            await cluster.create_topic(TOPIC, queues=2)
-            async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
-                for number in range(8):
-                    body = b"%d" % number
-                    assert (await within(producer.request(Message(TOPIC, body)))).body == body
-
-    asyncio.run(main())
-
-
-def test_no_answer_is_an_error_that_says_where_the_request_lies(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster, Producer("asking", namesrv=cluster.namesrv) as producer:
-            await cluster.create_topic(TOPIC, queues=2)
-            with pytest.raises(RequestTimeoutError, match=r"no answer within 1 s.*topic Questions.*broker-a.*reply"):
-                await producer.request(Message(TOPIC, b"?"), timeout=1.0)
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic(TOPIC, queues=2)
+        async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
+            reply = await within(producer.request(Message(TOPIC, b"what?")))
+            assert reply.body == b"re: what?"
+            assert reply.properties["mood"] == "good"
+            replies = await within(
+                asyncio.gather(*(producer.request(Message(TOPIC, b"%d" % number)) for number in range(20)))
+            )
+            assert [reply.body for reply in replies] == [b"re: %d" % number for number in range(20)]
             assert len(producer._requests) == 0
 
-    asyncio.run(main())
+
+async def test_large_answers_travel_compressed(tmp_path: Path) -> None:
+    async def answer(replier: Producer, message: StoredMessage) -> None:
+        await replier.reply(message, b"x" * 100_000)
+
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic(TOPIC, queues=2)
+        async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
+            assert (await within(producer.request(Message(TOPIC, b"more")))).body == b"x" * 100_000
 
 
-def test_who_asked_is_gone_and_the_replier_learns_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        failures: list[SendFailed] = []
+async def test_answers_come_back_also_with_several_brokers(tmp_path: Path) -> None:
+    async def answer(replier: Producer, message: StoredMessage) -> None:
+        result = await replier.reply(message, message.body)
+        assert result.queue.broker_name == message.broker_name  # it knows who asked
 
-        async def answer(replier: Producer, message: StoredMessage) -> None:
-            try:
-                await replier.reply(message, b"too late", timeout=10)
-            except SendFailed as error:
-                failures.append(error)
-
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic(TOPIC, queues=2)
-            async with Producer("asking", namesrv=cluster.namesrv) as producer:
-                with pytest.raises(RequestTimeoutError):
-                    await producer.request(Message(TOPIC, b"?"), timeout=1.0)
-            async with answering(cluster, answer):
-                await eventually(lambda: failures)
-                assert "not found" in str(failures[0])
-
-    asyncio.run(main())
+    async with running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster:
+        await cluster.create_topic(TOPIC, queues=2)
+        async with answering(cluster, answer), Producer("asking", namesrv=cluster.namesrv) as producer:
+            for number in range(8):
+                body = b"%d" % number
+                assert (await within(producer.request(Message(TOPIC, body)))).body == body
 
 
-def test_shutdown_ends_the_waiting(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic(TOPIC, queues=1)
+async def test_no_answer_is_an_error_that_says_where_the_request_lies(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, Producer("asking", namesrv=cluster.namesrv) as producer:
+        await cluster.create_topic(TOPIC, queues=2)
+        with pytest.raises(RequestTimeoutError, match=r"no answer within 1 s.*topic Questions.*broker-a.*reply"):
+            await producer.request(Message(TOPIC, b"?"), timeout=1.0)
+        assert len(producer._requests) == 0
+
+
+async def test_who_asked_is_gone_and_the_replier_learns_it(tmp_path: Path) -> None:
+    failures: list[SendFailed] = []
+
+    async def answer(replier: Producer, message: StoredMessage) -> None:
+        try:
+            await replier.reply(message, b"too late", timeout=10)
+        except SendFailed as error:
+            failures.append(error)
+
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic(TOPIC, queues=2)
+        async with Producer("asking", namesrv=cluster.namesrv) as producer:
+            with pytest.raises(RequestTimeoutError):
+                await producer.request(Message(TOPIC, b"?"), timeout=1.0)
+        async with answering(cluster, answer):
+            await eventually(lambda: failures)
+            assert "not found" in str(failures[0])
+
+
+async def test_shutdown_ends_the_waiting(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic(TOPIC, queues=1)
+        producer = Producer("asking", namesrv=cluster.namesrv)
+        await producer.start()
+        running = producer._running
+        assert running is not None
+        asking = asyncio.create_task(producer.request(Message(TOPIC, b"?"), timeout=60))
+        await until_it_has(cluster.broker.address, MessageQueue(TOPIC, "broker-a", 0), 1)
+        await eventually(lambda: not running.gate.sends)
+        await within(producer.shutdown())
+        with pytest.raises(ConnectionLostError, match="asking is shut down"):
+            await within(asking)
+
+
+async def test_a_request_that_meets_the_shutdown_half_way_fails_and_does_not_hang(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic(TOPIC, queues=1)
+        for turns in range(12):
             producer = Producer("asking", namesrv=cluster.namesrv)
             await producer.start()
-            running = producer._running
-            assert running is not None
-            asking = asyncio.create_task(producer.request(Message(TOPIC, b"?"), timeout=60))
-            await until_it_has(cluster.broker.address, MessageQueue(TOPIC, "broker-a", 0), 1)
-            await eventually(lambda: not running.gate.sends)
+            asking = asyncio.create_task(producer.request(Message(TOPIC, b"?"), timeout=2))
+            for _ in range(turns):
+                await asyncio.sleep(0)
             await within(producer.shutdown())
-            with pytest.raises(ConnectionLostError, match="asking is shut down"):
+            with pytest.raises(MQError):
                 await within(asking)
-
-    asyncio.run(main())
-
-
-def test_a_request_that_meets_the_shutdown_half_way_fails_and_does_not_hang(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic(TOPIC, queues=1)
-            for turns in range(12):
-                producer = Producer("asking", namesrv=cluster.namesrv)
-                await producer.start()
-                asking = asyncio.create_task(producer.request(Message(TOPIC, b"?"), timeout=2))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                await within(producer.shutdown())
-                with pytest.raises(MQError):
-                    await within(asking)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def stored_message(**properties: str) -> StoredMessage:
@@ -245,41 +224,35 @@ def reply_header(correlation_id: str, sys_flag: int = 0) -> ReplyMessageHeader:
     )
 
 
-def test_an_answer_that_nobody_waits_for_is_not_ours() -> None:
-    async def main() -> None:
-        pending = PendingRequests()
-        assert not pending.arrived(reply_header("nobody"), b"x", 5)
-        correlation_id, future = pending.begin()
-        assert pending.arrived(reply_header(correlation_id), b"x", 5)
-        assert not pending.arrived(reply_header(correlation_id), b"twice", 5)
-        reply = await future
-        assert (reply.body, reply.message_id) == (b"x", "U")
-        assert reply.properties["ARRIVE_TIME"] == "5"
-        assert (reply.born_host.host, reply.store_host.host) == ("10.0.0.1", "")
-        pending.end(correlation_id)
-        correlation_id, future = pending.begin()
-        assert pending.arrived(reply_header(correlation_id, sys_flag=1), b"not compressed at all", 5)
-        with pytest.raises(RemoteProtocolError, match="zlib"):
-            await future
-        pending.end(correlation_id)
-        assert len(pending) == 0
-
-    asyncio.run(main())
+async def test_an_answer_that_nobody_waits_for_is_not_ours() -> None:
+    pending = PendingRequests()
+    assert not pending.arrived(reply_header("nobody"), b"x", 5)
+    correlation_id, future = pending.begin()
+    assert pending.arrived(reply_header(correlation_id), b"x", 5)
+    assert not pending.arrived(reply_header(correlation_id), b"twice", 5)
+    reply = await future
+    assert (reply.body, reply.message_id) == (b"x", "U")
+    assert reply.properties["ARRIVE_TIME"] == "5"
+    assert (reply.born_host.host, reply.store_host.host) == ("10.0.0.1", "")
+    pending.end(correlation_id)
+    correlation_id, future = pending.begin()
+    assert pending.arrived(reply_header(correlation_id, sys_flag=1), b"not compressed at all", 5)
+    with pytest.raises(RemoteProtocolError, match="zlib"):
+        await future
+    pending.end(correlation_id)
+    assert len(pending) == 0
 
 
-def test_nobody_complains_of_an_error_that_came_after_the_asker_had_gone() -> None:
-    async def main() -> None:
-        complaints: list[str] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
-        pending = PendingRequests()
-        correlation_id, future = pending.begin()
-        pending.fail_all(ConnectionLostError("over"))
-        pending.end(correlation_id)
-        correlation_id, future = pending.begin()
-        pending.end(correlation_id)
-        assert future.cancelled()
-        del future
-        gc.collect()
-        assert complaints == []
-
-    asyncio.run(main())
+async def test_nobody_complains_of_an_error_that_came_after_the_asker_had_gone() -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    pending = PendingRequests()
+    correlation_id, future = pending.begin()
+    pending.fail_all(ConnectionLostError("over"))
+    pending.end(correlation_id)
+    correlation_id, future = pending.begin()
+    pending.end(correlation_id)
+    assert future.cancelled()
+    del future
+    gc.collect()
+    assert complaints == []

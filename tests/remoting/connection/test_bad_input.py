@@ -19,7 +19,6 @@ from tests.remoting.peers import (
     HANDLERS,
     NUMBER,
     MemoryTransport,
-    Run,
     connecting,
     raw_peer,
     serving,
@@ -54,122 +53,101 @@ HOPELESS = {
 
 
 @pytest.mark.parametrize("name", HOPELESS)
-def test_what_cannot_be_understood_closes_its_connection_with_one_log_line(
-    run: Run, caplog: pytest.LogCaptureFixture, name: str
+async def test_what_cannot_be_understood_closes_its_connection_with_one_log_line(
+    caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    async def main() -> None:
-        async with serving() as (server, address), raw_peer(address) as peer, raw_peer(address) as other:
-            peer.send(HOPELESS[name])
-            assert await peer.until_closed() == b""
-            await eventually(lambda: len(server.connections) == 1)
-            assert server.statistics().protocol_errors == 1
-            other.send(GOOD)
-            assert (await other.answer()).body == b"good"
-            host, port = peer.writer.get_extra_info("sockname")[:2]
-            (line,) = warnings(caplog)
-            assert line.startswith(f"{host}:{port}: closed: ")
-
-    run(main())
+    async with serving() as (server, address), raw_peer(address) as peer, raw_peer(address) as other:
+        peer.send(HOPELESS[name])
+        assert await peer.until_closed() == b""
+        await eventually(lambda: len(server.connections) == 1)
+        assert server.statistics().protocol_errors == 1
+        other.send(GOOD)
+        assert (await other.answer()).body == b"good"
+        host, port = peer.writer.get_extra_info("sockname")[:2]
+        (line,) = warnings(caplog)
+        assert line.startswith(f"{host}:{port}: closed: ")
 
 
 @pytest.mark.parametrize("garbage", ["broken JSON", "a frame over the limit"])
-def test_what_was_asked_before_the_garbage_is_answered(run: Run, garbage: str) -> None:
-    async def main() -> None:
-        async with serving() as (_, address), raw_peer(address) as peer:
-            peer.send(GOOD + GOOD + HOPELESS[garbage])
-            assert [(await peer.answer()).body for _ in range(2)] == [b"good", b"good"]
-            assert await peer.until_closed() == b""
-
-    run(main())
+async def test_what_was_asked_before_the_garbage_is_answered(garbage: str) -> None:
+    async with serving() as (_, address), raw_peer(address) as peer:
+        peer.send(GOOD + GOOD + HOPELESS[garbage])
+        assert [(await peer.answer()).body for _ in range(2)] == [b"good", b"good"]
+        assert await peer.until_closed() == b""
 
 
 @pytest.mark.parametrize("form", HeaderForm)
-def test_a_header_field_that_is_wrong_is_answered_with_its_name(run: Run, form: HeaderForm) -> None:
-    async def main() -> None:
-        async with serving() as (server, address), raw_peer(address) as peer:
-            peer.send(encode_request(NUMBER, 31, form=form))
-            answer = await peer.answer()
-            assert (answer.code, answer.opaque, answer.form) == (ResponseCode.SYSTEM_ERROR, 31, form)
-            assert answer.remark is not None
-            assert "NumberHeader" in answer.remark
-            assert "number" in answer.remark
-            peer.send(GOOD)  # we know our place in the stream, so we go on
-            assert (await peer.answer()).body == b"good"
-            assert server.statistics().protocol_errors == 0
-
-    run(main())
+async def test_a_header_field_that_is_wrong_is_answered_with_its_name(form: HeaderForm) -> None:
+    async with serving() as (server, address), raw_peer(address) as peer:
+        peer.send(encode_request(NUMBER, 31, form=form))
+        answer = await peer.answer()
+        assert (answer.code, answer.opaque, answer.form) == (ResponseCode.SYSTEM_ERROR, 31, form)
+        assert answer.remark is not None
+        assert "NumberHeader" in answer.remark
+        assert "number" in answer.remark
+        peer.send(GOOD)  # we know our place in the stream, so we go on
+        assert (await peer.answer()).body == b"good"
+        assert server.statistics().protocol_errors == 0
 
 
 @pytest.mark.parametrize("code", [-1, 0, 9999, 2**31 - 1])
-def test_a_code_that_nobody_knows_is_answered(run: Run, code: int) -> None:
-    async def main() -> None:
-        async with serving() as (_, address), raw_peer(address) as peer:
-            peer.ask(code, opaque=5)
-            answer = await peer.answer()
-            assert (answer.code, answer.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 5)
-
-    run(main())
+async def test_a_code_that_nobody_knows_is_answered(code: int) -> None:
+    async with serving() as (_, address), raw_peer(address) as peer:
+        peer.ask(code, opaque=5)
+        answer = await peer.answer()
+        assert (answer.code, answer.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 5)
 
 
-def test_half_a_frame_and_then_nothing_is_one_log_line(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with serving() as (server, address):
-            async with raw_peer(address) as peer:
-                peer.send(GOOD[:-1])
-                await peer.writer.drain()
-                peer.writer.write_eof()
-                await peer.until_closed()
-            await eventually(lambda: server.statistics().protocol_errors == 1)
+async def test_half_a_frame_and_then_nothing_is_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as (server, address):
+        async with raw_peer(address) as peer:
+            peer.send(GOOD[:-1])
+            await peer.writer.drain()
+            peer.writer.write_eof()
+            await peer.until_closed()
+        await eventually(lambda: server.statistics().protocol_errors == 1)
 
-    run(main())
     (line,) = warnings(caplog)
     assert "in the middle of a frame" in line
 
 
-def test_a_peer_of_a_byte_now_and_then_is_dropped_though_never_idle(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        config = RemotingConfig(frame_seconds_max=0.2)
-        async with serving(config=config) as (_, address), raw_peer(address) as peer, connecting() as connector:
-            closing = asyncio.create_task(peer.until_closed())
-            peer.send((1000).to_bytes(4, "big"))
-            while not closing.done():
-                peer.send(b"x")
-                assert (await connector.request(address, ECHO, body=b"quick")).body == b"quick"
-                await asyncio.sleep(0.01)
+async def test_a_peer_of_a_byte_now_and_then_is_dropped_though_never_idle(caplog: pytest.LogCaptureFixture) -> None:
+    config = RemotingConfig(frame_seconds_max=0.2)
+    async with serving(config=config) as (_, address), raw_peer(address) as peer, connecting() as connector:
+        closing = asyncio.create_task(peer.until_closed())
+        peer.send((1000).to_bytes(4, "big"))
+        while not closing.done():
+            peer.send(b"x")
+            assert (await connector.request(address, ECHO, body=b"quick")).body == b"quick"
+            await asyncio.sleep(0.01)
 
-    run(main())
     (line,) = warnings(caplog)
     assert "a frame is not complete after 0.2 s" in line
 
 
-def test_a_request_a_byte_at_a_time_is_a_request(run: Run) -> None:
-    async def main() -> None:
-        async with serving() as (_, address), raw_peer(address) as peer:
-            for position in range(len(GOOD)):
-                peer.send(GOOD[position : position + 1])
-                await peer.writer.drain()
-            assert (await peer.answer()).body == b"good"
-
-    run(main())
+async def test_a_request_a_byte_at_a_time_is_a_request() -> None:
+    async with serving() as (_, address), raw_peer(address) as peer:
+        for position in range(len(GOOD)):
+            peer.send(GOOD[position : position + 1])
+            await peer.writer.drain()
+        assert (await peer.answer()).body == b"good"
 
 
-def test_a_server_that_answers_with_garbage_fails_its_clients_requests_at_once(
-    run: Run, caplog: pytest.LogCaptureFixture
+async def test_a_server_that_answers_with_garbage_fails_its_clients_requests_at_once(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1)
-            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            await reader.read()
-            writer.close()
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+        writer.close()
 
-        server = await asyncio.start_server(babble, "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
-        async with server, connecting() as connector:
-            with pytest.raises(ConnectionLostError, match=rf"{host}:{port}: frame of \d+ bytes, limit"):
-                await connector.request(f"{host}:{port}", ECHO, timeout=60)
+    server = await asyncio.start_server(babble, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server, connecting() as connector:
+        with pytest.raises(ConnectionLostError, match=rf"{host}:{port}: frame of \d+ bytes, limit"):
+            await connector.request(f"{host}:{port}", ECHO, timeout=60)
 
-    run(main())
     assert len(warnings(caplog)) == 1
 
 

@@ -14,7 +14,7 @@ from hanabi.remoting.connection.protocol import SOON_BYTES_MAX
 from hanabi.testing.waiting import eventually
 from hanabi.wire.command import Command, decode_command, encode_reply_head, encode_request
 from hanabi.wire.frame import FrameDecoder
-from tests.remoting.peers import ECHO, FAIL, Run, raw_peer, serving
+from tests.remoting.peers import ECHO, FAIL, raw_peer, serving
 
 SHORT = 77  # no handler knows it: it is answered by the short cut or not at all
 
@@ -59,53 +59,44 @@ async def answers(reader: asyncio.StreamReader, count: int) -> dict[int, Command
 
 
 @pytest.mark.parametrize("codes", [[SHORT] * 10, [SHORT, SHORT, ECHO, ECHO], [ECHO, ECHO], [FAIL, SHORT]])
-def test_each_request_is_answered_once(run: Run, codes: list[int]) -> None:
-    async def main() -> None:
-        patient = RemotingConfig(turn_seconds_max=60.0)  # what a turn leaves is for the handlers
-        async with serving(config=patient) as (server, address), raw_peer(address) as peer:
-            server.use_express(ShortCut())
-            peer.send(asked(*codes))
-            found = await answers(peer.reader, len(codes))
-            behind = False  # whether a frame came before that was not for the short cut
-            for opaque, code in enumerate(codes):
-                behind = behind or code != SHORT
-                if code == ECHO or (code == SHORT and not behind):
-                    assert (found[opaque].code, bytes(found[opaque].body)) == (0, b"%d" % opaque)
-                else:
-                    assert found[opaque].code != 0
-            assert server.statistics().requests == len(codes)
-
-    run(main())
+async def test_each_request_is_answered_once(codes: list[int]) -> None:
+    patient = RemotingConfig(turn_seconds_max=60.0)  # what a turn leaves is for the handlers
+    async with serving(config=patient) as (server, address), raw_peer(address) as peer:
+        server.use_express(ShortCut())
+        peer.send(asked(*codes))
+        found = await answers(peer.reader, len(codes))
+        behind = False  # whether a frame came before that was not for the short cut
+        for opaque, code in enumerate(codes):
+            behind = behind or code != SHORT
+            if code == ECHO or (code == SHORT and not behind):
+                assert (found[opaque].code, bytes(found[opaque].body)) == (0, b"%d" % opaque)
+            else:
+                assert found[opaque].code != 0
+        assert server.statistics().requests == len(codes)
 
 
-def test_a_peer_that_says_no_more_has_its_answers_still(run: Run) -> None:
-    async def main() -> None:
-        async with serving() as (server, address), raw_peer(address) as peer:
-            server.use_express(ShortCut())
-            peer.send(asked(*[SHORT] * 10))
-            peer.writer.write_eof()
-            assert len(await answers(peer.reader, 10)) == 10
-            assert await peer.reader.read() == b""
-
-    run(main())
+async def test_a_peer_that_says_no_more_has_its_answers_still() -> None:
+    async with serving() as (server, address), raw_peer(address) as peer:
+        server.use_express(ShortCut())
+        peer.send(asked(*[SHORT] * 10))
+        peer.writer.write_eof()
+        assert len(await answers(peer.reader, 10)) == 10
+        assert await peer.reader.read() == b""
 
 
-def test_what_was_answered_in_a_turn_is_sent_before_the_end_of_the_peer_closes_it(run: Run) -> None:
-    async def main() -> None:
-        async with serving() as (server, address):
-            server.use_express(ShortCut())
-            with socket.create_connection(parse_address(address)) as peer:
-                await eventually(lambda: server.statistics().connections == 1)
-                (connection,) = server.connections
-                connection.data_received(asked(SHORT))  # as a loop does that reads both in one turn
-                connection.eof_received()
-                assert has_data(peer)
-
-    run(main())
+async def test_what_was_answered_in_a_turn_is_sent_before_the_end_of_the_peer_closes_it() -> None:
+    async with serving() as (server, address):
+        server.use_express(ShortCut())
+        with socket.create_connection(parse_address(address)) as peer:
+            await eventually(lambda: server.statistics().connections == 1)
+            (connection,) = server.connections
+            connection.data_received(asked(SHORT))  # as a loop does that reads both in one turn
+            connection.eof_received()
+            assert has_data(peer)
 
 
 @pytest.mark.parametrize(("body_bytes", "at_once"), [(1_000, False), (SOON_BYTES_MAX, True)])
-def test_small_answers_wait_until_all_connections_are_read(run: Run, body_bytes: int, at_once: bool) -> None:
+async def test_small_answers_wait_until_all_connections_are_read(body_bytes: int, at_once: bool) -> None:
     class Watching(ShortCut):
         def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | None, int, tuple[int, ...]]:
             answered.append(any(map(has_data, peers)))
@@ -113,19 +104,15 @@ def test_small_answers_wait_until_all_connections_are_read(run: Run, body_bytes:
 
     answered: list[bool] = []  # whether one was when the next was read
     peers: list[socket.socket] = []
-
-    async def main() -> None:
-        async with serving() as (server, address):
-            server.use_express(Watching())
-            with ExitStack() as stack:
-                peers.extend(stack.enter_context(socket.create_connection(parse_address(address))) for _ in range(2))
-                await eventually(lambda: server.statistics().connections == 2)
-                for peer in peers:
-                    peer.sendall(encode_request(SHORT, 1, None, bytes(body_bytes)))
-                await eventually(lambda: all(map(has_data, peers)))
-        assert answered == [False, at_once]
-
-    run(main())
+    async with serving() as (server, address):
+        server.use_express(Watching())
+        with ExitStack() as stack:
+            peers.extend(stack.enter_context(socket.create_connection(parse_address(address))) for _ in range(2))
+            await eventually(lambda: server.statistics().connections == 2)
+            for peer in peers:
+                peer.sendall(encode_request(SHORT, 1, None, bytes(body_bytes)))
+            await eventually(lambda: all(map(has_data, peers)))
+    assert answered == [False, at_once]
 
 
 def has_data(peer: socket.socket) -> bool:
@@ -135,110 +122,91 @@ def has_data(peer: socket.socket) -> bool:
         return False
 
 
-def test_a_frame_may_come_in_pieces(run: Run) -> None:
-    async def main() -> None:
-        async with (
-            serving(config=RemotingConfig(turn_seconds_max=60.0)) as (server, address),
-            raw_peer(address) as peer,
-        ):
-            server.use_express(ShortCut())
-            data = asked(*[SHORT] * 5)
-            for at in range(0, len(data), 7):
-                peer.send(data[at : at + 7])
-                await peer.writer.drain()
-                await asyncio.sleep(0)
-            assert sorted(await answers(peer.reader, 5)) == [0, 1, 2, 3, 4]
-            assert server.statistics().requests == 5
-
-    run(main())
+async def test_a_frame_may_come_in_pieces() -> None:
+    async with (
+        serving(config=RemotingConfig(turn_seconds_max=60.0)) as (server, address),
+        raw_peer(address) as peer,
+    ):
+        server.use_express(ShortCut())
+        data = asked(*[SHORT] * 5)
+        for at in range(0, len(data), 7):
+            peer.send(data[at : at + 7])
+            await peer.writer.drain()
+            await asyncio.sleep(0)
+        assert sorted(await answers(peer.reader, 5)) == [0, 1, 2, 3, 4]
+        assert server.statistics().requests == 5
 
 
-def test_what_a_turn_leaves_is_answered_by_the_short_cut_in_the_next(run: Run) -> None:
+async def test_what_a_turn_leaves_is_answered_by_the_short_cut_in_the_next() -> None:
     """Not by the handlers, which take much longer: whoever is behind once would stay behind."""
-
-    async def main() -> None:
-        async with serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address), raw_peer(address) as peer:
-            shortcut = ShortCut()
-            server.use_express(shortcut)
-            peer.send(asked(*[SHORT] * 10, ECHO, *[SHORT] * 4))
-            found = await answers(peer.reader, 15)
-            assert {opaque: bytes(command.body) for opaque, command in found.items()} == {
-                opaque: b"%d" % opaque for opaque in range(15)
-            }
-            assert {command.code for command in found.values()} == {0}
-            assert server.statistics().requests == 15
-            assert len(shortcut.calls) > 15 // 3
-
-    run(main())
+    async with serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address), raw_peer(address) as peer:
+        shortcut = ShortCut()
+        server.use_express(shortcut)
+        peer.send(asked(*[SHORT] * 10, ECHO, *[SHORT] * 4))
+        found = await answers(peer.reader, 15)
+        assert {opaque: bytes(command.body) for opaque, command in found.items()} == {
+            opaque: b"%d" % opaque for opaque in range(15)
+        }
+        assert {command.code for command in found.values()} == {0}
+        assert server.statistics().requests == 15
+        assert len(shortcut.calls) > 15 // 3
 
 
-def test_while_the_short_cut_is_behind_others_have_their_turn(run: Run) -> None:
-    async def main() -> None:
-        async with (
-            serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address),
-            raw_peer(address) as greedy,
-            raw_peer(address) as modest,
-        ):
-            shortcut = ShortCut(1)
-            server.use_express(shortcut)
-            greedy.send(asked(*[SHORT] * 2_000))
-            await eventually(lambda: bool(shortcut.calls))
-            modest.send(asked(SHORT))
-            await answers(modest.reader, 1)
-            assert len(shortcut.calls) < 1_000
-            await answers(greedy.reader, 2_000)
-
-    run(main())
+async def test_while_the_short_cut_is_behind_others_have_their_turn() -> None:
+    async with (
+        serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address),
+        raw_peer(address) as greedy,
+        raw_peer(address) as modest,
+    ):
+        shortcut = ShortCut(1)
+        server.use_express(shortcut)
+        greedy.send(asked(*[SHORT] * 2_000))
+        await eventually(lambda: bool(shortcut.calls))
+        modest.send(asked(SHORT))
+        await answers(modest.reader, 1)
+        assert len(shortcut.calls) < 1_000
+        await answers(greedy.reader, 2_000)
 
 
-def test_a_short_cut_that_fails_ends_the_connection_in_every_turn(run: Run) -> None:
+async def test_a_short_cut_that_fails_ends_the_connection_in_every_turn() -> None:
     class Failing(ShortCut):
         def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | None, int, tuple[int, ...]]:
             if len(self.calls) == 2:
                 raise MemoryError("none is left")
             return super().__call__(data, connection)
 
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
-        async with serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address), raw_peer(address) as peer:
-            server.use_express(Failing())
-            peer.send(asked(*[SHORT] * 20))
-            await peer.until_closed()
-            await eventually(lambda: not server.connections)
-            assert [type(error) for error in told] == [MemoryError]
-
     told: list[BaseException] = []
-    run(main())
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    async with serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address), raw_peer(address) as peer:
+        server.use_express(Failing())
+        peer.send(asked(*[SHORT] * 20))
+        await peer.until_closed()
+        await eventually(lambda: not server.connections)
+        assert [type(error) for error in told] == [MemoryError]
 
 
-def test_who_does_not_read_is_not_answered_without_end(run: Run) -> None:
-    async def main() -> None:
-        config = RemotingConfig(write_buffer_bytes_max=64 * 1024, turn_seconds_max=60)
-        async with serving(config=config) as (server, address), raw_peer(address) as peer:
-            shortcut = ShortCut(1)
-            server.use_express(shortcut)
-            body, count = bytes(32 * 1024), 1_000
-            for opaque in range(count):
-                peer.send(encode_request(SHORT, opaque, None, body))
-            await eventually(lambda: any(connection.is_stalled for connection in server.connections))
-            assert len(shortcut.calls) < count
-            (connection,) = server.connections
-            assert connection.unsent_memory < 1 << 20
-
-    run(main())
+async def test_who_does_not_read_is_not_answered_without_end() -> None:
+    config = RemotingConfig(write_buffer_bytes_max=64 * 1024, turn_seconds_max=60)
+    async with serving(config=config) as (server, address), raw_peer(address) as peer:
+        shortcut = ShortCut(1)
+        server.use_express(shortcut)
+        body, count = bytes(32 * 1024), 1_000
+        for opaque in range(count):
+            peer.send(encode_request(SHORT, opaque, None, body))
+        await eventually(lambda: any(connection.is_stalled for connection in server.connections))
+        assert len(shortcut.calls) < count
+        (connection,) = server.connections
+        assert connection.unsent_memory < 1 << 20
 
 
-def test_a_frame_over_the_limit_is_refused_all_the_same(run: Run) -> None:
-    async def main() -> None:
-        config = RemotingConfig(frame_bytes_max=10_000)
-        async with serving(config=config) as (server, address), raw_peer(address) as peer:
-            server.use_express(ShortCut())
-            peer.send(asked(SHORT) + (1 << 30).to_bytes(4, "big"))
-            assert sorted(await answers(peer.reader, 1)) == [0]
-            await peer.until_closed()
-            assert server.statistics().protocol_errors == 1
-
-    run(main())
+async def test_a_frame_over_the_limit_is_refused_all_the_same() -> None:
+    config = RemotingConfig(frame_bytes_max=10_000)
+    async with serving(config=config) as (server, address), raw_peer(address) as peer:
+        server.use_express(ShortCut())
+        peer.send(asked(SHORT) + (1 << 30).to_bytes(4, "big"))
+        assert sorted(await answers(peer.reader, 1)) == [0]
+        await peer.until_closed()
+        assert server.statistics().protocol_errors == 1
 
 
 class Later(ShortCut):
@@ -262,63 +230,51 @@ class Later(ShortCut):
             later.set_result((0, answers))
 
 
-def test_answers_may_come_later_and_what_follows_does_not_wait_for_them(run: Run) -> None:
-    async def main() -> None:
-        async with serving() as (server, address), raw_peer(address) as peer:
-            server.use_express(shortcut := Later())
-            peer.send(asked(*[SHORT] * 7, ECHO))
-            assert sorted(await answers(peer.reader, 1)) == [7]
-            assert len(shortcut.waiting) == 3
-            shortcut.tell()
-            assert sorted(await answers(peer.reader, 7)) == list(range(7))
-            assert server.statistics().requests == 8
-
-    run(main())
+async def test_answers_may_come_later_and_what_follows_does_not_wait_for_them() -> None:
+    async with serving() as (server, address), raw_peer(address) as peer:
+        server.use_express(shortcut := Later())
+        peer.send(asked(*[SHORT] * 7, ECHO))
+        assert sorted(await answers(peer.reader, 1)) == [7]
+        assert len(shortcut.waiting) == 3
+        shortcut.tell()
+        assert sorted(await answers(peer.reader, 7)) == list(range(7))
+        assert server.statistics().requests == 8
 
 
-def test_who_stops_sends_the_answers_that_are_still_to_come(run: Run) -> None:
-    async def main() -> None:
-        async with serving() as (server, address), raw_peer(address) as peer:
-            server.use_express(shortcut := Later())
-            peer.send(asked(SHORT, SHORT))
-            await eventually(lambda: bool(shortcut.waiting))
-            stopping = asyncio.ensure_future(server.stop(60.0))
-            await asyncio.sleep(0.05)
-            assert not stopping.done()
-            shortcut.tell()
-            assert sorted(await answers(peer.reader, 2)) == [0, 1]
-            await peer.until_closed()
-            await stopping
-
-    run(main())
+async def test_who_stops_sends_the_answers_that_are_still_to_come() -> None:
+    async with serving() as (server, address), raw_peer(address) as peer:
+        server.use_express(shortcut := Later())
+        peer.send(asked(SHORT, SHORT))
+        await eventually(lambda: bool(shortcut.waiting))
+        stopping = asyncio.ensure_future(server.stop(60.0))
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        shortcut.tell()
+        assert sorted(await answers(peer.reader, 2)) == [0, 1]
+        await peer.until_closed()
+        await stopping
 
 
-def test_nobody_waits_for_the_answers_of_who_is_gone(run: Run) -> None:
-    async def main() -> None:
-        async with serving() as (server, address), raw_peer(address) as peer:
-            server.use_express(shortcut := Later())
-            peer.send(asked(SHORT))
-            await eventually(lambda: bool(shortcut.waiting))
-            peer.writer.close()
-            await eventually(lambda: not server.connections)
-            await eventually(lambda: shortcut.waiting[0][0].cancelled())
-
-    run(main())
+async def test_nobody_waits_for_the_answers_of_who_is_gone() -> None:
+    async with serving() as (server, address), raw_peer(address) as peer:
+        server.use_express(shortcut := Later())
+        peer.send(asked(SHORT))
+        await eventually(lambda: bool(shortcut.waiting))
+        peer.writer.close()
+        await eventually(lambda: not server.connections)
+        await eventually(lambda: shortcut.waiting[0][0].cancelled())
 
 
-def test_while_too_many_answers_are_to_come_nothing_more_is_read(run: Run) -> None:
-    async def main() -> None:
-        config = RemotingConfig(pending_requests_max=2)
-        async with serving(config=config) as (server, address), raw_peer(address) as peer:
-            server.use_express(shortcut := Later())
-            peer.send(asked(*[SHORT] * 9))
-            await eventually(lambda: len(shortcut.waiting) == 2)
-            await asyncio.sleep(0.05)
-            assert len(shortcut.waiting) == 2
-            shortcut.tell()
-            assert sorted(await answers(peer.reader, 6)) == list(range(6))
-            await eventually(lambda: len(shortcut.waiting) == 1)
-            shortcut.tell()
-            assert sorted(await answers(peer.reader, 3)) == [6, 7, 8]
-
-    run(main())
+async def test_while_too_many_answers_are_to_come_nothing_more_is_read() -> None:
+    config = RemotingConfig(pending_requests_max=2)
+    async with serving(config=config) as (server, address), raw_peer(address) as peer:
+        server.use_express(shortcut := Later())
+        peer.send(asked(*[SHORT] * 9))
+        await eventually(lambda: len(shortcut.waiting) == 2)
+        await asyncio.sleep(0.05)
+        assert len(shortcut.waiting) == 2
+        shortcut.tell()
+        assert sorted(await answers(peer.reader, 6)) == list(range(6))
+        await eventually(lambda: len(shortcut.waiting) == 1)
+        shortcut.tell()
+        assert sorted(await answers(peer.reader, 3)) == [6, 7, 8]

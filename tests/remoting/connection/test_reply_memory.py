@@ -20,7 +20,6 @@ from tests.remoting.peers import (
     WAIT,
     Gate,
     NumberHeader,
-    Run,
     connecting,
     raw_peer,
     serving,
@@ -59,69 +58,60 @@ class Maker:
             self.steps.release()
 
 
-def test_a_connection_that_asks_for_much_at_once_gets_it_piece_by_piece(run: Run) -> None:
-    async def main() -> None:
-        maker = Maker()
-        async with serving(maker.handlers(), LIMITS) as (_, address), raw_peer(address) as peer:
-            for opaque in range(50):
-                peer.ask(LARGE, opaque)
-            peer.ask(ECHO, 50)
-            await eventually(lambda: maker.begun == 2)
-            maker.let_all()
-            answers = [await peer.answer() for _ in range(51)]
-            assert sorted(answer.opaque for answer in answers) == list(range(51))
-            assert maker.most == 2
-            assert 50 in [answer.opaque for answer in answers[-3:]]  # in its turn
-
-    run(main())
+async def test_a_connection_that_asks_for_much_at_once_gets_it_piece_by_piece() -> None:
+    maker = Maker()
+    async with serving(maker.handlers(), LIMITS) as (_, address), raw_peer(address) as peer:
+        for opaque in range(50):
+            peer.ask(LARGE, opaque)
+        peer.ask(ECHO, 50)
+        await eventually(lambda: maker.begun == 2)
+        maker.let_all()
+        answers = [await peer.answer() for _ in range(51)]
+        assert sorted(answer.opaque for answer in answers) == list(range(51))
+        assert maker.most == 2
+        assert 50 in [answer.opaque for answer in answers[-3:]]  # in its turn
 
 
-def test_all_connections_together_have_a_bound_and_those_behind_it_are_served_in_order(run: Run) -> None:
-    async def main() -> None:
-        maker = Maker()
-        async with serving(maker.handlers(), LIMITS) as (_, address), AsyncExitStack() as stack:
-            peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(10)]
-            for peer in peers:
-                peer.ask(ECHO, 0)
-                await peer.answer()
-            for peer in peers:  # the first three fill the space, the others are in line
-                peer.ask(LARGE, 1)
-                peer.ask(LARGE, 2)
-            await eventually(lambda: maker.begun == 6)
-            async with connecting() as connector:
-                assert (await connector.request(address, ECHO, timeout=60)).code == ResponseCode.SUCCESS
-            assert maker.under_way == 6
-            maker.let_all()
-            for peer in peers:
-                assert {(await peer.answer()).opaque for _ in range(2)} == {1, 2}
-            assert maker.most == 6
-            assert all(maker.peers.count(peer) == 2 for peer in set(maker.peers))
-            assert len(set(maker.peers[6:13])) == 7  # each of the others has one before any has two
-
-    run(main())
+async def test_all_connections_together_have_a_bound_and_those_behind_it_are_served_in_order() -> None:
+    maker = Maker()
+    async with serving(maker.handlers(), LIMITS) as (_, address), AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(10)]
+        for peer in peers:
+            peer.ask(ECHO, 0)
+            await peer.answer()
+        for peer in peers:  # the first three fill the space, the others are in line
+            peer.ask(LARGE, 1)
+            peer.ask(LARGE, 2)
+        await eventually(lambda: maker.begun == 6)
+        async with connecting() as connector:
+            assert (await connector.request(address, ECHO, timeout=60)).code == ResponseCode.SUCCESS
+        assert maker.under_way == 6
+        maker.let_all()
+        for peer in peers:
+            assert {(await peer.answer()).opaque for _ in range(2)} == {1, 2}
+        assert maker.most == 6
+        assert all(maker.peers.count(peer) == 2 for peer in set(maker.peers))
+        assert len(set(maker.peers[6:13])) == 7  # each of the others has one before any has two
 
 
-def test_a_small_answer_does_not_wait_for_the_large_ones_of_others(run: Run) -> None:
+async def test_a_small_answer_does_not_wait_for_the_large_ones_of_others() -> None:
     async def small(_: NoHeader, __: Command, ___: Connection) -> Reply:
         return Reply()
 
-    async def main() -> None:
-        maker = Maker()
-        handlers = {**maker.handlers(), SMALL: Handler(NoHeader, small, answer_bytes=lambda _: 1000)}
-        async with serving(handlers, LIMITS) as (_, address), AsyncExitStack() as stack:
-            peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(5)]
-            for peer in peers:
-                peer.ask(LARGE, 1)
-                peer.ask(LARGE, 2)
-            await eventually(lambda: maker.begun == 6)
-            async with connecting() as connector:
-                assert (await connector.request(address, SMALL, timeout=60)).code == ResponseCode.SUCCESS
-            assert maker.under_way == 6
-            maker.let_all()
-            for peer in peers:
-                assert {(await peer.answer()).opaque for _ in range(2)} == {1, 2}
-
-    run(main())
+    maker = Maker()
+    handlers = {**maker.handlers(), SMALL: Handler(NoHeader, small, answer_bytes=lambda _: 1000)}
+    async with serving(handlers, LIMITS) as (_, address), AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(5)]
+        for peer in peers:
+            peer.ask(LARGE, 1)
+            peer.ask(LARGE, 2)
+        await eventually(lambda: maker.begun == 6)
+        async with connecting() as connector:
+            assert (await connector.request(address, SMALL, timeout=60)).code == ResponseCode.SUCCESS
+        assert maker.under_way == 6
+        maker.let_all()
+        for peer in peers:
+            assert {(await peer.answer()).opaque for _ in range(2)} == {1, 2}
 
 
 def test_small_answers_have_a_bound_too() -> None:
@@ -135,111 +125,91 @@ def test_small_answers_have_a_bound_too() -> None:
     assert space.taken == 4 * MEGABYTE
 
 
-def test_a_connection_that_waits_in_line_is_not_idle(run: Run) -> None:
-    async def main() -> None:
-        maker = Maker()
-        async with serving(maker.handlers(), LIMITS) as (server, address), AsyncExitStack() as stack:
-            peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(4)]
-            for peer in peers:
-                peer.ask(ECHO, 0)
-                await peer.answer()
-            for peer in peers:
-                for opaque in range(3):  # one more than its space allows, so it is not read
-                    peer.ask(LARGE, opaque)
-            await eventually(lambda: maker.begun == 6)
-            later = asyncio.get_running_loop().time() + 10 * LIMITS.idle_seconds
-            for connection in server.connections:
-                connection.check(later)
-            maker.let_all()
-            for peer in peers:
-                assert {(await peer.answer()).opaque for _ in range(3)} == {0, 1, 2}
-
-    run(main())
-
-
-def test_a_connection_that_goes_away_in_line_or_under_way_leaves_its_space_to_others(run: Run) -> None:
-    async def main() -> None:
-        maker = Maker()
-        async with serving(maker.handlers(), LIMITS) as (server, address), raw_peer(address) as last:
-            async with AsyncExitStack() as stack:
-                for _ in range(5):
-                    peer = await stack.enter_async_context(raw_peer(address))
-                    peer.ask(LARGE, 1)
-                    peer.ask(LARGE, 2)
-                await eventually(lambda: maker.begun == 6)
-                last.ask(LARGE, 3)
-            await eventually(lambda: server.statistics().connections == 1)
-            maker.let_all()
-            assert (await last.answer()).opaque == 3
-
-    run(main())
-
-
-def test_one_answer_larger_than_the_bound_is_made_alone(run: Run) -> None:
-    async def main() -> None:
-        maker = Maker()
-        limits = RemotingConfig(write_buffer_bytes_max=1000, answers_total_bytes_max=1000)
+async def test_a_connection_that_waits_in_line_is_not_idle() -> None:
+    maker = Maker()
+    async with serving(maker.handlers(), LIMITS) as (server, address), AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(4)]
+        for peer in peers:
+            peer.ask(ECHO, 0)
+            await peer.answer()
+        for peer in peers:
+            for opaque in range(3):  # one more than its space allows, so it is not read
+                peer.ask(LARGE, opaque)
+        await eventually(lambda: maker.begun == 6)
+        later = asyncio.get_running_loop().time() + 10 * LIMITS.idle_seconds
+        for connection in server.connections:
+            connection.check(later)
         maker.let_all()
-        async with serving(maker.handlers(), limits) as (_, address), AsyncExitStack() as stack:
-            peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(3)]
-            for peer in peers:
-                for opaque in range(3):
-                    peer.ask(LARGE, opaque)
-            for peer in peers:
-                assert [(await peer.answer()).opaque for _ in range(3)] == [0, 1, 2]
-            assert maker.most == 1
-
-    run(main())
+        for peer in peers:
+            assert {(await peer.answer()).opaque for _ in range(3)} == {0, 1, 2}
 
 
-def test_a_header_that_cannot_be_read_or_a_failure_takes_no_space(run: Run) -> None:
+async def test_a_connection_that_goes_away_in_line_or_under_way_leaves_its_space_to_others() -> None:
+    maker = Maker()
+    async with serving(maker.handlers(), LIMITS) as (server, address), raw_peer(address) as last:
+        async with AsyncExitStack() as stack:
+            for _ in range(5):
+                peer = await stack.enter_async_context(raw_peer(address))
+                peer.ask(LARGE, 1)
+                peer.ask(LARGE, 2)
+            await eventually(lambda: maker.begun == 6)
+            last.ask(LARGE, 3)
+        await eventually(lambda: server.statistics().connections == 1)
+        maker.let_all()
+        assert (await last.answer()).opaque == 3
+
+
+async def test_one_answer_larger_than_the_bound_is_made_alone() -> None:
+    maker = Maker()
+    limits = RemotingConfig(write_buffer_bytes_max=1000, answers_total_bytes_max=1000)
+    maker.let_all()
+    async with serving(maker.handlers(), limits) as (_, address), AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(raw_peer(address)) for _ in range(3)]
+        for peer in peers:
+            for opaque in range(3):
+                peer.ask(LARGE, opaque)
+        for peer in peers:
+            assert [(await peer.answer()).opaque for _ in range(3)] == [0, 1, 2]
+        assert maker.most == 1
+
+
+async def test_a_header_that_cannot_be_read_or_a_failure_takes_no_space() -> None:
     async def fails(_: NumberHeader, __: Command, ___: Connection) -> Reply:
         raise RuntimeError("as planned")
 
-    async def main() -> None:
-        handlers = {LARGE: Handler(NumberHeader, fails, answer_bytes=lambda header: header.number)}
-        limits = RemotingConfig(answers_total_bytes_max=1000)
-        async with serving(handlers, limits) as (_, address), connecting() as connector:
-            for fields in ({"number": "600"}, {"number": "x"}) * 3:
-                assert (await connector.request(address, LARGE, fields, timeout=60)).code == ResponseCode.SYSTEM_ERROR
-
-    run(main())
+    handlers = {LARGE: Handler(NumberHeader, fails, answer_bytes=lambda header: header.number)}
+    limits = RemotingConfig(answers_total_bytes_max=1000)
+    async with serving(handlers, limits) as (_, address), connecting() as connector:
+        for fields in ({"number": "600"}, {"number": "x"}) * 3:
+            assert (await connector.request(address, LARGE, fields, timeout=60)).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_an_answer_that_no_client_would_read_is_an_error_that_says_so(
-    run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_answer_that_no_client_would_read_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
     def too_long(_: NoHeader, __: Command, ___: Connection) -> Reply:
         return Reply(body=bytes(FRAME_BYTES_MAX))
 
-    async def main() -> None:
-        async with serving({TOO_LONG: Handler(NoHeader, too_long)}) as (_, address), connecting() as connector:
-            reply = await connector.request(address, TOO_LONG, timeout=60)
-            assert reply.code == ResponseCode.SYSTEM_ERROR
-            assert f"limit {FRAME_BYTES_MAX}: ask for less at once" in (reply.remark or "")
-            assert "and clients read 16777216" in warnings(caplog)[0]
-
-    run(main())
+    async with serving({TOO_LONG: Handler(NoHeader, too_long)}) as (_, address), connecting() as connector:
+        reply = await connector.request(address, TOO_LONG, timeout=60)
+        assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert f"limit {FRAME_BYTES_MAX}: ask for less at once" in (reply.remark or "")
+        assert "and clients read 16777216" in warnings(caplog)[0]
 
 
-def test_a_connection_is_not_read_from_while_too_many_coroutines_wait_for_it(run: Run) -> None:
-    async def main() -> None:
-        gate = Gate()
-        config = RemotingConfig(waiting_tasks_max=10)
-        async with serving(gate.handlers(), config) as (_, address), raw_peer(address) as peer:
-            for opaque in range(100):
-                peer.ask(WAIT, opaque)
-            await eventually(lambda: gate.waiting == 10)
-            async with connecting() as connector:
-                await connector.request(address, ECHO, timeout=60)
-            assert gate.waiting == 10
-            gate.open.set()
-            assert [(await peer.answer()).opaque for _ in range(100)] == list(range(100))
-
-    run(main())
+async def test_a_connection_is_not_read_from_while_too_many_coroutines_wait_for_it() -> None:
+    gate = Gate()
+    config = RemotingConfig(waiting_tasks_max=10)
+    async with serving(gate.handlers(), config) as (_, address), raw_peer(address) as peer:
+        for opaque in range(100):
+            peer.ask(WAIT, opaque)
+        await eventually(lambda: gate.waiting == 10)
+        async with connecting() as connector:
+            await connector.request(address, ECHO, timeout=60)
+        assert gate.waiting == 10
+        gate.open.set()
+        assert [(await peer.answer()).opaque for _ in range(100)] == list(range(100))
 
 
-def test_the_first_in_line_is_not_overtaken_by_what_would_fit() -> None:
+async def test_the_first_in_line_is_not_overtaken_by_what_would_fit() -> None:
     class Owner:
         def __init__(self, name: str, size: int) -> None:
             self.name, self.size = name, size
@@ -248,17 +218,14 @@ def test_the_first_in_line_is_not_overtaken_by_what_would_fit() -> None:
             if space.take(self.size, self):
                 served.append(self.name)
 
-    async def main() -> None:
-        first, large, small = Owner("first", 6), Owner("large", 9), Owner("small", 1)
-        for owner in (first, large, small):
-            owner.go_on_if_possible()
-        assert served == ["first"]
-        for expected in (["first", "large"], ["first", "large", "small"]):
-            space.give_back(6 if len(expected) == 2 else 9)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert served == expected
-        assert space.taken == 1
-
     space, served = ReplyMemory(9), list[str]()
-    asyncio.run(main())
+    first, large, small = Owner("first", 6), Owner("large", 9), Owner("small", 1)
+    for owner in (first, large, small):
+        owner.go_on_if_possible()
+    assert served == ["first"]
+    for expected in (["first", "large"], ["first", "large", "small"]):
+        space.give_back(6 if len(expected) == 2 else 9)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert served == expected
+    assert space.taken == 1

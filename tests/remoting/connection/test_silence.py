@@ -24,7 +24,6 @@ from tests.remoting.peers import (
     WAIT,
     Gate,
     MemoryTransport,
-    Run,
     connecting,
     ends_with,
     raw_peer,
@@ -45,169 +44,139 @@ async def behind_a_proxy(config: RemotingConfig = QUICK) -> AsyncIterator[tuple[
         yield server, proxy, connector
 
 
-def test_after_a_timeout_in_which_nothing_was_heard_the_next_request_has_a_new_connection(
-    run: Run, caplog: pytest.LogCaptureFixture
+async def test_after_a_timeout_in_which_nothing_was_heard_the_next_request_has_a_new_connection(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        async with behind_a_proxy() as (server, proxy, connector):
+    async with behind_a_proxy() as (server, proxy, connector):
+        await connector.request(proxy.address, ECHO)
+        proxy.swallow()
+        await ends_with(RequestTimeoutError, connector.request(proxy.address, ECHO, timeout=0.3))
+        await eventually(lambda: any("dropped: no answer" in message for message in caplog.messages))
+        assert (await connector.request(proxy.address, ECHO, body=b"again")).body == b"again"
+        assert server.statistics().accepted == 2
+
+
+async def test_requests_that_wait_on_a_dead_connection_hear_of_it_when_the_first_has_timed_out() -> None:
+    async with behind_a_proxy() as (_, proxy, connector):
+        await connector.request(proxy.address, ECHO)
+        proxy.swallow()
+        patient = asyncio.create_task(connector.request(proxy.address, ECHO, timeout=3_600))
+        await ends_with(RequestTimeoutError, connector.request(proxy.address, ECHO, timeout=0.3))
+        with pytest.raises(Exception, match="no answer"):
+            await patient
+
+
+async def test_short_timeouts_add_up_before_a_connection_counts_as_dead() -> None:
+    async with behind_a_proxy(RemotingConfig(silent_peer_seconds=0.5)) as (server, proxy, connector):
+        await connector.request(proxy.address, ECHO)
+        proxy.swallow()
+        tries = 0
+        while server.statistics().accepted == 1:
+            tries += 1
+            with suppress(TransportError):
+                await connector.request(proxy.address, ECHO, timeout=0.05)
+        assert tries > 2
+
+
+async def test_a_caller_that_gives_up_counts_as_a_timeout() -> None:
+    async with behind_a_proxy() as (server, proxy, connector):
+        await connector.request(proxy.address, ECHO)
+        proxy.swallow()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await connector.request(proxy.address, ECHO, timeout=3_600)
+        await eventually(lambda: not connector.connections)
+        await connector.request(proxy.address, ECHO)
+        assert server.statistics().accepted == 2
+
+
+@pytest.mark.timing(reason="the peer must answer within the silence of 0.2 s")
+async def test_a_peer_that_answers_others_keeps_its_connection_though_one_request_times_out() -> None:
+    async with behind_a_proxy() as (server, proxy, connector):
+        waiting = asyncio.create_task(connector.request(proxy.address, WAIT, timeout=0.6))
+        while not waiting.done():
             await connector.request(proxy.address, ECHO)
-            proxy.swallow()
-            await ends_with(RequestTimeoutError, connector.request(proxy.address, ECHO, timeout=0.3))
-            await eventually(lambda: any("dropped: no answer" in message for message in caplog.messages))
-            assert (await connector.request(proxy.address, ECHO, body=b"again")).body == b"again"
-            assert server.statistics().accepted == 2
-
-    run(main())
+            await asyncio.sleep(0.02)
+        await ends_with(RequestTimeoutError, waiting)
+        await asyncio.sleep(0.2)
+        await connector.request(proxy.address, ECHO)
+        assert server.statistics().accepted == 1
 
 
-def test_requests_that_wait_on_a_dead_connection_hear_of_it_when_the_first_has_timed_out(run: Run) -> None:
-    async def main() -> None:
-        async with behind_a_proxy() as (_, proxy, connector):
-            await connector.request(proxy.address, ECHO)
-            proxy.swallow()
-            patient = asyncio.create_task(connector.request(proxy.address, ECHO, timeout=3_600))
-            await ends_with(RequestTimeoutError, connector.request(proxy.address, ECHO, timeout=0.3))
-            with pytest.raises(Exception, match="no answer"):
-                await patient
-
-    run(main())
-
-
-def test_short_timeouts_add_up_before_a_connection_counts_as_dead(run: Run) -> None:
-    async def main() -> None:
-        async with behind_a_proxy(RemotingConfig(silent_peer_seconds=0.5)) as (server, proxy, connector):
-            await connector.request(proxy.address, ECHO)
-            proxy.swallow()
-            tries = 0
-            while server.statistics().accepted == 1:
-                tries += 1
-                with suppress(TransportError):
-                    await connector.request(proxy.address, ECHO, timeout=0.05)
-            assert tries > 2
-
-    run(main())
-
-
-def test_a_caller_that_gives_up_counts_as_a_timeout(run: Run) -> None:
-    async def main() -> None:
-        async with behind_a_proxy() as (server, proxy, connector):
-            await connector.request(proxy.address, ECHO)
-            proxy.swallow()
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await connector.request(proxy.address, ECHO, timeout=3_600)
-            await eventually(lambda: not connector.connections)
-            await connector.request(proxy.address, ECHO)
-            assert server.statistics().accepted == 2
-
-    run(main())
-
-
-def test_a_peer_that_answers_others_keeps_its_connection_though_one_request_times_out(run: Run) -> None:
-    async def main() -> None:
-        async with behind_a_proxy() as (server, proxy, connector):
-            waiting = asyncio.create_task(connector.request(proxy.address, WAIT, timeout=0.6))
-            while not waiting.done():
-                await connector.request(proxy.address, ECHO)
-                await asyncio.sleep(0.02)
-            await ends_with(RequestTimeoutError, waiting)
-            await asyncio.sleep(0.2)
-            await connector.request(proxy.address, ECHO)
-            assert server.statistics().accepted == 1
-
-    run(main())
-
-
-def test_a_server_does_not_drop_a_client_that_leaves_a_question_unanswered(run: Run) -> None:
+async def test_a_server_does_not_drop_a_client_that_leaves_a_question_unanswered() -> None:
     """Clients of other languages ignore requests that they do not know."""
-
-    async def main() -> None:
-        async with serving(config=QUICK) as (server, address), raw_peer(address) as client:
-            client.ask(ECHO)
-            await client.answer()
-            (connection,) = server.connections
-            await ends_with(RequestTimeoutError, connection.request(ECHO, timeout=0.3))
-            await asyncio.sleep(0.2)
-            client.ask(ECHO)
-            await client.answer()
-
-    run(main())
+    async with serving(config=QUICK) as (server, address), raw_peer(address) as client:
+        client.ask(ECHO)
+        await client.answer()
+        (connection,) = server.connections
+        await ends_with(RequestTimeoutError, connection.request(ECHO, timeout=0.3))
+        await asyncio.sleep(0.2)
+        client.ask(ECHO)
+        await client.answer()
 
 
 # Our own writes are no sign of life
 
 
 @pytest.mark.parametrize("write", ["oneway", "request"])
-def test_what_we_write_does_not_keep_a_silent_peer_from_being_idle(run: Run, write: str) -> None:
-    async def main() -> None:
-        config = RemotingConfig()
-        endpoint = Endpoint({}, config)
-        connection = Connection(endpoint, "silent")
-        connection.connection_made(MemoryTransport())
-        heard = asyncio.get_running_loop().time()
-        await asyncio.sleep(0.05)
-        if write == "oneway":
-            connection.send_oneway(ECHO)
-        else:
-            connection.ask_at_once(ECHO, None, b"", 0.01, lambda _: None)
-        await asyncio.sleep(0.03)  # written, and the request's time is over
-        endpoint.sweep(heard + config.idle_seconds + 0.02)
-        assert connection.closed
-        connection.connection_lost(None)
-
-    run(main())
+async def test_what_we_write_does_not_keep_a_silent_peer_from_being_idle(write: str) -> None:
+    config = RemotingConfig()
+    endpoint = Endpoint({}, config)
+    connection = Connection(endpoint, "silent")
+    connection.connection_made(MemoryTransport())
+    heard = asyncio.get_running_loop().time()
+    await asyncio.sleep(0.05)
+    if write == "oneway":
+        connection.send_oneway(ECHO)
+    else:
+        connection.ask_at_once(ECHO, None, b"", 0.01, lambda _: None)
+    await asyncio.sleep(0.03)  # written, and the request's time is over
+    endpoint.sweep(heard + config.idle_seconds + 0.02)
+    assert connection.closed
+    connection.connection_lost(None)
 
 
-def test_a_connection_that_waits_for_an_answer_is_not_idle(run: Run) -> None:
-    async def main() -> None:
-        config = RemotingConfig()
-        endpoint = Endpoint({}, config)
-        connection = Connection(endpoint, "slow")
-        connection.connection_made(MemoryTransport())
-        asking = asyncio.create_task(connection.request(ECHO, timeout=10 * config.idle_seconds))
-        await asyncio.sleep(0)
-        endpoint.sweep(asyncio.get_running_loop().time() + config.idle_seconds + 1)
-        assert not connection.closed
-        connection.connection_lost(None)
-        with pytest.raises(Exception, match="closed by the peer"):
-            await asking
-
-    run(main())
+async def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
+    config = RemotingConfig()
+    endpoint = Endpoint({}, config)
+    connection = Connection(endpoint, "slow")
+    connection.connection_made(MemoryTransport())
+    asking = asyncio.create_task(connection.request(ECHO, timeout=10 * config.idle_seconds))
+    await asyncio.sleep(0)
+    endpoint.sweep(asyncio.get_running_loop().time() + config.idle_seconds + 1)
+    assert not connection.closed
+    connection.connection_lost(None)
+    with pytest.raises(Exception, match="closed by the peer"):
+        await asking
 
 
 # What the system does for us
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux")
-def test_both_sides_let_the_system_find_out_about_dead_peers(run: Run) -> None:
-    async def main() -> None:
-        config = RemotingConfig(idle_seconds=40.0)
-        async with serving(config=config) as (server, address), connecting(config=config) as connector:
+async def test_both_sides_let_the_system_find_out_about_dead_peers() -> None:
+    config = RemotingConfig(idle_seconds=40.0)
+    async with serving(config=config) as (server, address), connecting(config=config) as connector:
+        await connector.request(address, ECHO)
+        for side in (*server.connections, *connector.connections):
+            with socket.socket(fileno=os.dup(side.descriptor)) as own:
+                assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 20
+                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == 4
+                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 5
+                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 40_000
+
+
+async def test_an_answer_that_waits_in_the_socket_while_the_loop_is_busy_is_a_sign_of_life() -> None:
+    gate = Gate()
+    with in_thread(serving(gate.handlers())) as running:
+        server, address = running.it
+        async with connecting(config=QUICK) as connector:
+            asking = asyncio.create_task(connector.request(address, WAIT, timeout=0.3))
+            await eventually(lambda: gate.waiting == 1)
+            running.do(lambda _: gate.open.set())
+            time.sleep(0.5)  # noqa: ASYNC251 - the loop is busy while the answer arrives
+            await asyncio.wait((asking,))
+            asking.exception()  # uvloop looks at its timers first
             await connector.request(address, ECHO)
-            for side in (*server.connections, *connector.connections):
-                with socket.socket(fileno=os.dup(side.descriptor)) as own:
-                    assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-                    assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 20
-                    assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == 4
-                    assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 5
-                    assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 40_000
-
-    run(main())
-
-
-def test_an_answer_that_waits_in_the_socket_while_the_loop_is_busy_is_a_sign_of_life(run: Run) -> None:
-    async def main() -> None:
-        gate = Gate()
-        with in_thread(serving(gate.handlers())) as running:
-            server, address = running.it
-            async with connecting(config=QUICK) as connector:
-                asking = asyncio.create_task(connector.request(address, WAIT, timeout=0.3))
-                await eventually(lambda: gate.waiting == 1)
-                running.do(lambda _: gate.open.set())
-                time.sleep(0.5)  # noqa: ASYNC251 - the loop is busy while the answer arrives
-                await asyncio.wait((asking,))
-                asking.exception()  # uvloop looks at its timers first
-                await connector.request(address, ECHO)
-                assert server.statistics().accepted == 1
-
-    run(main())
+            assert server.statistics().accepted == 1

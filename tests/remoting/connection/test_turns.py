@@ -18,7 +18,6 @@ from tests.remoting.peers import (
     WAIT,
     Gate,
     MemoryTransport,
-    Run,
     connecting,
     raw_peer,
     serving,
@@ -49,115 +48,94 @@ def answered(transport: MemoryTransport) -> list[int]:
     return [decode_command(frame).opaque for frame in FrameDecoder().feed(written)]
 
 
-def test_who_asks_for_little_does_not_wait_for_who_asks_for_much(run: Run) -> None:
-    async def main() -> None:
-        async with (
-            serving(config=ONE_FRAME_A_TURN) as (server, address),
-            raw_peer(address) as greedy,
-            connecting() as connector,
-        ):
-            await connector.request(address, ECHO)
-            for _ in range(1000):
-                greedy.ask(ECHO, oneway=True)  # nothing that we write could slow it down
-            while server.statistics().requests <= 1:  # noqa: ASYNC110 - in a longer pause all thousand could be served
-                await asyncio.sleep(0)
-            assert (await connector.request(address, ECHO, body=b"me")).body == b"me"
-            assert server.statistics().requests < 500
-            await eventually(lambda: server.statistics().requests == 1002)
-
-    run(main())
-
-
-def test_a_turn_without_end_is_one_turn_and_one_write(run: Run) -> None:
-    async def main() -> None:
-        connection, transport = in_memory(RemotingConfig(turn_seconds_max=60))
-        connection.data_received(echoes(*range(100)))
-        assert answered(transport) == list(range(100))
-        assert len(transport.writes) == 1
-        assert transport.reading
-        connection.connection_lost(None)
-
-    run(main())
-
-
-def test_the_rest_is_answered_in_order_and_only_then_is_more_read(run: Run) -> None:
-    async def main() -> None:
-        connection, transport = in_memory()
-        connection.data_received(echoes(1, 2, 3))
-        assert answered(transport) == [1]
-        assert not transport.reading
-        connection.data_received(echoes(4))  # TLS had it when we paused
-        for turn in (2, 3, 4):
-            assert not transport.reading
+async def test_who_asks_for_little_does_not_wait_for_who_asks_for_much() -> None:
+    async with (
+        serving(config=ONE_FRAME_A_TURN) as (server, address),
+        raw_peer(address) as greedy,
+        connecting() as connector,
+    ):
+        await connector.request(address, ECHO)
+        for _ in range(1000):
+            greedy.ask(ECHO, oneway=True)  # nothing that we write could slow it down
+        while server.statistics().requests <= 1:  # noqa: ASYNC110 - in a longer pause all thousand could be served
             await asyncio.sleep(0)
-            assert answered(transport) == list(range(1, turn + 1))
+        assert (await connector.request(address, ECHO, body=b"me")).body == b"me"
+        assert server.statistics().requests < 500
+        await eventually(lambda: server.statistics().requests == 1002)
+
+
+async def test_a_turn_without_end_is_one_turn_and_one_write() -> None:
+    connection, transport = in_memory(RemotingConfig(turn_seconds_max=60))
+    connection.data_received(echoes(*range(100)))
+    assert answered(transport) == list(range(100))
+    assert len(transport.writes) == 1
+    assert transport.reading
+    connection.connection_lost(None)
+
+
+async def test_the_rest_is_answered_in_order_and_only_then_is_more_read() -> None:
+    connection, transport = in_memory()
+    connection.data_received(echoes(1, 2, 3))
+    assert answered(transport) == [1]
+    assert not transport.reading
+    connection.data_received(echoes(4))  # TLS had it when we paused
+    for turn in (2, 3, 4):
+        assert not transport.reading
         await asyncio.sleep(0)
-        assert transport.reading
-        connection.connection_lost(None)
-
-    run(main())
-
-
-def test_a_peer_that_stops_reading_meanwhile_is_waited_for(run: Run) -> None:
-    async def main() -> None:
-        connection, transport = in_memory()
-        connection.data_received(echoes(1, 2))
-        connection.pause_writing()
-        await asyncio.sleep(0)
-        assert (answered(transport), transport.reading) == ([1], False)
-        connection.resume_writing()
-        assert (answered(transport), transport.reading) == ([1, 2], False)
-        await asyncio.sleep(0)
-        assert transport.reading
-        connection.connection_lost(None)
-
-    run(main())
+        assert answered(transport) == list(range(1, turn + 1))
+    await asyncio.sleep(0)
+    assert transport.reading
+    connection.connection_lost(None)
 
 
-def test_a_peer_that_reads_again_does_not_shorten_the_turn_of_the_others(run: Run) -> None:
-    async def main() -> None:
-        connection, transport = in_memory()
-        connection.data_received(echoes(1, 2))
-        connection.pause_writing()
-        connection.resume_writing()
-        assert answered(transport) == [1]
-        await asyncio.sleep(0)
-        assert answered(transport) == [1, 2]
-        connection.connection_lost(None)
+async def test_a_peer_that_stops_reading_meanwhile_is_waited_for() -> None:
+    connection, transport = in_memory()
+    connection.data_received(echoes(1, 2))
+    connection.pause_writing()
+    await asyncio.sleep(0)
+    assert (answered(transport), transport.reading) == ([1], False)
+    connection.resume_writing()
+    assert (answered(transport), transport.reading) == ([1, 2], False)
+    await asyncio.sleep(0)
+    assert transport.reading
+    connection.connection_lost(None)
 
-    run(main())
+
+async def test_a_peer_that_reads_again_does_not_shorten_the_turn_of_the_others() -> None:
+    connection, transport = in_memory()
+    connection.data_received(echoes(1, 2))
+    connection.pause_writing()
+    connection.resume_writing()
+    assert answered(transport) == [1]
+    await asyncio.sleep(0)
+    assert answered(transport) == [1, 2]
+    connection.connection_lost(None)
 
 
 @pytest.mark.parametrize("end", ["close", "drop", "connection_lost"])
-def test_what_waits_for_its_turn_when_the_connection_ends_is_not_begun(run: Run, end: str) -> None:
-    async def main() -> None:
-        connection, transport = in_memory()
-        connection.data_received(echoes(1, 2, 3))
-        if end == "connection_lost":
-            connection.connection_lost(ConnectionResetError())
-        else:
-            getattr(connection, end)("the test wants it")
-        for _ in range(4):
-            await asyncio.sleep(0)
-        assert answered(transport) == [1]
-        assert not transport.reading
-        if end != "connection_lost":
-            connection.connection_lost(None)
-
-    run(main())
-
-
-def test_a_request_that_closes_its_connection_is_the_last_of_its_backlog(run: Run) -> None:
-    async def main() -> None:
-        connection, transport = in_memory()
-        connection.data_received(echoes(1) + encode_request(CLOSE, 2) + echoes(3))
-        for _ in range(4):
-            await asyncio.sleep(0)
-        assert answered(transport) == [1]
-        assert connection.closed
+async def test_what_waits_for_its_turn_when_the_connection_ends_is_not_begun(end: str) -> None:
+    connection, transport = in_memory()
+    connection.data_received(echoes(1, 2, 3))
+    if end == "connection_lost":
+        connection.connection_lost(ConnectionResetError())
+    else:
+        getattr(connection, end)("the test wants it")
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert answered(transport) == [1]
+    assert not transport.reading
+    if end != "connection_lost":
         connection.connection_lost(None)
 
-    run(main())
+
+async def test_a_request_that_closes_its_connection_is_the_last_of_its_backlog() -> None:
+    connection, transport = in_memory()
+    connection.data_received(echoes(1) + encode_request(CLOSE, 2) + echoes(3))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert answered(transport) == [1]
+    assert connection.closed
+    connection.connection_lost(None)
 
 
 GARBAGE = {
@@ -167,38 +145,29 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
-def test_what_came_before_garbage_is_answered_though_it_takes_many_turns(run: Run, garbage: bytes) -> None:
-    async def main() -> None:
-        async with serving(config=ONE_FRAME_A_TURN) as (server, address), raw_peer(address) as peer:
-            peer.send(echoes(*range(50)) + garbage)
-            assert [(await peer.answer()).opaque for _ in range(50)] == list(range(50))
-            assert await peer.until_closed() == b""
-            assert server.statistics().protocol_errors == 1
-
-    run(main())
+async def test_what_came_before_garbage_is_answered_though_it_takes_many_turns(garbage: bytes) -> None:
+    async with serving(config=ONE_FRAME_A_TURN) as (server, address), raw_peer(address) as peer:
+        peer.send(echoes(*range(50)) + garbage)
+        assert [(await peer.answer()).opaque for _ in range(50)] == list(range(50))
+        assert await peer.until_closed() == b""
+        assert server.statistics().protocol_errors == 1
 
 
-def test_what_waits_for_its_turn_is_answered_before_a_server_stops(run: Run) -> None:
-    async def main() -> None:
-        async with serving(config=ONE_FRAME_A_TURN) as (server, address), raw_peer(address) as peer:
-            peer.send(echoes(*range(500)))
-            await eventually(lambda: server.statistics().requests > 0)
-            stopping = asyncio.create_task(server.stop(5.0))
-            assert [(await peer.answer()).opaque for _ in range(500)] == list(range(500))
-            await stopping
-
-    run(main())
+async def test_what_waits_for_its_turn_is_answered_before_a_server_stops() -> None:
+    async with serving(config=ONE_FRAME_A_TURN) as (server, address), raw_peer(address) as peer:
+        peer.send(echoes(*range(500)))
+        await eventually(lambda: server.statistics().requests > 0)
+        stopping = asyncio.create_task(server.stop(5.0))
+        assert [(await peer.answer()).opaque for _ in range(500)] == list(range(500))
+        await stopping
 
 
-def test_handlers_that_wait_are_bounded_whoever_has_the_turn(run: Run) -> None:
-    async def main() -> None:
-        gate = Gate()
-        config = RemotingConfig(turn_seconds_max=0, pending_requests_max=4)
-        async with serving(gate.handlers(), config) as (_, address), raw_peer(address) as peer:
-            for opaque in range(50):
-                peer.ask(WAIT, opaque)
-            await eventually(lambda: gate.waiting == 4)
-            gate.open.set()
-            assert {(await peer.answer()).opaque for _ in range(50)} == set(range(50))
-
-    run(main())
+async def test_handlers_that_wait_are_bounded_whoever_has_the_turn() -> None:
+    gate = Gate()
+    config = RemotingConfig(turn_seconds_max=0, pending_requests_max=4)
+    async with serving(gate.handlers(), config) as (_, address), raw_peer(address) as peer:
+        for opaque in range(50):
+            peer.ask(WAIT, opaque)
+        await eventually(lambda: gate.waiting == 4)
+        gate.open.set()
+        assert {(await peer.answer()).opaque for _ in range(50)} == set(range(50))

@@ -27,7 +27,7 @@ from hanabi.testing.clock import ManualClock
 from hanabi.testing.waiting import eventually
 from hanabi.wire.command import encode_request
 from tests.remoting.certificates import Issued, issue
-from tests.remoting.peers import ECHO, Run, connecting, ends_with, raw_peer, serving, warnings
+from tests.remoting.peers import ECHO, connecting, ends_with, raw_peer, serving, warnings
 
 
 class Authority:
@@ -65,138 +65,114 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.mark.parametrize("mode", TlsMode)
-def test_a_plain_peer_is_served_unless_tls_is_enforced(
-    run: Run, authority: Authority, mode: TlsMode, caplog: pytest.LogCaptureFixture
+async def test_a_plain_peer_is_served_unless_tls_is_enforced(
+    authority: Authority, mode: TlsMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with serving(tls=authority.server_settings(mode)) as (server, address), connecting() as connector:
-            if mode is not TlsMode.ENFORCING:
-                assert (await connector.request(address, ECHO, body=b"plain")).body == b"plain"
-                return
-            await ends_with(TransportError, connector.request(address, ECHO))
-            assert not server.connections
-            (line,) = warnings(caplog)
-            assert "does not speak TLS" in line
-
-    run(main())
+    async with serving(tls=authority.server_settings(mode)) as (server, address), connecting() as connector:
+        if mode is not TlsMode.ENFORCING:
+            assert (await connector.request(address, ECHO, body=b"plain")).body == b"plain"
+            return
+        await ends_with(TransportError, connector.request(address, ECHO))
+        assert not server.connections
+        (line,) = warnings(caplog)
+        assert "does not speak TLS" in line
 
 
 @pytest.mark.parametrize("mode", TlsMode)
-def test_a_tls_peer_is_served_unless_tls_is_disabled(
-    run: Run, authority: Authority, mode: TlsMode, caplog: pytest.LogCaptureFixture
+async def test_a_tls_peer_is_served_unless_tls_is_disabled(
+    authority: Authority, mode: TlsMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        client_tls = authority.client_settings()
-        async with (
-            serving(tls=authority.server_settings(mode)) as (_, address),
-            connecting(tls=client_tls) as connector,
-        ):
-            if mode is not TlsMode.DISABLED:
-                answers = await asyncio.gather(*(connector.request(address, ECHO, body=b"%d" % n) for n in range(20)))
-                assert [answer.body for answer in answers] == [b"%d" % n for n in range(20)]
-                body = bytes(3_000_000)
-                assert (await connector.request(address, ECHO, body=body)).body == body
-                assert warnings(caplog) == []
-                return
-            await ends_with(ConnectError, connector.request(address, ECHO))
-            (line,) = warnings(caplog)
-            assert "speaks TLS, but this port is plain" in line
-
-    run(main())
+    client_tls = authority.client_settings()
+    async with (
+        serving(tls=authority.server_settings(mode)) as (_, address),
+        connecting(tls=client_tls) as connector,
+    ):
+        if mode is not TlsMode.DISABLED:
+            answers = await asyncio.gather(*(connector.request(address, ECHO, body=b"%d" % n) for n in range(20)))
+            assert [answer.body for answer in answers] == [b"%d" % n for n in range(20)]
+            body = bytes(3_000_000)
+            assert (await connector.request(address, ECHO, body=body)).body == body
+            assert warnings(caplog) == []
+            return
+        await ends_with(ConnectError, connector.request(address, ECHO))
+        (line,) = warnings(caplog)
+        assert "speaks TLS, but this port is plain" in line
 
 
-def test_tls_and_plain_share_a_port_and_the_first_byte_may_come_alone(run: Run, authority: Authority) -> None:
-    async def main() -> None:
-        async with serving(tls=authority.server_settings()) as (_, address), raw_peer(address) as plain:
-            request = encode_request(ECHO, 1, None, b"plain")
-            plain.send(request[:1])
-            await plain.writer.drain()
-            async with connecting(tls=authority.client_settings()) as connector:
-                assert (await connector.request(address, ECHO, body=b"tls")).body == b"tls"
-            plain.send(request[1:])
-            assert (await plain.answer()).body == b"plain"
-
-    run(main())
+async def test_tls_and_plain_share_a_port_and_the_first_byte_may_come_alone(authority: Authority) -> None:
+    async with serving(tls=authority.server_settings()) as (_, address), raw_peer(address) as plain:
+        request = encode_request(ECHO, 1, None, b"plain")
+        plain.send(request[:1])
+        await plain.writer.drain()
+        async with connecting(tls=authority.client_settings()) as connector:
+            assert (await connector.request(address, ECHO, body=b"tls")).body == b"tls"
+        plain.send(request[1:])
+        assert (await plain.answer()).body == b"plain"
 
 
 @pytest.mark.parametrize("mode", [TlsMode.PERMISSIVE, TlsMode.ENFORCING])
-def test_a_peer_that_says_nothing_holds_nobody_up_and_is_closed_when_idle(
-    run: Run, authority: Authority, mode: TlsMode, caplog: pytest.LogCaptureFixture
+async def test_a_peer_that_says_nothing_holds_nobody_up_and_is_closed_when_idle(
+    authority: Authority, mode: TlsMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        config = RemotingConfig(idle_seconds=0.5)
-        client_tls = authority.client_settings()
-        async with (
-            serving(config=config, tls=authority.server_settings(mode)) as (_, address),
-            raw_peer(address) as silent,
-        ):
-            async with connecting(tls=client_tls) as connector:
-                assert (await connector.request(address, ECHO, body=b"quick")).body == b"quick"
-            assert await silent.until_closed() == b""
+    config = RemotingConfig(idle_seconds=0.5)
+    client_tls = authority.client_settings()
+    async with (
+        serving(config=config, tls=authority.server_settings(mode)) as (_, address),
+        raw_peer(address) as silent,
+    ):
+        async with connecting(tls=client_tls) as connector:
+            assert (await connector.request(address, ECHO, body=b"quick")).body == b"quick"
+        assert await silent.until_closed() == b""
 
-    run(main())
     (line,) = warnings(caplog)
     assert "idle for 0.5 s" in line
 
 
-def test_a_handshake_that_does_not_go_on_is_ended(
-    run: Run, authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main() -> None:
-        config = RemotingConfig(tls_handshake_seconds=0.5, connections_max=1)
-        async with serving(config=config, tls=authority.server_settings()) as (server, address):
-            async with raw_peer(address) as slow:
-                slow.send(b"\x16\x03\x01")
-                await eventually(lambda: server.statistics().accepted == 1)
-                assert await slow.until_closed() == b""
-            async with connecting(tls=authority.client_settings()) as connector:  # its place is free again
-                await connector.request(address, ECHO)
-
-    run(main())
-    assert len(warnings(caplog)) == 1
-
-
-def test_a_handshake_of_garbage_is_one_log_line(
-    run: Run, authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main() -> None:
-        async with serving(tls=authority.server_settings()) as (_, address), raw_peer(address) as peer:
-            peer.send(b"\x16" + b"nonsense" * 100)
-            await peer.until_closed()
-            await eventually(lambda: bool(warnings(caplog)))
-
-    run(main())
-    assert len(warnings(caplog)) == 1
-
-
-def test_a_server_stops_while_peers_are_silent_or_shake_hands(run: Run, authority: Authority) -> None:
-    async def main() -> None:
-        async with (
-            serving(tls=authority.server_settings()) as (server, address),
-            raw_peer(address),
-            raw_peer(address) as half,
-        ):
-            half.send(b"\x16\x03\x01")
-            await eventually(lambda: server.statistics().accepted == 2)
-            await server.stop(1.0)
-
-    run(main())
-
-
-def test_a_server_stops_cleanly_with_tls_peers_connected(
-    run: Run, authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main() -> None:
-        async with (
-            serving(tls=authority.server_settings()) as (server, address),
-            connecting(tls=authority.client_settings()) as connector,
-        ):
+async def test_a_handshake_that_does_not_go_on_is_ended(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    config = RemotingConfig(tls_handshake_seconds=0.5, connections_max=1)
+    async with serving(config=config, tls=authority.server_settings()) as (server, address):
+        async with raw_peer(address) as slow:
+            slow.send(b"\x16\x03\x01")
+            await eventually(lambda: server.statistics().accepted == 1)
+            assert await slow.until_closed() == b""
+        async with connecting(tls=authority.client_settings()) as connector:  # its place is free again
             await connector.request(address, ECHO)
-            began = asyncio.get_running_loop().time()
-            await server.stop(50.0)
-            assert asyncio.get_running_loop().time() - began < 30.0
 
-    run(main())
+    assert len(warnings(caplog)) == 1
+
+
+async def test_a_handshake_of_garbage_is_one_log_line(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(tls=authority.server_settings()) as (_, address), raw_peer(address) as peer:
+        peer.send(b"\x16" + b"nonsense" * 100)
+        await peer.until_closed()
+        await eventually(lambda: bool(warnings(caplog)))
+
+    assert len(warnings(caplog)) == 1
+
+
+async def test_a_server_stops_while_peers_are_silent_or_shake_hands(authority: Authority) -> None:
+    async with (
+        serving(tls=authority.server_settings()) as (server, address),
+        raw_peer(address),
+        raw_peer(address) as half,
+    ):
+        half.send(b"\x16\x03\x01")
+        await eventually(lambda: server.statistics().accepted == 2)
+        await server.stop(1.0)
+
+
+async def test_a_server_stops_cleanly_with_tls_peers_connected(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        serving(tls=authority.server_settings()) as (server, address),
+        connecting(tls=authority.client_settings()) as connector,
+    ):
+        await connector.request(address, ECHO)
+        began = asyncio.get_running_loop().time()
+        await server.stop(50.0)
+        assert asyncio.get_running_loop().time() - began < 30.0
+
     assert warnings(caplog) == []
 
 
@@ -212,59 +188,49 @@ def test_a_server_stops_cleanly_with_tls_peers_connected(
         (ClientAuth.REQUIRE, "stranger", False),
     ],
 )
-def test_a_client_certificate_is_asked_for_and_checked(
-    run: Run, authority: Authority, auth: ClientAuth, who: str, welcome: bool
+async def test_a_client_certificate_is_asked_for_and_checked(
+    authority: Authority, auth: ClientAuth, who: str, welcome: bool
 ) -> None:
     certificate = {"nobody": None, "client": authority.client, "stranger": authority.stranger}[who]
-
-    async def main() -> None:
-        server_tls = authority.server_settings(TlsMode.ENFORCING, auth=auth)
-        client_tls = authority.client_settings(certificate)
-        async with serving(tls=server_tls) as (_, address), connecting(tls=client_tls) as connector:
-            if welcome:
-                assert (await connector.request(address, ECHO, body=b"hello")).body == b"hello"
-            else:
-                message = await ends_with(TransportError, connector.request(address, ECHO))
-                assert message.startswith(f"{address}: ")
-
-    run(main())
-
-
-def test_a_client_refuses_a_server_that_its_authority_did_not_sign(run: Run, authority: Authority) -> None:
-    async def main() -> None:
-        client_tls = msgspec.structs.replace(
-            authority.client_settings(), client_trust_cert_path=str(authority.stranger.certificate_path)
-        )
-        async with serving(tls=authority.server_settings()) as (_, address), connecting(tls=client_tls) as connector:
-            message = await ends_with(ConnectError, connector.request(address, ECHO))
+    server_tls = authority.server_settings(TlsMode.ENFORCING, auth=auth)
+    client_tls = authority.client_settings(certificate)
+    async with serving(tls=server_tls) as (_, address), connecting(tls=client_tls) as connector:
+        if welcome:
+            assert (await connector.request(address, ECHO, body=b"hello")).body == b"hello"
+        else:
+            message = await ends_with(TransportError, connector.request(address, ECHO))
             assert message.startswith(f"{address}: ")
-            assert "the server's certificate is not trusted: " in message
-
-    run(main())
 
 
-def test_the_time_of_the_handshake_is_part_of_a_requests_timeout(run: Run, authority: Authority) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
+async def test_a_client_refuses_a_server_that_its_authority_did_not_sign(authority: Authority) -> None:
+    client_tls = msgspec.structs.replace(
+        authority.client_settings(), client_trust_cert_path=str(authority.stranger.certificate_path)
+    )
+    async with serving(tls=authority.server_settings()) as (_, address), connecting(tls=client_tls) as connector:
+        message = await ends_with(ConnectError, connector.request(address, ECHO))
+        assert message.startswith(f"{address}: ")
+        assert "the server's certificate is not trusted: " in message
 
-        async def hesitate() -> asyncio.Transport:
-            client, _ = await loop.sock_accept(listener)
-            await asyncio.sleep(0.3)
-            transport, _ = await loop.connect_accepted_socket(
-                asyncio.Protocol, client, ssl=server_context(authority.server_settings())
-            )
-            return transport  # and never answer
 
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.setblocking(False)
-            address = format_address(listener.getsockname())
-            hesitating = asyncio.create_task(hesitate())
-            async with connecting(tls=authority.client_settings()) as connector:
-                message = await ends_with(RequestTimeoutError, connector.request(address, ECHO, timeout=2.0))
-                assert float(message.split()[-2]) <= 1.7
-                (await hesitating).abort()
+async def test_the_time_of_the_handshake_is_part_of_a_requests_timeout(authority: Authority) -> None:
+    loop = asyncio.get_running_loop()
 
-    run(main())
+    async def hesitate() -> asyncio.Transport:
+        client, _ = await loop.sock_accept(listener)
+        await asyncio.sleep(0.3)
+        transport, _ = await loop.connect_accepted_socket(
+            asyncio.Protocol, client, ssl=server_context(authority.server_settings())
+        )
+        return transport  # and never answer
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        address = format_address(listener.getsockname())
+        hesitating = asyncio.create_task(hesitate())
+        async with connecting(tls=authority.client_settings()) as connector:
+            message = await ends_with(RequestTimeoutError, connector.request(address, ECHO, timeout=2.0))
+            assert float(message.split()[-2]) <= 1.7
+            (await hesitating).abort()
 
 
 async def served_certificate(address: str) -> bytes:
@@ -286,23 +252,19 @@ def install(issued: Issued, settings: TlsConfig) -> None:
     shutil.copy(issued.key_path, settings.server_key_path)
 
 
-def test_new_connections_are_shown_the_new_certificate_and_old_ones_live_on(
-    run: Run, authority: Authority, tmp_path: Path
+async def test_new_connections_are_shown_the_new_certificate_and_old_ones_live_on(
+    authority: Authority, tmp_path: Path
 ) -> None:
     settings = TlsConfig(server_cert_path=str(tmp_path / "server.pem"), server_key_path=str(tmp_path / "server.key"))
     successor = issue(tmp_path, "successor", authority.root)
-
-    async def main() -> None:
-        install(authority.server, settings)
-        async with serving(tls=settings) as (_, address), connecting(tls=authority.client_settings()) as connector:
-            await connector.request(address, ECHO)
-            assert await served_certificate(address) == authority.server.der
-            install(successor, settings)
-            while await served_certificate(address) != successor.der:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-            assert (await connector.request(address, ECHO, body=b"the old one")).body == b"the old one"
-
-    run(main())
+    install(authority.server, settings)
+    async with serving(tls=settings) as (_, address), connecting(tls=authority.client_settings()) as connector:
+        await connector.request(address, ECHO)
+        assert await served_certificate(address) == authority.server.der
+        install(successor, settings)
+        while await served_certificate(address) != successor.der:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert (await connector.request(address, ECHO, body=b"the old one")).body == b"the old one"
 
 
 def test_files_are_looked_at_once_a_second_and_broken_ones_change_nothing(
@@ -355,7 +317,7 @@ def test_a_key_with_a_password_is_opened_with_it_and_never_asks(authority: Autho
             server_context(msgspec.structs.replace(settings, server_key_password=wrong))
 
 
-def test_a_server_does_not_start_with_settings_that_cannot_work(run: Run, authority: Authority, tmp_path: Path) -> None:
+async def test_a_server_does_not_start_with_settings_that_cannot_work(authority: Authority, tmp_path: Path) -> None:
     good = authority.server_settings(auth=ClientAuth.REQUIRE)
     bad = {
         "certPath": msgspec.structs.replace(good, server_cert_path=None),
@@ -365,12 +327,8 @@ def test_a_server_does_not_start_with_settings_that_cannot_work(run: Run, author
             good, server_trust_cert_path=str(authority.server.key_path)
         ),
     }
-
-    async def main() -> None:
-        for key, settings in bad.items():
-            assert key in await ends_with(ConfigError, RemotingServer({}, tls=settings).start("127.0.0.1", 0))
-
-    run(main())
+    for key, settings in bad.items():
+        assert key in await ends_with(ConfigError, RemotingServer({}, tls=settings).start("127.0.0.1", 0))
 
 
 def test_the_settings_have_the_names_of_tls_properties() -> None:
@@ -430,8 +388,8 @@ def test_a_server_that_takes_tls_only_opens_its_own_connections_with_tls(
     assert tls_config(properties).client_enable is expected
 
 
-def test_each_mismatch_of_tls_says_what_to_look_at(
-    run: Run, authority: Authority, caplog: pytest.LogCaptureFixture
+async def test_each_mismatch_of_tls_says_what_to_look_at(
+    authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Both loops word these failures differently, or not at all; both sides must say the same with either."""
     trusting = authority.client_settings()
@@ -444,13 +402,9 @@ def test_each_mismatch_of_tls_says_what_to_look_at(
         (enforcing, wrong, "the server's certificate is not trusted", "trust our certificate"),
         (demanding, trusting, "client certificate (tls.client.certPath)", "it shows no certificate"),
     )
-
-    async def main() -> None:
-        for server, client, told, logged in cases:
-            caplog.clear()
-            async with serving(tls=server) as (_, address), connecting(tls=client) as connector:
-                assert told in await ends_with(TransportError, connector.request(address, ECHO))
-                await eventually(lambda: bool(warnings(caplog)))
-                assert logged in warnings(caplog)[-1]
-
-    run(main())
+    for server, client, told, logged in cases:
+        caplog.clear()
+        async with serving(tls=server) as (_, address), connecting(tls=client) as connector:
+            assert told in await ends_with(TransportError, connector.request(address, ECHO))
+            await eventually(lambda: bool(warnings(caplog)))
+            assert logged in warnings(caplog)[-1]

@@ -1,6 +1,5 @@
 """A broker that is away is asked again, one that refuses is not."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -20,16 +19,16 @@ def failing(*errors: Exception) -> Callable[[], Awaitable[str]]:
     return ask
 
 
-def test_a_lost_connection_is_tried_again() -> None:
+async def test_a_lost_connection_is_tried_again() -> None:
     lost = ConnectionLostError("gone")
-    assert asyncio.run(patiently(failing(lost, lost), 5.0)) == "answer"
+    assert (await patiently(failing(lost, lost), 5.0)) == "answer"
 
 
-def test_without_time_the_first_error_counts() -> None:
+async def test_without_time_the_first_error_counts() -> None:
     with pytest.raises(ConnectionLostError, match="gone"):
-        asyncio.run(patiently(failing(ConnectionLostError("gone")), 0.0))
+        await patiently(failing(ConnectionLostError("gone")), 0.0)
 
 
-def test_a_refusal_is_final() -> None:
+async def test_a_refusal_is_final() -> None:
     with pytest.raises(NoPermission):
-        asyncio.run(patiently(failing(NoPermission("no")), 5.0))
+        await patiently(failing(NoPermission("no")), 5.0)

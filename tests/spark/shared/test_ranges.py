@@ -1,6 +1,5 @@
 """Planning is arithmetic: what one task reads, what one trigger takes."""
 
-import asyncio
 import random
 
 import pytest
@@ -70,7 +69,7 @@ def test_a_queue_that_lost_its_end_is_not_read_backwards() -> None:
 
 
 @pytest.mark.parametrize("hint", range(-2, 14))
-def test_a_time_is_found_whatever_the_broker_hints_at(hint: int) -> None:
+async def test_a_time_is_found_whatever_the_broker_hints_at(hint: int) -> None:
     times = [10, 10, 20, 20, 20, 30, 40, 40, 50, 60]
 
     async def find(time_ms: int) -> int:
@@ -82,4 +81,4 @@ def test_a_time_is_found_whatever_the_broker_hints_at(hint: int) -> None:
 
     for time_ms in range(5, 70, 5):
         expected = sum(each < time_ms for each in times)
-        assert asyncio.run(find(time_ms)) == expected
+        assert (await find(time_ms)) == expected

@@ -1,6 +1,5 @@
 """An administrator has a half message asked about again."""
 
-import asyncio
 from pathlib import Path
 
 from hanabi.broker.handlers.admin.half_messages import half_message_handlers
@@ -27,21 +26,18 @@ class HalfMessages:
         return PutResult(PutStatus.PUT_OK)
 
 
-def test_the_answer_says_whether_the_message_will_be_asked_about(tmp_path: Path) -> None:
+async def test_the_answer_says_whether_the_message_will_be_asked_about(tmp_path: Path) -> None:
     halves = HalfMessages()
 
     def handlers(_: World) -> dict[int, Handler]:
         return half_message_handlers(halves)
 
-    async def main() -> None:
-        async with asking(tmp_path, handlers) as (_, admin):
-            code = RequestCode.RESUME_CHECK_HALF_MESSAGE
-            await admin.ask(code, ResumeCheckHalfMessageHeader(msg_id="good"))
-            assert halves.resumed == ["good"]
-            refused, _ = await admin.refused(code, ResumeCheckHalfMessageHeader(msg_id="unknown"))
-            assert refused == ResponseCode.QUERY_NOT_FOUND
-            refused, remark = await admin.refused(code, ResumeCheckHalfMessageHeader(msg_id="full"))
-            assert refused == ResponseCode.SYSTEM_ERROR
-            assert "the disk is full" in remark
-
-    asyncio.run(main())
+    async with asking(tmp_path, handlers) as (_, admin):
+        code = RequestCode.RESUME_CHECK_HALF_MESSAGE
+        await admin.ask(code, ResumeCheckHalfMessageHeader(msg_id="good"))
+        assert halves.resumed == ["good"]
+        refused, _ = await admin.refused(code, ResumeCheckHalfMessageHeader(msg_id="unknown"))
+        assert refused == ResponseCode.QUERY_NOT_FOUND
+        refused, remark = await admin.refused(code, ResumeCheckHalfMessageHeader(msg_id="full"))
+        assert refused == ResponseCode.SYSTEM_ERROR
+        assert "the disk is full" in remark

@@ -1,6 +1,5 @@
 """The entries of a queue, and what a group's filter makes of them."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -24,79 +23,64 @@ async def look(admin: Admin, *, index: int = 0, count: int = 10, group: str | No
     return await admin.read(ConsumeQueueReply, RequestCode.QUERY_CONSUME_QUEUE, header)
 
 
-def test_the_entries_of_a_queue_are_shown_from_where_one_asks(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with asking(tmp_path, handlers) as (world, admin):
-            places = [world.put(b"%d" % number, TAGS="a") for number in range(5)]
-            shown = await look(admin, index=1, count=3)
-            assert (shown.min_queue_index, shown.max_queue_index) == (0, 5)
-            assert shown.queue_data is not None
-            assert [entry.physic_offset for entry in shown.queue_data] == places[1:4]
-            assert {entry.tags_code for entry in shown.queue_data} == {tags_code("a")}
-            assert not any(entry.eval for entry in shown.queue_data)
-            assert (shown.filter_data, shown.subscription_data) == (None, None)
-
-    asyncio.run(main())
+async def test_the_entries_of_a_queue_are_shown_from_where_one_asks(tmp_path: Path) -> None:
+    async with asking(tmp_path, handlers) as (world, admin):
+        places = [world.put(b"%d" % number, TAGS="a") for number in range(5)]
+        shown = await look(admin, index=1, count=3)
+        assert (shown.min_queue_index, shown.max_queue_index) == (0, 5)
+        assert shown.queue_data is not None
+        assert [entry.physic_offset for entry in shown.queue_data] == places[1:4]
+        assert {entry.tags_code for entry in shown.queue_data} == {tags_code("a")}
+        assert not any(entry.eval for entry in shown.queue_data)
+        assert (shown.filter_data, shown.subscription_data) == (None, None)
 
 
-def test_tags_decide_what_a_group_takes(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with asking(tmp_path, handlers) as (world, admin):
-            for tag in ("a", "b", "a"):
-                world.put(TAGS=tag)
-            subscription = SubscriptionData(topic="T", sub_string="a", tags_set=["a"], code_set=[tags_code("a")])
-            world.consumers.heartbeat(a_client("c1"), a_consumer("g", subscription))
-            shown = await look(admin, group="g")
-            assert shown.queue_data is not None
-            assert [entry.eval for entry in shown.queue_data] == [True, False, True]
-            assert shown.filter_data == "null"
-            assert shown.subscription_data is not None
-            assert shown.subscription_data.sub_string == "a"
-
-    asyncio.run(main())
+async def test_tags_decide_what_a_group_takes(tmp_path: Path) -> None:
+    async with asking(tmp_path, handlers) as (world, admin):
+        for tag in ("a", "b", "a"):
+            world.put(TAGS=tag)
+        subscription = SubscriptionData(topic="T", sub_string="a", tags_set=["a"], code_set=[tags_code("a")])
+        world.consumers.heartbeat(a_client("c1"), a_consumer("g", subscription))
+        shown = await look(admin, group="g")
+        assert shown.queue_data is not None
+        assert [entry.eval for entry in shown.queue_data] == [True, False, True]
+        assert shown.filter_data == "null"
+        assert shown.subscription_data is not None
+        assert shown.subscription_data.sub_string == "a"
 
 
-def test_an_expression_is_asked_of_the_message_itself(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with asking(tmp_path, handlers) as (world, admin):
-            for amount in ("5", "50"):
-                world.put(amount=amount)
-            subscription = subscribed("T", "amount > 10", kind="SQL92")
-            world.consumers.heartbeat(a_client("c1"), a_consumer("g", subscription))
-            world.filters.register("g", [subscription])
-            shown = await look(admin, group="g")
-            assert shown.queue_data is not None
-            assert [entry.eval for entry in shown.queue_data] == [False, True]
-            assert shown.filter_data is not None
-            assert json.loads(shown.filter_data)["expression"] == "amount > 10"
-
-    asyncio.run(main())
+async def test_an_expression_is_asked_of_the_message_itself(tmp_path: Path) -> None:
+    async with asking(tmp_path, handlers) as (world, admin):
+        for amount in ("5", "50"):
+            world.put(amount=amount)
+        subscription = subscribed("T", "amount > 10", kind="SQL92")
+        world.consumers.heartbeat(a_client("c1"), a_consumer("g", subscription))
+        world.filters.register("g", [subscription])
+        shown = await look(admin, group="g")
+        assert shown.queue_data is not None
+        assert [entry.eval for entry in shown.queue_data] == [False, True]
+        assert shown.filter_data is not None
+        assert json.loads(shown.filter_data)["expression"] == "amount > 10"
 
 
-def test_a_group_that_is_not_there_is_said_to_be_offline(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with asking(tmp_path, handlers) as (world, admin):
-            world.put()
-            shown = await look(admin, group="g")
-            assert shown.filter_data == "g@T is not online!"
-
-    asyncio.run(main())
+async def test_a_group_that_is_not_there_is_said_to_be_offline(tmp_path: Path) -> None:
+    async with asking(tmp_path, handlers) as (world, admin):
+        world.put()
+        shown = await look(admin, group="g")
+        assert shown.filter_data == "g@T is not online!"
 
 
-def test_a_place_without_entries_and_a_queue_that_is_not_there(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with asking(tmp_path, handlers) as (world, admin):
-            world.put()
-            header = QueryConsumeQueueHeader(topic="T", queue_id=0, index=7, count=1)
-            reply = await admin.ask(RequestCode.QUERY_CONSUME_QUEUE, header)
-            assert reply.remark == "Index 7 of 0@T is not exist!"
-            assert (await look(admin, index=7)).queue_data == []
-            assert (await look(admin, count=-5)).queue_data == []
-            header = QueryConsumeQueueHeader(topic="T", queue_id=3, index=0, count=1)
-            code, remark = await admin.refused(RequestCode.QUERY_CONSUME_QUEUE, header)
-            assert (code, remark) == (ResponseCode.SYSTEM_ERROR, "3@T is not exist!")
-
-    asyncio.run(main())
+async def test_a_place_without_entries_and_a_queue_that_is_not_there(tmp_path: Path) -> None:
+    async with asking(tmp_path, handlers) as (world, admin):
+        world.put()
+        header = QueryConsumeQueueHeader(topic="T", queue_id=0, index=7, count=1)
+        reply = await admin.ask(RequestCode.QUERY_CONSUME_QUEUE, header)
+        assert reply.remark == "Index 7 of 0@T is not exist!"
+        assert (await look(admin, index=7)).queue_data == []
+        assert (await look(admin, count=-5)).queue_data == []
+        header = QueryConsumeQueueHeader(topic="T", queue_id=3, index=0, count=1)
+        code, remark = await admin.refused(RequestCode.QUERY_CONSUME_QUEUE, header)
+        assert (code, remark) == (ResponseCode.SYSTEM_ERROR, "3@T is not exist!")
 
 
 def test_bits_are_shown_as_java_shows_them() -> None:

@@ -1,6 +1,5 @@
 """What listeners do that is not meant: shutting down their own consumer, returning False; and messages nobody reads."""
 
-import asyncio
 import logging
 import threading
 from pathlib import Path
@@ -21,23 +20,20 @@ from tests.client.consumer.pushing import Inbox, committed, numbered, send
 LONG_S = 3_600.0  # a shutdown that waits for its own listener would never end
 
 
-def test_a_listener_can_shut_its_consumer_down_and_what_it_has_counts_as_consumed(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=1)
-            await send(cluster, numbered(1))
-            consumer = PushConsumer("g", config=cluster.config(), consume_from="first", shutdown_timeout_s=LONG_S)
-            consumer.subscribe("T")
+async def test_a_listener_can_shut_its_consumer_down_and_what_it_has_counts_as_consumed(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=1)
+        await send(cluster, numbered(1))
+        consumer = PushConsumer("g", config=cluster.config(), consume_from="first", shutdown_timeout_s=LONG_S)
+        consumer.subscribe("T")
 
-            @consumer.listener
-            async def listen(messages: list[StoredMessage]) -> None:
-                await consumer.shutdown()
+        @consumer.listener
+        async def listen(messages: list[StoredMessage]) -> None:
+            await consumer.shutdown()
 
-            await consumer.start()
-            await eventually(lambda: not cluster.broker.tables.consumers.client_ids("g"), "the end")
-            assert committed(cluster, "g") == {0: 1}
-
-    asyncio.run(main())
+        await consumer.start()
+        await eventually(lambda: not cluster.broker.tables.consumers.client_ids("g"), "the end")
+        assert committed(cluster, "g") == {0: 1}
 
 
 def test_a_blocking_listener_can_end_the_run_of_its_consumer(hanabi_cluster: EmbeddedCluster) -> None:
@@ -58,25 +54,23 @@ def test_a_blocking_listener_can_end_the_run_of_its_consumer(hanabi_cluster: Emb
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_a_listener_that_returns_false_is_told_once_that_this_means_consumed(
+async def test_a_listener_that_returns_false_is_told_once_that_this_means_consumed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=1)
-            await send(cluster, numbered(3))
-            consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
-            consumer.subscribe("T")
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=1)
+        await send(cluster, numbered(3))
+        consumer = PushConsumer("g", config=cluster.config(), consume_from="first")
+        consumer.subscribe("T")
 
-            async def listen(messages: list[StoredMessage]) -> bool:
-                return False
+        async def listen(messages: list[StoredMessage]) -> bool:
+            return False
 
-            consumer.listener((lambda messages: False) if kind == "def" else listen)
-            async with consumer:
-                await eventually(lambda: _consumed(consumer) == 3)
-            assert committed(cluster, "g") == {0: 3}
+        consumer.listener((lambda messages: False) if kind == "def" else listen)
+        async with consumer:
+            await eventually(lambda: _consumed(consumer) == 3)
+        assert committed(cluster, "g") == {0: 3}
 
-    asyncio.run(main())
     assert sum("returned False" in message for message in caplog.messages) == 1
 
 
@@ -86,19 +80,17 @@ def _consumed(consumer: PushConsumer) -> int:
     return sum(owned.progress.committable for owned in session._assigned.owned.values() if owned.queue.topic == "T")
 
 
-def test_a_message_that_cannot_be_read_is_told_as_an_error_with_its_place(
+async def test_a_message_that_cannot_be_read_is_told_as_an_error_with_its_place(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=1)
-            await send(cluster, numbered(2))
-            await _send_poison(cluster)
-            async with Inbox(cluster, "g") as inbox:
-                await eventually(lambda: inbox.bodies == numbered(2))
-                await eventually(lambda: any(record.levelno == logging.ERROR for record in caplog.records))
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=1)
+        await send(cluster, numbered(2))
+        await _send_poison(cluster)
+        async with Inbox(cluster, "g") as inbox:
+            await eventually(lambda: inbox.bodies == numbered(2))
+            await eventually(lambda: any(record.levelno == logging.ERROR for record in caplog.records))
 
-    asyncio.run(main())
     (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert "stands still" in told
     assert "at offset 2" in told

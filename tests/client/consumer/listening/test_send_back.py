@@ -1,6 +1,5 @@
 """What fails goes back: to its broker, or as a copy, or not at all, and then somebody knows."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,51 +32,39 @@ async def _failed_message(cluster: Cluster) -> AsyncIterator[tuple[SendBack, Sto
         await core.release()
 
 
-def test_a_message_that_its_broker_cannot_find_goes_back_as_a_copy(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, message_delay_levels="1s 1s 1s 1s 1s") as cluster:
-            async with _failed_message(cluster) as (back, message):
-                await back.send_back(msgspec.structs.replace(message, log_offset=1 << 40), "T", "broker-a", 0)
-            async with Inbox(cluster, "g") as inbox:
-                await eventually(lambda: len(inbox.messages) == 1)
-            (again,) = inbox.messages
-            assert (again.topic, again.body, again.tags, again.reconsume_times) == ("T", b"0000", "a", 1)
-            assert again.message_id == message.message_id
-            assert again.properties["ORIGIN_MESSAGE_ID"] == message.message_id
-
-    asyncio.run(main())
+async def test_a_message_that_its_broker_cannot_find_goes_back_as_a_copy(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, message_delay_levels="1s 1s 1s 1s 1s") as cluster:
+        async with _failed_message(cluster) as (back, message):
+            await back.send_back(msgspec.structs.replace(message, log_offset=1 << 40), "T", "broker-a", 0)
+        async with Inbox(cluster, "g") as inbox:
+            await eventually(lambda: len(inbox.messages) == 1)
+        (again,) = inbox.messages
+        assert (again.topic, again.body, again.tags, again.reconsume_times) == ("T", b"0000", "a", 1)
+        assert again.message_id == message.message_id
+        assert again.properties["ORIGIN_MESSAGE_ID"] == message.message_id
 
 
-def test_a_message_whose_broker_has_no_master_goes_to_another_one(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, message_delay_levels="1s 1s 1s 1s 1s") as cluster:
-            async with _failed_message(cluster) as (back, message):
-                await back.send_back(message, "T", "broker-gone", 1)
-            async with Inbox(cluster, "g") as inbox:
-                await eventually(lambda: inbox.bodies == [b"0000"])
-
-    asyncio.run(main())
+async def test_a_message_whose_broker_has_no_master_goes_to_another_one(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, message_delay_levels="1s 1s 1s 1s 1s") as cluster:
+        async with _failed_message(cluster) as (back, message):
+            await back.send_back(message, "T", "broker-gone", 1)
+        async with Inbox(cluster, "g") as inbox:
+            await eventually(lambda: inbox.bodies == [b"0000"])
 
 
-def test_a_copy_of_a_message_that_is_given_up_becomes_a_dead_letter(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            async with _failed_message(cluster) as (back, message):
-                await back.send_back(message, "T", "broker-gone", -1)
-            async with Inbox(cluster, "undertakers", "%DLQ%g") as inbox:
-                await eventually(lambda: inbox.bodies == [b"0000"])
-
-    asyncio.run(main())
+async def test_a_copy_of_a_message_that_is_given_up_becomes_a_dead_letter(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        async with _failed_message(cluster) as (back, message):
+            await back.send_back(message, "T", "broker-gone", -1)
+        async with Inbox(cluster, "undertakers", "%DLQ%g") as inbox:
+            await eventually(lambda: inbox.bodies == [b"0000"])
 
 
-def test_when_nobody_takes_it_the_caller_hears_why(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster, _failed_message(cluster) as (back, message):
-            await cluster.broker.stop()
-            with pytest.raises(MQError, match="%RETRY%g"):
-                await back.send_back(message, "T", "broker-a", 0)
-
-    asyncio.run(main())
+async def test_when_nobody_takes_it_the_caller_hears_why(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, _failed_message(cluster) as (back, message):
+        await cluster.broker.stop()
+        with pytest.raises(MQError, match="%RETRY%g"):
+            await back.send_back(message, "T", "broker-a", 0)
 
 
 def test_a_copy_carries_what_its_sender_said_and_nothing_of_this_delivery() -> None:

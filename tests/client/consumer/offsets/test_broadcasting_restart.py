@@ -32,76 +32,65 @@ async def member(cluster: Cluster, **options: Any) -> AsyncIterator[Inbox]:
         yield inbox
 
 
-def test_messages_sent_while_a_broadcasting_consumer_was_down_are_delivered_after_its_restart(
+async def test_messages_sent_while_a_broadcasting_consumer_was_down_are_delivered_after_its_restart(
     tmp_path: Path, offsets_directory: Path
 ) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=2)
-            async with member(cluster) as first:
-                await send(cluster, numbered(4))
-                await eventually(lambda: len(first.bodies) == 4)
-            await send(cluster, numbered(10, 100))
-            async with member(cluster) as second:
-                await eventually(lambda: sorted(second.bodies) == numbered(10, 100))
-            # Where Apache's client has its file, too: it keeps the instance's name for broadcasting.
-            assert (offsets_directory / f"{local_address()}@DEFAULT" / "g" / "offsets.json").exists()
-
-    asyncio.run(main())
-
-
-def test_a_lite_consumer_finds_its_broadcasting_offsets_again_as_well(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=1)
-
-            async def polled(count: int) -> list[bytes]:
-                consumer = LitePullConsumer("g", config=cluster.config(), broadcasting=True, consume_from="first")
-                consumer.subscribe("T")
-                got: list[bytes] = []
-                async with consumer, asyncio.timeout(18.0):
-                    while len(got) < count:
-                        got += [message.body for message in await consumer.poll(1.0)]
-                    await consumer.commit()
-                return got
-
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=2)
+        async with member(cluster) as first:
             await send(cluster, numbered(4))
-            assert await polled(4) == numbered(4)
-            await send(cluster, numbered(10, 100))
-            assert await polled(10) == numbered(10, 100)
+            await eventually(lambda: len(first.bodies) == 4)
+        await send(cluster, numbered(10, 100))
+        async with member(cluster) as second:
+            await eventually(lambda: sorted(second.bodies) == numbered(10, 100))
+        # Where Apache's client has its file, too: it keeps the instance's name for broadcasting.
+        assert (offsets_directory / f"{local_address()}@DEFAULT" / "g" / "offsets.json").exists()
 
-    asyncio.run(main())
+
+async def test_a_lite_consumer_finds_its_broadcasting_offsets_again_as_well(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=1)
+
+        async def polled(count: int) -> list[bytes]:
+            consumer = LitePullConsumer("g", config=cluster.config(), broadcasting=True, consume_from="first")
+            consumer.subscribe("T")
+            got: list[bytes] = []
+            async with consumer, asyncio.timeout(18.0):
+                while len(got) < count:
+                    got += [message.body for message in await consumer.poll(1.0)]
+                await consumer.commit()
+            return got
+
+        await send(cluster, numbered(4))
+        assert await polled(4) == numbered(4)
+        await send(cluster, numbered(10, 100))
+        assert await polled(10) == numbered(10, 100)
 
 
-def test_two_broadcasting_consumers_of_a_group_have_a_file_each_and_both_get_everything(
+async def test_two_broadcasting_consumers_of_a_group_have_a_file_each_and_both_get_everything(
     tmp_path: Path, offsets_directory: Path
 ) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=2)
-            async with member(cluster) as first, member(cluster) as second:
-                await send(cluster, numbered(4))
-                await eventually(lambda: len(first.bodies) == len(second.bodies) == 4)
-            await send(cluster, numbered(10, 100))
-            async with member(cluster) as first, member(cluster) as second:
-                await eventually(lambda: sorted(first.bodies) == sorted(second.bodies) == numbered(10, 100))
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=2)
+        async with member(cluster) as first, member(cluster) as second:
+            await send(cluster, numbered(4))
+            await eventually(lambda: len(first.bodies) == len(second.bodies) == 4)
+        await send(cluster, numbered(10, 100))
+        async with member(cluster) as first, member(cluster) as second:
+            await eventually(lambda: sorted(first.bodies) == sorted(second.bodies) == numbered(10, 100))
 
-    asyncio.run(main())
     own = f"{local_address()}@DEFAULT"
     assert sorted(path.name for path in offsets_directory.iterdir()) == [own, f"{own}#2"]
 
 
-def test_a_consumer_that_got_nothing_before_it_went_down_gets_what_was_sent_meanwhile(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=2)
-            async with member(cluster):
-                pass
-            await send(cluster, numbered(10))
-            async with member(cluster) as second:
-                await eventually(lambda: sorted(second.bodies) == numbered(10))
-
-    asyncio.run(main())
+async def test_a_consumer_that_got_nothing_before_it_went_down_gets_what_was_sent_meanwhile(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=2)
+        async with member(cluster):
+            pass
+        await send(cluster, numbered(10))
+        async with member(cluster) as second:
+            await eventually(lambda: sorted(second.bodies) == numbered(10))
 
 
 HOLD = """

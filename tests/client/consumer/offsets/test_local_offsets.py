@@ -22,9 +22,9 @@ IN_APACHES = {
 FIRST, SECOND = MessageQueue("Orders", "broker-a", 0), MessageQueue("Orders", "broker-a", 1)
 
 
-def opened(root: Path) -> LocalOffsets:
+async def opened(root: Path) -> LocalOffsets:
     offsets = LocalOffsets("10.0.0.1@4711", "billing", directory=root)
-    asyncio.run(offsets.load())
+    await offsets.load()
     return offsets
 
 
@@ -32,8 +32,8 @@ def saved(root: Path) -> Path:
     return root / "10.0.0.1@4711" / "billing" / "offsets.json"
 
 
-def read(offsets: LocalOffsets, queue: MessageQueue, where: ReadFrom = ReadFrom.STORE) -> int | None:
-    return asyncio.run(offsets.read(queue, where))
+async def read(offsets: LocalOffsets, queue: MessageQueue, where: ReadFrom = ReadFrom.STORE) -> int | None:
+    return await offsets.read(queue, where)
 
 
 def test_apaches_file_is_read() -> None:
@@ -57,66 +57,66 @@ def test_a_table_without_a_queue_is_a_file_too() -> None:
     assert decode_offsets(encode_offsets({})) == {}
 
 
-def test_offsets_survive_a_restart_where_apache_has_them(tmp_path: Path) -> None:
-    offsets = opened(tmp_path)
-    assert read(offsets, FIRST) is None
+async def test_offsets_survive_a_restart_where_apache_has_them(tmp_path: Path) -> None:
+    offsets = await opened(tmp_path)
+    assert await read(offsets, FIRST) is None
     offsets.update(FIRST, 5, increase_only=True)
     offsets.update(SECOND, 7, increase_only=True)
-    asyncio.run(offsets.persist([FIRST, SECOND]))
+    await offsets.persist([FIRST, SECOND])
     assert saved(tmp_path).exists()
-    again = opened(tmp_path)
-    assert (read(again, FIRST), read(again, SECOND)) == (5, 7)
+    again = await opened(tmp_path)
+    assert (await read(again, FIRST), await read(again, SECOND)) == (5, 7)
 
 
-def test_a_file_of_apache_is_taken_over(tmp_path: Path) -> None:
+async def test_a_file_of_apache_is_taken_over(tmp_path: Path) -> None:
     saved(tmp_path).parent.mkdir(parents=True)
     saved(tmp_path).write_bytes(APACHES)
-    offsets = opened(tmp_path)
-    assert read(offsets, FIRST) == 40
+    offsets = await opened(tmp_path)
+    assert await read(offsets, FIRST) == 40
     offsets.update(FIRST, 44, increase_only=True)
-    asyncio.run(offsets.persist([FIRST]))
+    await offsets.persist([FIRST])
     assert decode_offsets(saved(tmp_path).read_bytes()) == {**IN_APACHES, FIRST: 44}
     assert decode_offsets(saved(tmp_path).with_suffix(".json.bak").read_bytes()) == IN_APACHES
 
 
-def test_only_what_is_asked_for_is_saved_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
-    offsets = opened(tmp_path)
+async def test_only_what_is_asked_for_is_saved_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
+    offsets = await opened(tmp_path)
     for queue in (FIRST, SECOND):
         offsets.update(queue, 1, increase_only=True)
-    asyncio.run(offsets.persist([FIRST, SECOND]))
+    await offsets.persist([FIRST, SECOND])
     offsets.update(FIRST, 2, increase_only=True)
     offsets.update(SECOND, 2, increase_only=True)
-    asyncio.run(offsets.persist([SECOND]))
-    again = opened(tmp_path)
-    assert (read(again, FIRST), read(again, SECOND)) == (1, 2)
+    await offsets.persist([SECOND])
+    again = await opened(tmp_path)
+    assert (await read(again, FIRST), await read(again, SECOND)) == (1, 2)
 
 
-def test_the_backup_is_read_when_the_file_is_torn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    offsets = opened(tmp_path)
+async def test_the_backup_is_read_when_the_file_is_torn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    offsets = await opened(tmp_path)
     for offset in (3, 4):
         offsets.update(FIRST, offset, increase_only=True)
-        asyncio.run(offsets.persist([FIRST]))
+        await offsets.persist([FIRST])
     saved(tmp_path).write_bytes(saved(tmp_path).read_bytes()[:20])
-    assert read(opened(tmp_path), FIRST) == 3
+    assert await read(await opened(tmp_path), FIRST) == 3
     assert "offsets.json.bak" in caplog.text
 
 
-def test_when_nothing_can_be_read_it_says_so_and_does_not_begin_anew(tmp_path: Path) -> None:
+async def test_when_nothing_can_be_read_it_says_so_and_does_not_begin_anew(tmp_path: Path) -> None:
     saved(tmp_path).parent.mkdir(parents=True)
     saved(tmp_path).write_bytes(b'{"offsetTable":{{"brokerName"')
     with pytest.raises(StoreDamaged, match=r"offsets\.json"):
-        opened(tmp_path)
+        await opened(tmp_path)
 
 
-def test_a_file_in_the_place_of_the_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
+async def test_a_file_in_the_place_of_the_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "10.0.0.1@4711").write_text("in the way")
     offsets = LocalOffsets("10.0.0.1@4711", "billing", directory=tmp_path)
     with pytest.raises(MQError, match=r"offsets\.json"):
-        asyncio.run(offsets.load())
+        await offsets.load()
 
 
-def test_memory_goes_back_only_where_that_is_meant(tmp_path: Path) -> None:
-    offsets = opened(tmp_path)
+async def test_memory_goes_back_only_where_that_is_meant(tmp_path: Path) -> None:
+    offsets = await opened(tmp_path)
     offsets.update(FIRST, 5, increase_only=True)
     offsets.update(FIRST, 3, increase_only=True)
     assert offsets.memory(FIRST) == 5
@@ -126,18 +126,18 @@ def test_memory_goes_back_only_where_that_is_meant(tmp_path: Path) -> None:
     assert offsets.memory(FIRST) is None
 
 
-def test_where_to_read_is_the_callers_choice(tmp_path: Path) -> None:
-    offsets = opened(tmp_path)
+async def test_where_to_read_is_the_callers_choice(tmp_path: Path) -> None:
+    offsets = await opened(tmp_path)
     offsets.update(FIRST, 5, increase_only=True)
-    asyncio.run(offsets.persist([FIRST]))
+    await offsets.persist([FIRST])
     offsets.update(FIRST, 9, increase_only=True)
-    assert read(offsets, FIRST, ReadFrom.MEMORY) == 9
-    assert read(offsets, FIRST, ReadFrom.MEMORY_FIRST) == 9
-    assert read(offsets, FIRST, ReadFrom.STORE) == 5
+    assert await read(offsets, FIRST, ReadFrom.MEMORY) == 9
+    assert await read(offsets, FIRST, ReadFrom.MEMORY_FIRST) == 9
+    assert await read(offsets, FIRST, ReadFrom.STORE) == 5
     assert offsets.memory(FIRST) == 9  # which is newer than what was saved
     offsets.remove(FIRST)
-    assert read(offsets, FIRST, ReadFrom.MEMORY) is None
-    assert read(offsets, FIRST, ReadFrom.MEMORY_FIRST) == 5
+    assert await read(offsets, FIRST, ReadFrom.MEMORY) is None
+    assert await read(offsets, FIRST, ReadFrom.MEMORY_FIRST) == 5
 
 
 def test_files_are_where_the_environment_says_or_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,106 +44,89 @@ def say(cluster: Cluster, offset: int) -> None:
     cluster.broker.tables.offsets.commit("g", "T", 0, offset, backwards=True)
 
 
-def test_what_others_have_consumed_while_the_broker_had_lost_us_is_not_taken_back(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as (cluster, core, offsets):
-            offsets.update(QUEUE, 5, increase_only=True)
+async def test_what_others_have_consumed_while_the_broker_had_lost_us_is_not_taken_back(tmp_path: Path) -> None:
+    async with stores(tmp_path) as (cluster, core, offsets):
+        offsets.update(QUEUE, 5, increase_only=True)
+        await offsets.persist([QUEUE], confirmed=True)
+        assert committed(cluster, "g") == {0: 5}
+        assert offsets.is_sure(QUEUE)
+        await cut(cluster, core)
+        say(cluster, 9)
+        assert not offsets.is_sure(QUEUE)
+        for mine, theirs in ((6, 9), (8, 9), (9, 9), (12, 12)):
+            offsets.update(QUEUE, mine, increase_only=True)
             await offsets.persist([QUEUE], confirmed=True)
-            assert committed(cluster, "g") == {0: 5}
-            assert offsets.is_sure(QUEUE)
-            await cut(cluster, core)
-            say(cluster, 9)
-            assert not offsets.is_sure(QUEUE)
-            for mine, theirs in ((6, 9), (8, 9), (9, 9), (12, 12)):
-                offsets.update(QUEUE, mine, increase_only=True)
-                await offsets.persist([QUEUE], confirmed=True)
-                assert committed(cluster, "g") == {0: theirs}
-            assert offsets.is_sure(QUEUE)
-
-    asyncio.run(main())
+            assert committed(cluster, "g") == {0: theirs}
+        assert offsets.is_sure(QUEUE)
 
 
-def test_others_that_come_further_after_we_have_looked_are_not_taken_back_either(tmp_path: Path) -> None:
+async def test_others_that_come_further_after_we_have_looked_are_not_taken_back_either(tmp_path: Path) -> None:
     """Found by chaos: for a moment both have the queue, as the broker forgot one of them and knows it again."""
-
-    async def main() -> None:
-        async with stores(tmp_path) as (cluster, core, offsets):
-            offsets.update(QUEUE, 5, increase_only=True)
-            await cut(cluster, core)
-            await offsets.persist([QUEUE], confirmed=True)
-            assert offsets.is_sure(QUEUE)
-            say(cluster, 9)
-            await offsets.persist([QUEUE], confirmed=True)
-            assert committed(cluster, "g") == {0: 9}
-            offsets.update(QUEUE, 2, increase_only=False)  # but who is told to go back does
-            await offsets.persist([QUEUE], confirmed=True)
-            assert committed(cluster, "g") == {0: 2}
-
-    asyncio.run(main())
+    async with stores(tmp_path) as (cluster, core, offsets):
+        offsets.update(QUEUE, 5, increase_only=True)
+        await cut(cluster, core)
+        await offsets.persist([QUEUE], confirmed=True)
+        assert offsets.is_sure(QUEUE)
+        say(cluster, 9)
+        await offsets.persist([QUEUE], confirmed=True)
+        assert committed(cluster, "g") == {0: 9}
+        offsets.update(QUEUE, 2, increase_only=False)  # but who is told to go back does
+        await offsets.persist([QUEUE], confirmed=True)
+        assert committed(cluster, "g") == {0: 2}
 
 
-def test_if_nobody_came_further_everything_goes_on(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as (cluster, core, offsets):
-            offsets.update(QUEUE, 5, increase_only=True)
-            await offsets.persist([QUEUE], confirmed=True)
-            await cut(cluster, core)
-            offsets.update(QUEUE, 6, increase_only=True)
-            await offsets.persist([QUEUE], confirmed=True)
-            assert committed(cluster, "g") == {0: 6}
-            assert offsets.is_sure(QUEUE)
-
-    asyncio.run(main())
+async def test_if_nobody_came_further_everything_goes_on(tmp_path: Path) -> None:
+    async with stores(tmp_path) as (cluster, core, offsets):
+        offsets.update(QUEUE, 5, increase_only=True)
+        await offsets.persist([QUEUE], confirmed=True)
+        await cut(cluster, core)
+        offsets.update(QUEUE, 6, increase_only=True)
+        await offsets.persist([QUEUE], confirmed=True)
+        assert committed(cluster, "g") == {0: 6}
+        assert offsets.is_sure(QUEUE)
 
 
-def test_who_wants_to_go_back_can(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as (cluster, core, offsets):
-            offsets.update(QUEUE, 5, increase_only=True)
-            await cut(cluster, core)
-            say(cluster, 9)
-            assert await offsets.read(QUEUE, ReadFrom.STORE) == 9  # to look is not to agree
-            assert not offsets.is_sure(QUEUE)
-            offsets.update(QUEUE, 3, increase_only=False)  # a seek
-            await offsets.persist([QUEUE], confirmed=True)
-            assert committed(cluster, "g") == {0: 3}
-            await cut(cluster, core)
-            say(cluster, 9)
-            offsets.update(QUEUE, 7, increase_only=False)
-            offsets.insist(QUEUE)  # a program that commits what it says
-            await offsets.persist([QUEUE], confirmed=True)
-            assert committed(cluster, "g") == {0: 7}
-
-    asyncio.run(main())
+async def test_who_wants_to_go_back_can(tmp_path: Path) -> None:
+    async with stores(tmp_path) as (cluster, core, offsets):
+        offsets.update(QUEUE, 5, increase_only=True)
+        await cut(cluster, core)
+        say(cluster, 9)
+        assert await offsets.read(QUEUE, ReadFrom.STORE) == 9  # to look is not to agree
+        assert not offsets.is_sure(QUEUE)
+        offsets.update(QUEUE, 3, increase_only=False)  # a seek
+        await offsets.persist([QUEUE], confirmed=True)
+        assert committed(cluster, "g") == {0: 3}
+        await cut(cluster, core)
+        say(cluster, 9)
+        offsets.update(QUEUE, 7, increase_only=False)
+        offsets.insist(QUEUE)  # a program that commits what it says
+        await offsets.persist([QUEUE], confirmed=True)
+        assert committed(cluster, "g") == {0: 7}
 
 
-def test_a_consumer_that_was_cut_off_never_takes_its_group_back(tmp_path: Path) -> None:
+async def test_a_consumer_that_was_cut_off_never_takes_its_group_back(tmp_path: Path) -> None:
     """Neither when it saves its offsets nor with a pull, which carries them too."""
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=1)
+        await send(cluster, numbered(5))
+        seen: list[int] = []
+        async with Inbox(cluster, "g", persist_offsets_s=0.02) as inbox:
+            await eventually(lambda: committed(cluster, "g") == {0: 5})
+            core = inbox.consumer._core
+            assert core is not None
+            say(cluster, 8)
+            await cut(cluster, core)
+            await send(cluster, numbered(2, 5))
 
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=1)
-            await send(cluster, numbered(5))
-            seen: list[int] = []
-            async with Inbox(cluster, "g", persist_offsets_s=0.02) as inbox:
-                await eventually(lambda: committed(cluster, "g") == {0: 5})
-                core = inbox.consumer._core
-                assert core is not None
-                say(cluster, 8)
-                await cut(cluster, core)
-                await send(cluster, numbered(2, 5))
+            async def look() -> None:
+                while True:
+                    seen.append(committed(cluster, "g")[0])
+                    await asyncio.sleep(0)
 
-                async def look() -> None:
-                    while True:
-                        seen.append(committed(cluster, "g")[0])
-                        await asyncio.sleep(0)
-
-                looking = asyncio.create_task(look())
-                await eventually(lambda: len(inbox.messages) == 7)
-                await asyncio.sleep(0.1)  # some rounds of saving
-                await send(cluster, numbered(3, 7))
-                await eventually(lambda: committed(cluster, "g") == {0: 10})
-                looking.cancel()
-            assert set(seen) <= {8, 9, 10}
-
-    asyncio.run(main())
+            looking = asyncio.create_task(look())
+            await eventually(lambda: len(inbox.messages) == 7)
+            await asyncio.sleep(0.1)  # some rounds of saving
+            await send(cluster, numbered(3, 7))
+            await eventually(lambda: committed(cluster, "g") == {0: 10})
+            looking.cancel()
+        assert set(seen) <= {8, 9, 10}

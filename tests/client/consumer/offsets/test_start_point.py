@@ -1,6 +1,5 @@
 """Where a group begins: Apache's rules, alone and at a broker."""
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import product
@@ -33,7 +32,7 @@ def cases() -> Iterator[tuple[str, ConsumeFrom, int]]:
 
 
 @pytest.mark.parametrize(("topic", "consume_from", "expected"), list(cases()))
-def test_a_group_without_an_offset_begins_where_apaches_would(
+async def test_a_group_without_an_offset_begins_where_apaches_would(
     topic: str, consume_from: ConsumeFrom, expected: int
 ) -> None:
     async def max_offset() -> int:
@@ -43,69 +42,60 @@ def test_a_group_without_an_offset_begins_where_apaches_would(
         assert moment == MOMENT
         return AT
 
-    assert asyncio.run(first_offset(topic, consume_from, max_offset=max_offset, offset_at=offset_at)) == expected
+    assert (await first_offset(topic, consume_from, max_offset=max_offset, offset_at=offset_at)) == expected
 
 
-def test_at_a_broker_the_saved_offset_counts_and_then_the_start_point(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("Orders", queues=1)
-            async with Producer("writers", config=cluster.config()) as producer:
-                for _ in range(5):
-                    await producer.send(Message("Orders", b"x"))
-            core = await Core.acquire(cluster.config())
-            try:
-                # A queue that was never shortened begins at 0 for a group that nobody knows: the broker says so itself.
-                assert await StartPoint(core, RemoteOffsets(core, "new"), "last").offset(QUEUE) in (0, 5)
-                offsets = RemoteOffsets(core, "billing")
-                offsets.update(QUEUE, 3, increase_only=True)
-                await offsets.persist([QUEUE], confirmed=True)
-                for consume_from in ("last", "first", MOMENT):
-                    fresh = RemoteOffsets(core, "billing")
-                    assert await StartPoint(core, fresh, consume_from).offset(QUEUE) == 3
-                    assert fresh.memory(QUEUE) == 3
-            finally:
-                await core.release()
-
-    asyncio.run(main())
+async def test_at_a_broker_the_saved_offset_counts_and_then_the_start_point(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("Orders", queues=1)
+        async with Producer("writers", config=cluster.config()) as producer:
+            for _ in range(5):
+                await producer.send(Message("Orders", b"x"))
+        core = await Core.acquire(cluster.config())
+        try:
+            # A queue that was never shortened begins at 0 for a group that nobody knows: the broker says so itself.
+            assert await StartPoint(core, RemoteOffsets(core, "new"), "last").offset(QUEUE) in (0, 5)
+            offsets = RemoteOffsets(core, "billing")
+            offsets.update(QUEUE, 3, increase_only=True)
+            await offsets.persist([QUEUE], confirmed=True)
+            for consume_from in ("last", "first", MOMENT):
+                fresh = RemoteOffsets(core, "billing")
+                assert await StartPoint(core, fresh, consume_from).offset(QUEUE) == 3
+                assert fresh.memory(QUEUE) == 3
+        finally:
+            await core.release()
 
 
-def test_remote_offsets_are_told_to_the_broker_and_read_from_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("Orders", queues=1)
-            core = await Core.acquire(cluster.config())
-            try:
-                offsets = RemoteOffsets(core, "billing")
-                await offsets.load()
-                assert await offsets.read(QUEUE, ReadFrom.MEMORY) is None
-                offsets.update(QUEUE, 0, increase_only=True)
-                await offsets.persist([QUEUE], confirmed=True)
-                offsets.update(QUEUE, 7, increase_only=True)
-                await offsets.persist([QUEUE])  # one-way
-                at_broker = cluster.broker.tables.offsets
-                await eventually(lambda: at_broker.find("billing", "Orders", 0) == 7)
-                assert await RemoteOffsets(core, "billing").read(QUEUE) == 7
-            finally:
-                await core.release()
-
-    asyncio.run(main())
+async def test_remote_offsets_are_told_to_the_broker_and_read_from_it(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("Orders", queues=1)
+        core = await Core.acquire(cluster.config())
+        try:
+            offsets = RemoteOffsets(core, "billing")
+            await offsets.load()
+            assert await offsets.read(QUEUE, ReadFrom.MEMORY) is None
+            offsets.update(QUEUE, 0, increase_only=True)
+            await offsets.persist([QUEUE], confirmed=True)
+            offsets.update(QUEUE, 7, increase_only=True)
+            await offsets.persist([QUEUE])  # one-way
+            at_broker = cluster.broker.tables.offsets
+            await eventually(lambda: at_broker.find("billing", "Orders", 0) == 7)
+            assert await RemoteOffsets(core, "billing").read(QUEUE) == 7
+        finally:
+            await core.release()
 
 
-def test_a_broker_that_is_unknown_does_not_keep_the_others_from_knowing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("Orders", queues=1)
-            core = await Core.acquire(cluster.config())
-            try:
-                offsets = RemoteOffsets(core, "billing")
-                nowhere = MessageQueue("Orders", "broker-x", 0)
-                for queue in (nowhere, QUEUE):
-                    offsets.update(queue, 2, increase_only=True)
-                with pytest.raises(ConnectError, match="broker-x"):
-                    await offsets.persist([nowhere, QUEUE], confirmed=True)
-                assert cluster.broker.tables.offsets.find("billing", "Orders", 0) == 2
-            finally:
-                await core.release()
-
-    asyncio.run(main())
+async def test_a_broker_that_is_unknown_does_not_keep_the_others_from_knowing(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("Orders", queues=1)
+        core = await Core.acquire(cluster.config())
+        try:
+            offsets = RemoteOffsets(core, "billing")
+            nowhere = MessageQueue("Orders", "broker-x", 0)
+            for queue in (nowhere, QUEUE):
+                offsets.update(queue, 2, increase_only=True)
+            with pytest.raises(ConnectError, match="broker-x"):
+                await offsets.persist([nowhere, QUEUE], confirmed=True)
+            assert cluster.broker.tables.offsets.find("billing", "Orders", 0) == 2
+        finally:
+            await core.release()

@@ -421,41 +421,35 @@ def test_names_carry_the_namespace_on_the_wire_alone(tmp_path: Path) -> None:
     in_world(tmp_path, main)
 
 
-def test_it_goes_on_when_the_broker_comes_back_at_another_address(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path, brokers=()) as cluster:
-            consumer = LitePullConsumer(
-                "readers", config=cluster.config(route_refresh_s=0.1), consume_from="first", hold_s=1.0
-            )
-            consumer.assign([queue_of(0)])
-            settings = BrokerConfig(broker_name="broker-a", namesrv_addr=cluster.namesrv)
-            async with AsyncExitStack() as stack:
-                async with running_broker(tmp_path / "store", settings) as broker:
-                    await broker.registration.until_registered()
-                    await cluster.create_topic(TOPIC, queues=1, brokers=[broker])
-                    await send(cluster, 2)
-                    await stack.enter_async_context(consumer)
-                    assert len(await poll_all(consumer, 2)) == 2
-                async with running_broker(tmp_path / "store", settings) as broker:
-                    await broker.registration.until_registered()
-                    await send(cluster, 3)
-                    offsets = [message.queue_offset for message in await within(poll_all(consumer, 3))]
-                    assert offsets == [2, 3, 4]
-
-    asyncio.run(main())
+async def test_it_goes_on_when_the_broker_comes_back_at_another_address(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=()) as cluster:
+        consumer = LitePullConsumer(
+            "readers", config=cluster.config(route_refresh_s=0.1), consume_from="first", hold_s=1.0
+        )
+        consumer.assign([queue_of(0)])
+        settings = BrokerConfig(broker_name="broker-a", namesrv_addr=cluster.namesrv)
+        async with AsyncExitStack() as stack:
+            async with running_broker(tmp_path / "store", settings) as broker:
+                await broker.registration.until_registered()
+                await cluster.create_topic(TOPIC, queues=1, brokers=[broker])
+                await send(cluster, 2)
+                await stack.enter_async_context(consumer)
+                assert len(await poll_all(consumer, 2)) == 2
+            async with running_broker(tmp_path / "store", settings) as broker:
+                await broker.registration.until_registered()
+                await send(cluster, 3)
+                offsets = [message.queue_offset for message in await within(poll_all(consumer, 3))]
+                assert offsets == [2, 3, 4]
 
 
-def test_a_consumer_that_is_not_started_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        consumer = LitePullConsumer("readers", namesrv="127.0.0.1:1")
-        with pytest.raises(MQError, match="is not running"):
-            await consumer.poll()
-        with pytest.raises(ConfigError, match=r"unknown option 'pull_bach': did you mean pull_batch\?"):
-            LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_bach=3)  # type: ignore[call-arg]
-        with pytest.raises(ConfigError, match="pull_batch must be between 1 and 1024"):
-            LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_batch=0)
-
-    asyncio.run(main())
+async def test_a_consumer_that_is_not_started_says_so(tmp_path: Path) -> None:
+    consumer = LitePullConsumer("readers", namesrv="127.0.0.1:1")
+    with pytest.raises(MQError, match="is not running"):
+        await consumer.poll()
+    with pytest.raises(ConfigError, match=r"unknown option 'pull_bach': did you mean pull_batch\?"):
+        LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_bach=3)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="pull_batch must be between 1 and 1024"):
+        LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_batch=0)
 
 
 def test_only_one_task_waits_for_messages(tmp_path: Path) -> None:

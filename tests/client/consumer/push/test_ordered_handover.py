@@ -66,88 +66,81 @@ async def restartable(home: Path) -> AsyncIterator[tuple[str, RestartableBroker]
             await running.broker.stop()
 
 
-def test_after_a_broker_restart_a_member_begins_nothing_new_before_its_lock_is_renewed(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with restartable(tmp_path) as (namesrv, running):
-            broker = running.broker
-            await broker.tables.topics.update(
-                TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2, perm=6),
-            )
-            await broker.registration.settled()
-            async with Producer("senders", namesrv=namesrv) as producer:
-                await producer.send_many([Message("T", body) for body in numbered(2_000)])
-            async with Proxy(broker.bound) as proxy:
-                calls: list[tuple[str, int]] = []
+async def test_after_a_broker_restart_a_member_begins_nothing_new_before_its_lock_is_renewed(tmp_path: Path) -> None:
+    async with restartable(tmp_path) as (namesrv, running):
+        broker = running.broker
+        await broker.tables.topics.update(
+            TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2, perm=6),
+        )
+        await broker.registration.settled()
+        async with Producer("senders", namesrv=namesrv) as producer:
+            await producer.send_many([Message("T", body) for body in numbered(2_000)])
+        async with Proxy(broker.bound) as proxy:
+            calls: list[tuple[str, int]] = []
 
-                def listener(name: str) -> Callable[[list[StoredMessage]], Any]:
-                    async def listen(messages: list[StoredMessage]) -> None:
-                        calls.append((name, messages[0].queue_id))
-                        await asyncio.sleep(0.02)
-
-                    return listen
-
-                cut_off = ClientConfig(namesrv=namesrv, address_map={broker.address: proxy.address}, instance="a")
-                first = ordered(cut_off, listener("first"))
-                second = ordered(ClientConfig(namesrv=namesrv, instance="b"), listener("second"))
-                async with first, second:
-                    await eventually(lambda: len(topic_queues(first)) == len(topic_queues(second)) == 1)
-                    (queue,) = topic_queues(first)
-                    seen = len(calls)
-                    await eventually(lambda: ("first", queue.queue_id) in calls[seen:])
-                    proxy.refusing = True
-                    await running.restart()  # its locks are gone; only the second member reaches it
-                    await eventually(lambda: ("second", queue.queue_id) in calls)
-                    taken = calls.index(("second", queue.queue_id))
-                    await eventually(lambda: calls[taken:].count(("second", queue.queue_id)) > 30)
-                    assert calls[taken:].count(("first", queue.queue_id)) == 0
-                    proxy.refusing = False
-                    await eventually(lambda: ("first", queue.queue_id) in calls[taken:], seconds=40.0)
-
-    asyncio.run(main())
-
-
-def test_a_member_goes_on_soon_after_its_connection_was_cut_as_its_lock_is_renewed_at_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=1)
-            async with Proxy(cluster.broker.bound) as proxy:
-                done: list[bytes] = []
-
+            def listener(name: str) -> Callable[[list[StoredMessage]], Any]:
                 async def listen(messages: list[StoredMessage]) -> None:
-                    done.extend(message.body for message in messages)
+                    calls.append((name, messages[0].queue_id))
+                    await asyncio.sleep(0.02)
 
-                config = cluster.config(address_map={cluster.broker.address: proxy.address})
-                async with ordered(config, listen) as consumer:
-                    await eventually(lambda: len(topic_queues(consumer)) == 1)
-                    proxy.cut()
-                    await send(cluster, numbered(10))
-                    await eventually(lambda: done == numbered(10))
+                return listen
 
-    asyncio.run(main())
+            cut_off = ClientConfig(namesrv=namesrv, address_map={broker.address: proxy.address}, instance="a")
+            first = ordered(cut_off, listener("first"))
+            second = ordered(ClientConfig(namesrv=namesrv, instance="b"), listener("second"))
+            async with first, second:
+                await eventually(lambda: len(topic_queues(first)) == len(topic_queues(second)) == 1)
+                (queue,) = topic_queues(first)
+                seen = len(calls)
+                await eventually(lambda: ("first", queue.queue_id) in calls[seen:])
+                proxy.refusing = True
+                await running.restart()  # its locks are gone; only the second member reaches it
+                await eventually(lambda: ("second", queue.queue_id) in calls)
+                taken = calls.index(("second", queue.queue_id))
+                await eventually(lambda: calls[taken:].count(("second", queue.queue_id)) > 30)
+                assert calls[taken:].count(("first", queue.queue_id)) == 0
+                proxy.refusing = False
+                await eventually(lambda: ("first", queue.queue_id) in calls[taken:], seconds=40.0)
 
 
-def test_a_paused_member_hands_its_queues_over(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=2)
-            for queue_id in range(2):
-                await send(cluster, numbered(20), queue_id=queue_id)
+async def test_a_member_goes_on_soon_after_its_connection_was_cut_as_its_lock_is_renewed_at_once(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=1)
+        async with Proxy(cluster.broker.bound) as proxy:
             done: list[bytes] = []
-
-            async def slow(messages: list[StoredMessage]) -> None:
-                await asyncio.sleep(0.005)
 
             async def listen(messages: list[StoredMessage]) -> None:
                 done.extend(message.body for message in messages)
 
-            async with ordered(cluster.config(), slow) as first:
-                await eventually(lambda: _holds_messages(first))
-                first.pause()
-                async with ordered(cluster.config(), listen) as second:
-                    await eventually(lambda: len(topic_queues(second)) == 1, "a queue for the second member")
-                    await eventually(lambda: b"0019" in done)
+            config = cluster.config(address_map={cluster.broker.address: proxy.address})
+            async with ordered(config, listen) as consumer:
+                await eventually(lambda: len(topic_queues(consumer)) == 1)
+                proxy.cut()
+                await send(cluster, numbered(10))
+                await eventually(lambda: done == numbered(10))
 
-    asyncio.run(main())
+
+async def test_a_paused_member_hands_its_queues_over(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=2)
+        for queue_id in range(2):
+            await send(cluster, numbered(20), queue_id=queue_id)
+        done: list[bytes] = []
+
+        async def slow(messages: list[StoredMessage]) -> None:
+            await asyncio.sleep(0.005)
+
+        async def listen(messages: list[StoredMessage]) -> None:
+            done.extend(message.body for message in messages)
+
+        async with ordered(cluster.config(), slow) as first:
+            await eventually(lambda: _holds_messages(first))
+            first.pause()
+            async with ordered(cluster.config(), listen) as second:
+                await eventually(lambda: len(topic_queues(second)) == 1, "a queue for the second member")
+                await eventually(lambda: b"0019" in done)
 
 
 def _holds_messages(consumer: PushConsumer) -> bool:
@@ -158,50 +151,44 @@ def _holds_messages(consumer: PushConsumer) -> bool:
     return len(owned) == 2 and all(held.progress.count for held in owned)
 
 
-def test_a_queue_that_waits_for_room_among_the_listeners_is_handed_over_at_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=4)
-            for queue_id in range(4):
-                await send(cluster, numbered(5), queue_id=queue_id)
-            never = asyncio.Event()
+async def test_a_queue_that_waits_for_room_among_the_listeners_is_handed_over_at_once(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=4)
+        for queue_id in range(4):
+            await send(cluster, numbered(5), queue_id=queue_id)
+        never = asyncio.Event()
 
-            async def stuck(messages: list[StoredMessage]) -> None:
-                await never.wait()
+        async def stuck(messages: list[StoredMessage]) -> None:
+            await never.wait()
 
-            async def listen(messages: list[StoredMessage]) -> None:
-                pass
+        async def listen(messages: list[StoredMessage]) -> None:
+            pass
 
-            async with ordered(cluster.config(), stuck, concurrency=1, shutdown_timeout_s=0.1) as first:
-                await eventually(lambda: len(topic_queues(first)) == 4)
-                async with ordered(cluster.config(), listen) as second:
-                    await eventually(lambda: len(topic_queues(second)) >= 1, "a queue for the second member")
-
-    asyncio.run(main())
+        async with ordered(cluster.config(), stuck, concurrency=1, shutdown_timeout_s=0.1) as first:
+            await eventually(lambda: len(topic_queues(first)) == 4)
+            async with ordered(cluster.config(), listen) as second:
+                await eventually(lambda: len(topic_queues(second)) >= 1, "a queue for the second member")
 
 
-def test_the_lock_of_a_queue_whose_listener_still_runs_is_kept_at_the_shutdown(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster:
-            await cluster.create_topic("T", queues=2)
-            await send(cluster, numbered(1), queue_id=0)
-            running, let_go = threading.Event(), threading.Event()
+async def test_the_lock_of_a_queue_whose_listener_still_runs_is_kept_at_the_shutdown(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic("T", queues=2)
+        await send(cluster, numbered(1), queue_id=0)
+        running, let_go = threading.Event(), threading.Event()
 
-            def listen(messages: list[StoredMessage]) -> None:
-                running.set()
-                let_go.wait(60)
+        def listen(messages: list[StoredMessage]) -> None:
+            running.set()
+            let_go.wait(60)
 
-            consumer = ordered(cluster.config(), listen)
-            try:
-                await consumer.start()
-                await eventually(lambda: len(topic_queues(consumer)) == 2)
-                await eventually(running.is_set)
-                await consumer.shutdown(0.1)
-                assert [queue.queue_id for queue in locked_queues(cluster)] == [0]
-            finally:
-                let_go.set()
-
-    asyncio.run(main())
+        consumer = ordered(cluster.config(), listen)
+        try:
+            await consumer.start()
+            await eventually(lambda: len(topic_queues(consumer)) == 2)
+            await eventually(running.is_set)
+            await consumer.shutdown(0.1)
+            assert [queue.queue_id for queue in locked_queues(cluster)] == [0]
+        finally:
+            let_go.set()
 
 
 def locked_queues(cluster: Cluster) -> list[MessageQueue]:

@@ -1,6 +1,5 @@
 """Queues chosen by the program."""
 
-import asyncio
 import random
 from pathlib import Path
 
@@ -78,17 +77,14 @@ def test_a_selector_must_return_a_queue_of_the_topic() -> None:
             choose(QUEUES)
 
 
-def test_an_argument_without_a_selector_is_refused(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running_cluster(tmp_path) as cluster, Producer("p", config=cluster.config()) as producer:
-            await cluster.create_topic("T")
-            message = Message("T", b"x")
-            for send in (producer.send, producer.send_oneway, producer.request):
-                with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):
-                    await send(message, arg="key")
+async def test_an_argument_without_a_selector_is_refused(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, Producer("p", config=cluster.config()) as producer:
+        await cluster.create_topic("T")
+        message = Message("T", b"x")
+        for send in (producer.send, producer.send_oneway, producer.request):
             with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):
-                await producer.send_many([message], arg="key")
-            with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):
-                await producer.send_batch([message], arg="key")
-
-    asyncio.run(main())
+                await send(message, arg="key")
+        with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):
+            await producer.send_many([message], arg="key")
+        with pytest.raises(InvalidMessage, match="arg='key' is for a selector"):
+            await producer.send_batch([message], arg="key")
