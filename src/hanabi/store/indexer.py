@@ -156,11 +156,16 @@ class Indexer:
                 if is_far_back and has_message is not None and has_message(queue, dispatched.queue_offset):
                     raise  # a bad bit in the record's head, which no CRC covers: the others are right
                 dispatched = self._put_newer(queue, dispatched, error, fill_holes=fill_holes)
-        index = self._index
-        if index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED and record.log_offset >= index.end_log_offset:
-            self._put_keys(topic, record.keys, record.unique_key, record.log_offset, store_ms)
+        self.index(record)
         if notify and dispatched is not None:
             self.tell(dispatched)
+
+    def index(self, record: Dispatch) -> None:
+        """Add the keys of a record that lies in the log already to the index, unless they are there."""
+        index = self._index
+        if index is None or record.sys_flag & _NOT_INDEXED == _NOT_INDEXED or record.log_offset < index.end_log_offset:
+            return
+        self._put_keys(record.topic, record.keys, record.unique_key, record.log_offset, record.store_timestamp_ms)
 
     def catch_up(self) -> None:
         """Index what could not be indexed before. Raises StoreError if it still cannot be."""

@@ -49,7 +49,7 @@ class KeyIndex:
         writable: bool = True,
     ) -> None:
         """*on_full* gets a file that is complete, to sync it (in a thread of its own) and to note its time."""
-        self._directory, self._slots, self._entries_max = directory, slots, entries_max
+        self.directory, self._slots, self._entries_max = directory, slots, entries_max
         self._now_ms, self._on_full, self._writable = now_ms, on_full, writable
         self.files: list[IndexFile] = []  # replaced, never changed, while other threads may walk over it
         self._changing = threading.Lock()  # held while it is replaced
@@ -69,7 +69,7 @@ class KeyIndex:
         file of another size was made with other settings; it is left alone, and not searched.
         """
         size = index_file_bytes(self._slots, self._entries_max)
-        for path in sorted(self._directory.iterdir()) if self._directory.is_dir() else []:
+        for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else []:
             if not (path.name.isascii() and path.name.isdigit() and path.is_file()):
                 continue
             self._newest_name = path.name
@@ -170,11 +170,8 @@ class KeyIndex:
         if growing is not None and not growing.is_full:
             return growing
         last = self.files[-1] if self.files else None
-        path = self._directory / self._new_name()
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError.from_os_error(error, f"creating {self._directory}") from error
+        path = self.directory / self._new_name()
+        self.make_directory()
         file = IndexFile.create(
             path,
             self._slots,
@@ -188,6 +185,17 @@ class KeyIndex:
         if last is not None and self._on_full is not None:
             self._on_full(last)
         return file
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether its folder is not there. An index that has no messages yet may be missing, too."""
+        return not self.directory.is_dir()
+
+    def make_directory(self) -> None:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"creating {self.directory}") from error
 
     def _new_name(self) -> str:
         name = local_time_name(self._now_ms())
@@ -299,8 +307,8 @@ class KeyIndex:
         try:
             if self._writable:
                 self.sync()
-                if self._directory.is_dir():
-                    sync_directory(self._directory)
+                if self.directory.is_dir():
+                    sync_directory(self.directory)
         finally:
             for file in self.files:
                 file.close()
@@ -317,7 +325,7 @@ class KeyIndex:
 def _tell_set_aside(error: StoreDamaged) -> None:
     logger.error(
         "%s: this file of the key index is not used, and the messages that it has are not found by key (consumers get "
-        "them as ever); to build the index again, stop the broker, repair the disk and delete consumequeue and index",
+        "them as ever); to build the index again, stop the broker, repair the disk and delete the folder index",
         error,
     )
 

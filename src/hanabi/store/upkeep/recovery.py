@@ -28,6 +28,7 @@ from hanabi.store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue, is_blan
 from hanabi.store.queues.consume_queues import ConsumeQueues
 from hanabi.store.queues.queue_ends import QueueEnd, QueueKey
 from hanabi.store.upkeep.checkpoint import SLACK_MS, Checkpoint
+from hanabi.store.upkeep.missing_index import build_index
 from hanabi.store.upkeep.missing_log_files import count_on, queues_beyond
 from hanabi.wire.message.record import Dispatch
 
@@ -98,6 +99,8 @@ def recover(
     else:
         start, cut = _clean_start(log, queues)
         damaged += cut
+    if index is not None and index.is_missing and start > log.min_offset:
+        build_index(log, index, parts.indexer, start, flushed_before_ms=_flushed_before(parts, config))
     doubt = Doubt(crashed, crashed and config.flush_mode is FlushMode.ASYNC_FLUSH, crashed_as_ours)
     walk, records = _bring_in_step(parts, config, start, damaged, clock, doubt)
     lost = [queue for queue in damaged if queue not in beyond]
