@@ -25,7 +25,7 @@ EnvName = Annotated[str, msgspec.Meta(max_length=255)]  # anybody may change it:
 
 
 class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one name server was told. Empty paths mean: in `namesrv/` below `--home`."""
+    """Settings of one name server. An empty path means: in `namesrv/` below `--home`."""
 
     listen_port: Port = 9876
     order_message_enable: bool = False  # send the order configuration of a topic with its route
@@ -56,14 +56,14 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     use_epoll_native_selector: bool = False
 
     def remoting(self) -> RemotingConfig:
-        """The limits of the transport that these settings ask for."""
+        """Return the transport's limits."""
         limits = RemotingConfig(idle_seconds=float(self.server_channel_max_idle_time_seconds))
         if self.write_buffer_high_water_mark:
             return msgspec.structs.replace(limits, write_buffer_bytes_max=self.write_buffer_high_water_mark)
         return limits
 
     def routes(self) -> RouteLimits:
-        """The limits of the route table that these settings ask for."""
+        """Return the route table's limits."""
         return RouteLimits(
             brokers_max=self.brokers_max,
             topics_per_broker_max=self.topics_per_broker_max,
@@ -84,7 +84,7 @@ def as_properties(config: NamesrvConfig) -> dict[str, str]:
 
 
 def read_config(path: Path) -> NamesrvConfig:
-    """The settings in a namesrv.conf; what it does not mention has its default."""
+    """Return the settings in a namesrv.conf; a key that it does not have keeps its default."""
     try:
         properties = decode_properties(path.read_bytes())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a name server answers: the table from request code to handler, and the handlers.
+"""Request handlers of the name server, and their table by request code.
 
 Codes, remarks and bodies are those of Java's DefaultRequestProcessor of 4.9.8, with what a 5.x broker asks added.
 The handlers only translate: decisions are in `route_table`, files in `kv_config` and `settings`.
@@ -48,7 +48,7 @@ from hanabi.wire.headers.namesrv import (
     WipeWritePermReplyHeader,
 )
 
-# Peers say who they are by an ordinal of Java's MQVersion.
+# A peer's version is an ordinal of Java's MQVersion.
 VERSION_3_0_11 = 37  # from here on a broker's body also has its filter servers
 VERSION_4_9_4 = 401  # from here on a client reads routes in standard JSON
 
@@ -56,7 +56,7 @@ VERSION_4_9_4 = 401  # from here on a client reads routes in standard JSON
 DATA_VERSION_BYTES_MAX = 4 * 1024  # three numbers
 TOPIC_ROUTE_BYTES_MAX = 1024 * 1024  # one topic: a hundred bytes a broker
 SETTINGS_BYTES_MAX = 64 * 1024  # two settings may be changed; reading text takes a microsecond every few bytes
-NO_BODY_BYTES_MAX = 4 * 1024  # RocketMQ sends none with the others; whoever does is not made to notice
+NO_BODY_BYTES_MAX = 4 * 1024  # RocketMQ sends no body with the other requests; a small one is ignored
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 def namesrv_handlers(
     table: RouteTable, kv: KVConfig, settings: Settings, now_ms: Callable[[], int]
 ) -> dict[int, Handler]:
-    """Which handler answers which request code."""
+    """Return the table from request code to handler."""
     routes = RouteHandlers(table, kv, settings)
     brokers = BrokerHandlers(table, kv, now_ms)
     topics = TopicHandlers(table)
@@ -114,7 +114,7 @@ def _route_form(header: GetRouteHeader, request: Command) -> RouteForm:
 
 
 class RouteHandlers:
-    """Where is what."""
+    """Handlers of route queries."""
 
     def __init__(self, table: RouteTable, kv: KVConfig, settings: Settings) -> None:
         self._table = table
@@ -149,7 +149,7 @@ class RouteHandlers:
 
 
 class BrokerHandlers:
-    """What brokers say about themselves, and operators about brokers."""
+    """Handlers of registrations, and of changes by operators."""
 
     def __init__(self, table: RouteTable, kv: KVConfig, now_ms: Callable[[], int]) -> None:
         self._table = table
@@ -199,7 +199,7 @@ class BrokerHandlers:
 
 
 def _topics_sent(header: RegisterBrokerHeader, request: Command) -> tuple[TopicConfigTable, list[str] | None]:
-    """The topics in a registration, and the filter servers unless the broker is too old to know of them."""
+    """Return the topics and filter servers in a registration; no filter servers from an old broker."""
     if request.version < VERSION_3_0_11:
         return (decode_body(request.body, TopicConfigTable) if request.body else TopicConfigTable()), None
     if not request.body:

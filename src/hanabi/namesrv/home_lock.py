@@ -1,7 +1,7 @@
 """One server a folder: a lock that the operating system drops by itself when its holder dies.
 
-The lock is on the file, not on its name. If somebody deletes the folder under a running server, that server goes on
-with what it has in memory, its next change makes the folder and the files anew, and nothing stops a second server
+The lock is on the file, not on its name. If an operator deletes the folder under a running server, that server goes on
+with what it has in memory, its next change creates the folder and the files again, and nothing stops a second server
 there: stop the server first.
 """
 
@@ -34,7 +34,7 @@ class HomeLock:
         self._sign()
 
     def _sign(self) -> None:
-        """Leave our process number, for who finds the lock taken. It is a courtesy, not the lock."""
+        """Write our process number into the file, for the error of a second server. It is not the lock."""
         with contextlib.suppress(OSError):
             self._file.truncate(0)
             self._file.write(str(os.getpid()).encode())
@@ -46,7 +46,7 @@ class HomeLock:
 
 
 def _holder(file: IO[bytes]) -> str:
-    """Who holds the lock, for people to read; empty where it cannot be read."""
+    """Return the holder of the lock for a log line; empty if it cannot be read."""
     try:
         file.seek(0)
         pid = file.read(20).decode("ascii", "replace").strip()

@@ -44,7 +44,7 @@ class KVConfig:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """All keys and values of *namespace*; None when nothing was ever put there."""
+        """Return all keys and values of *namespace*; None when nothing was ever put there."""
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:

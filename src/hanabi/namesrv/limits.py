@@ -1,4 +1,4 @@
-"""How much others may make a name server remember. Whoever reaches its port can register brokers and topics.
+"""Limits of a name server's memory. Every peer that reaches its port can register brokers and topics.
 
 Every refusal is a NoPermission that names the limit, so that the broker's own log says what to change. The first three
 are settings in namesrv.conf. The rest are not: nothing that RocketMQ's brokers send comes near them.
@@ -15,7 +15,7 @@ FILTER_SERVERS_MAX = 16  # beside one broker; Java starts none unless it is told
 
 
 class RouteLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one route table holds at most."""
+    """Limits of one route table."""
 
     brokers_max: int = 4_096  # processes; the largest clusters have some hundreds, and cluster info lists them all
     topics_per_broker_max: int = 50_000  # a quarter of a second to read and keep; as many as one registration may have
@@ -23,14 +23,14 @@ class RouteLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_names(names: Iterable[str], *, what: str) -> None:
-    """Refuse names that nobody chose in earnest."""
+    """Refuse names longer than NAME_CHARACTERS_MAX."""
     longest = max(map(len, names), default=0)
     if longest > NAME_CHARACTERS_MAX:
         raise NoPermission(f"a {what} of {longest} characters, limit {NAME_CHARACTERS_MAX}")
 
 
 def check_filter_servers(addresses: list[str]) -> None:
-    """They are repeated in every route of their broker."""
+    """Refuse too many filter servers: they are repeated in every route of their broker."""
     if len(addresses) > FILTER_SERVERS_MAX:
         raise NoPermission(f"{len(addresses)} filter servers, limit {FILTER_SERVERS_MAX}")
     check_names(addresses, what="filter server")

@@ -47,7 +47,7 @@ class NameServer:
         scan_seconds: float = SCAN_SECONDS,
         around: Callable[[int, Handler], Handler] | None = None,
     ) -> None:
-        """*around* is put around the handler of each request code: for who wants to know how long they take."""
+        """*around* wraps the handler of each request code, for measuring its time."""
         self.routes = RouteTable(config.routes())
         self._folder = home.absolute() / "namesrv"
         self._config = _with_paths(config, home.absolute(), self._folder)
@@ -90,7 +90,7 @@ class NameServer:
             self._release()
 
     def statistics(self) -> ServerStatistics | None:
-        """What its port did until now; None while it does not listen."""
+        """The counters of its port; None while it does not listen."""
         return self._server.statistics() if self._server is not None else None
 
     async def __aenter__(self) -> Self:
@@ -132,6 +132,6 @@ def _with_paths(config: NamesrvConfig, home: Path, folder: Path) -> NamesrvConfi
 
 
 def _in_turn(handlers: dict[int, Handler]) -> dict[int, Handler]:
-    """All but the one that clients cannot do without wait for their turn."""
+    """Return *table* with handlers that take turns, except the one for routes, which clients need at once."""
     route = RequestCode.GET_ROUTEINFO_BY_TOPIC
     return {**taking_turns(handlers), route: handlers[route]}

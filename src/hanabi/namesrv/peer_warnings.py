@@ -1,4 +1,4 @@
-"""Warnings about what a peer sends: each kind once a connection, since who errs goes on erring, and every line costs us
+"""Warnings about what a peer sends: each kind once a connection, since such a peer repeats it, and every line costs us
 more than it costs him."""
 
 import logging
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 class Complaints:
-    """Which of them were made about which connection. Forgets a connection when everybody else has."""
+    """The warnings already logged, by connection. Holds connections weakly."""
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()

@@ -1,11 +1,11 @@
-"""Who serves which topic. Pure: no sockets, no files, the time comes as an argument.
+"""Routes: which brokers serve which topics. Pure: no sockets, no files, the time comes as an argument.
 
     topic ──► broker name ──► how many queues, which permission         (from the broker's master)
                   │
                   └─────────► {broker id: member}     a member: an address in a cluster, with its last sign of life
 
 Agrees with Java's RouteInfoManager in what is asked and answered. It differs where that one leaves ghosts behind:
-a name is in a cluster while one of its members says so, and who unregisters takes nobody away but himself.
+a name is in a cluster while one of its members says so, and a broker that unregisters removes only itself.
 
 Two broker names at one address of a cluster are almost always a mistake (two brokers that advertise the same one), but
 both stand, as with Java: if the later one took the other's place, the routes of both would come and go with every
@@ -62,7 +62,7 @@ class Member:
         return self.cluster, self.broker_name, self.address
 
     def learns_from(self, sent: TopicConfigTable) -> bool:
-        """Whether *sent* says anything new about this member's topics: another version, or more than before."""
+        """Return whether *sent* says anything new about this member's topics: another version, or more than before."""
         return self.data_version != sent.data_version or len(sent.topic_config_table) > self.topics_sent
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class RouteTable:
         self._brokers: dict[str, _Broker] = {}
         self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
         self._queues_total = 0  # of all topics on all brokers
-        self._places: dict[tuple[str, str, str], Member] = {}  # (cluster, broker name, address) -> who is there
+        self._places: dict[tuple[str, str, str], Member] = {}  # (cluster, broker name, address) -> member
         self._owned: dict[object, set[Member]] = {}
         self._encoded = EncodedRoutes()
         self.absent = AbsentBrokers()
@@ -116,7 +116,7 @@ class RouteTable:
         owner: object,
         now_ms: int,
     ) -> RegisterBrokerReplyHeader:
-        """A broker says that it is there and what it serves. A slave is told where its master is.
+        """Register a broker and its topics. The result tells a slave where its master is.
 
         *filter_servers* is None for a broker too old to know of them. NoPermission if it is more than our limits allow;
         then nothing has changed.
@@ -150,7 +150,7 @@ class RouteTable:
         return RegisterBrokerReplyHeader(ha_server_addr=master.ha_address, master_addr=master.address)
 
     def unregister(self, header: UnregisterBrokerHeader) -> None:
-        """A broker says that it leaves. Who has taken over its id in the meantime stays."""
+        """Remove a broker that leaves. A broker that has taken over its id in the meantime stays."""
         member = self._places.get((header.cluster_name, header.broker_name, header.broker_addr))
         self.absent.left(header.broker_name, header.broker_addr)
         if member is not None:
@@ -158,7 +158,7 @@ class RouteTable:
             logger.info("broker %s has unregistered", member)
 
     def owner_gone(self, owner: object) -> list[Member]:
-        """The connection *owner* was closed: forget those who registered by it and not by another one since."""
+        """Remove the brokers that registered last by the connection *owner*, which was closed."""
         gone = list(self._owned.get(owner, ()))
         for member in gone:
             self._miss(member, "gone")
@@ -167,7 +167,7 @@ class RouteTable:
         return gone
 
     def expire(self, now_ms: int) -> list[Member]:
-        """Forget those who were silent for too long, and return them."""
+        """Expire brokers without a recent registration, and return them."""
         gone = [member for member in self._places.values() if member.seen_ms + member.silence_ms_max < now_ms]
         for member in gone:
             self._miss(member, "gone")
@@ -176,17 +176,17 @@ class RouteTable:
         return gone
 
     def owns_brokers(self, owner: object) -> bool:
-        """Whether some broker registered last by the connection *owner*."""
+        """Return whether a broker registered last by the connection *owner*."""
         return owner in self._owned
 
     def seen(self, cluster: str, broker_name: str, address: str, now_ms: int) -> None:
-        """A sign of life that brings no news."""
+        """Refresh a broker's expiry without a change."""
         member = self._places.get((cluster, broker_name, address))
         if member is not None:
             member.seen_ms = now_ms
 
     def data_version(self, cluster: str, broker_name: str, address: str) -> DataVersion | None:
-        """The version of the topics that the broker there sent last."""
+        """Return the version of the topics that the broker sent last."""
         member = self._places.get((cluster, broker_name, address))
         return member.data_version if member else None
 
@@ -216,7 +216,7 @@ class RouteTable:
             raise NoPermission(f"{count} topics on all brokers, limit {limits.topics_total_max} (topicsTotalMax)")
 
     def _join(self, header: RegisterBrokerHeader, owner: object, now_ms: int) -> tuple[_Broker, Member]:
-        """Take in a new member, instead of who had its id and of who it was before."""
+        """Add a member in place of the broker that had its id, and of its own former entry."""
         member = Member(
             cluster=header.cluster_name,
             broker_name=header.broker_name,
@@ -252,7 +252,7 @@ class RouteTable:
                 return
 
     def _warn_of_another(self, old: Member, new: Member) -> None:
-        """A broker that only moved has closed its old connection, or registers by the same one."""
+        """Return whether a broker only moved: its old connection is closed, or it registers by the same one."""
         if old.place == new.place or old.broker_id != new.broker_id or old.owner is new.owner:
             return
         self._miss(old, "replaced")
@@ -369,7 +369,7 @@ class RouteTable:
         return count
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """No more writes to this broker; return how many topics it has."""
+        """Remove write permission from all topics of this broker; return how many they are."""
         return self._change_permissions(broker_name, lambda perm: perm & ~_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
@@ -388,7 +388,7 @@ class RouteTable:
     # ── questions ──
 
     def route(self, topic: str, order_conf: str | None = None, *, extended: bool = False) -> TopicRoute | None:
-        """Everything a client must know to reach the queues of *topic*; None when nobody serves it."""
+        """Return the route of *topic*; None when no broker serves it."""
         by_broker = self._queues.get(topic)
         if by_broker is None:
             return None
@@ -413,12 +413,12 @@ class RouteTable:
         return encoded
 
     def addresses(self, broker_name: str) -> dict[int, str]:
-        """The addresses of all members of a broker, by id."""
+        """Return the addresses of all members of a broker, by id."""
         broker = self._brokers.get(broker_name)
         return broker.addresses() if broker else {}
 
     def size(self) -> tuple[int, int, int]:
-        """How many broker names, processes and topics there are."""
+        """Return how many broker names, processes and topics there are."""
         return len(self._brokers), len(self._places), len(self._queues)
 
     def cluster_info(self, *, extended: bool = False) -> ClusterInfo:
@@ -441,7 +441,7 @@ class RouteTable:
         return TopicList(topic_list=[topic for topic, queues in self._queues.items() if not names.isdisjoint(queues)])
 
     def system_topics(self) -> TopicList:
-        """The topics named as a cluster or a broker, and the address of some broker that knows of more."""
+        """Return the topics named as a cluster or a broker, and the address of some broker that knows of more."""
         topics = [topic for cluster, names in self._clusters().items() for topic in (cluster, *names)]
         address = next((address for broker in self._brokers.values() for address in broker.addresses().values()), None)
         return TopicList(topic_list=list(dict.fromkeys(topics)), broker_addr=address)
@@ -456,7 +456,7 @@ class RouteTable:
         return self._topics_by_flag(lambda flag: bool(flag & _UNIT_SUB) and not flag & _UNIT)
 
     def _topics_by_flag(self, fits: Callable[[int], bool]) -> TopicList:
-        """A topic has its flag from one of its brokers, as in Java: they should all say the same."""
+        """Return the topic's flag from one of its brokers, as Java does: all should have the same."""
         chosen = (topic for topic, queues in self._queues.items() if fits(queues[min(queues)].topic_sys_flag))
         return TopicList(topic_list=list(chosen))
 

@@ -1,4 +1,4 @@
-"""When to look for the silent: at a steady pace, but never right after this process itself stood still.
+"""The timer of the scan for silent brokers: a fixed interval, but never right after this process itself stalled.
 
 After a stall (SIGSTOP, a suspended machine, a turn of the loop that took too long) signs of life wait in the sockets,
 and a timer may fire before they are read. So every scan comes after a moment that passed on time: then the loop has

@@ -1,6 +1,6 @@
 """The settings in force, and the few of them that may be changed over the wire.
 
-Whoever reaches the port can ask for a change, so only settings that can do no harm may be changed: never a path,
+Every peer that reaches the port can ask for a change, so only harmless settings may be changed: never a path,
 never the list itself (CVE-2023-37582 wrote files of the attacker's choice that way). Changes are kept in a file of
 their own, which only this module writes, and are in force again after a restart.
 """
@@ -76,14 +76,14 @@ class Settings:
         logger.info("settings changed: %s", change.asked)
 
     def text(self) -> bytes:
-        """All settings in force, as a properties file: written once a change, as anybody may ask at any rate."""
+        """Return all settings in force as a properties file, encoded once per change."""
         if self._text is None:
             self._text = _encode(as_properties(self.current))
         return self._text
 
 
 def kept_changes(path: Path, config: NamesrvConfig) -> dict[str, str]:
-    """What was changed at run time and is in force again at the next start; *path* is only read."""
+    """Return the settings that were changed at run time, from the file at *path*."""
     kept = DurableTable(path, encode=_encode, decode=decode_properties).load() or {}
     changeable = CHANGEABLE - set(config.config_black_list.split(";"))
     return {key: value for key, value in kept.items() if key in changeable}

@@ -16,6 +16,6 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def format_address(socket_address: Any) -> str:
-    """A socket's address, (host, port) or IPv6's (host, port, flow, scope), as text that `parse_address` reads."""
+    """Return a socket's address, (host, port) or IPv6's (host, port, flow, scope), as `parse_address` reads it."""
     host, port = socket_address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

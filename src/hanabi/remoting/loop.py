@@ -1,4 +1,4 @@
-"""Which event loop we run on: uvloop where it is installed, asyncio's own where not."""
+"""The event loop: uvloop where it is installed, asyncio's own where not."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's if we can have it; HANABI_LOOP=asyncio says that we should not."""
+    """Return uvloop's factory if it is installed and HANABI_LOOP is not "asyncio"."""
     if os.environ.get("HANABI_LOOP") != "asyncio":
         try:
             import uvloop
@@ -21,7 +21,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def writes_are_cheap(loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> bool:
-    """Whether a write of *transport* costs less than to wait for the end of the turn of *loop* and write then, as
+    """Return whether a write of *transport* costs less than to wait for the end of the turn of *loop* and write then, as
     uvloop's do but for TLS: threads that wait for their answers were served a tenth faster that way."""
     return type(loop).__module__.partition(".")[0] == "uvloop" and transport.get_extra_info("sslcontext") is None
 

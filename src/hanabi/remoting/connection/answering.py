@@ -54,7 +54,7 @@ class Answering:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further request can be taken in now."""
+        """True when no further request can be taken in now."""
         return len(self.waiting) >= self._pending_max or self._tasks >= self._tasks_max or self._in_turn >= IN_TURN_MAX
 
     def add(self, connection: "Connection", request: Command, answer: Awaitable[Reply]) -> None:
@@ -85,7 +85,7 @@ class Answering:
         self._endpoint.reply_memory.give_back(size)
 
     def add_large(self, connection: "Connection", request: Command, answer: Awaitable[Reply], size: int) -> None:
-        """As `add`; gives the *size* bytes of `take_large` back when the answer is written, or never will be."""
+        """Do as `add`, and give the *size* bytes of `take_large` back when the answer is written, or never will be."""
         self._large_bytes += size
         awaited = settled(answer, request, connection) if isinstance(answer, asyncio.Future) else answer
         self._add_task(connection, request, awaited).add_done_callback(partial(self._made_large, connection, size))

@@ -14,7 +14,7 @@ from hanabi.remoting.connection.pending import CLOCK_STEP_SECONDS
 
 
 class Deadlines:
-    """When the peer was last heard, and since when it owes something."""
+    """The time at which the peer was last heard, and since when it owes something."""
 
     __slots__ = ("_unanswered_since", "_unheard", "closing_since", "frame_since", "last_active", "stalled_since")
 
@@ -26,7 +26,7 @@ class Deadlines:
 
     @property
     def is_unheard(self) -> bool:
-        """Whether the peer has never sent a byte."""
+        """True until the peer sends its first byte."""
         return self.last_active == self._unheard
 
     def excuse(self, seconds: float, now: float) -> None:

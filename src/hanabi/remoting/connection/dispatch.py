@@ -1,4 +1,4 @@
-"""Who answers what: a table from request code to handler, and the one place where errors become response codes.
+"""Dispatch: a table from request code to handler, and the one place where errors become response codes.
 
 A handler is a plain function of the typed header, the request and the connection it came by. It returns its
 reply, or something to await only where it really must wait: a task per message would cost more than the message. Where
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reply(msgspec.Struct):
-    """What a handler answers. The body may be several pieces, which are sent without being joined.
+    """A handler's reply. The body may be several pieces, which are sent without being joined.
 
     `fields` is for a fast path: the header's fields as they travel, where making a typed one of them costs too much.
     """
@@ -45,7 +45,7 @@ LateAnswers = asyncio.Future[tuple[int, bytes]]  # their code, the same for all 
 
 
 class Express(Protocol):
-    """A short cut for the usual form of some requests: from the bytes that were read to the bytes of the answers.
+    """A fast path for the usual form of some requests: from request bytes to reply bytes.
 
     It answers exactly as the handlers of `codes` would, or stops before the first frame that is for a handler.
     """
@@ -55,26 +55,27 @@ class Express(Protocol):
         """The requests it knows."""
 
     def __call__(self, data: bytes, connection: Any, /) -> tuple[bytes | LateAnswers | None, int, tuple[int, ...]]:
-        """The answers to the first frames of *data*, which begins with one; how many bytes of *data* these frames were;
-        and how many there were of each of `codes`. It may stop at any frame, but was it not the first, then it is worth
-        while to call it again. The answers may come later; nobody waits for them any more if that future is cancelled.
+        """Return the replies to the first frames of *data*, their size, and their count for each of `codes`.
+
+        *data* begins with a frame. The call may stop at any frame; unless that is the first one, calling again is worth
+        while. The replies may be a future, which is cancelled when the connection is lost.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """How one request code is answered: which header it has, and what to call with it."""
+    """The handler of one request code: its header type, and the function to call with it."""
 
     header: type[Header]
     handle: Callable[[Any, Command, "Connection"], Reply | Awaitable[Reply]]
     body_bytes_max: int | None = None  # above it the request is refused unread; None: as long as a frame may be
-    express: object | None = None  # its part of the short cut, for who makes that
+    express: object | None = None  # its part of the fast path
     # About how much memory its answer takes while it is made, by its header. For those that wait (a Reply at once
-    # needs none) and may be large: see `AnswerSpace`.
+    # needs none) and may be large: see `ReplyMemory`.
     answer_bytes: Callable[[Any], int] | None = None
 
     def answer_bytes_of(self, request: Command) -> int:
-        """As `answer_bytes`, of a request; 0 for one whose header cannot be read, which is answered at once."""
+        """Return `answer_bytes` of a request; 0 if its header cannot be read, which is answered at once."""
         if self.answer_bytes is None:
             return 0
         try:
@@ -104,7 +105,7 @@ def dispatch(handlers: Mapping[int, Handler], request: Command, connection: "Con
 
 
 async def settled(answer: Awaitable[Reply], request: Command, connection: "Connection") -> Reply:
-    """What *answer* brings, or the reply that its failure is."""
+    """Return the result of *answer*, or an error reply if it fails."""
     try:
         return await answer
     except Exception as error:  # noqa: BLE001
@@ -112,7 +113,7 @@ async def settled(answer: Awaitable[Reply], request: Command, connection: "Conne
 
 
 def error_reply(error: Exception, request: Command, connection: "Connection") -> Reply:
-    """What was raised on purpose is told as it is; anything else is our fault: logged whole, told in one line."""
+    """Return the reply for *error*. An unexpected one is logged with its stack and answered in one line."""
     if isinstance(error, MQError):
         return Reply(error.code, str(error))
     name = request_name(request.code)

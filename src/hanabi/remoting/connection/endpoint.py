@@ -1,8 +1,8 @@
-"""What the connections of one server, or of one connector, have in common.
+"""The shared state of all connections of one server, or of one connector.
 
 The table of handlers, the limits, the bytes that all of them hold, the counters, and one timer that looks for
 peers which are idle, stalled or endlessly slow: a timer each would cost more than the peers. Over a limit on all
-together, those who hold most are dropped: it is never for others to pay.
+together, the connections that hold most are dropped.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Endpoint:
 
     `write_allowance` is what all of them may still write before their unsent bytes are weighed; none left, and
     `writes_too_much` says that no request is begun until that is done, a turn of the loop later: the loop tries
-    to send what was written in a turn at its end, and peers that read must not be taken for others.
+    to send what was written in a turn at its end, and a peer that reads must not count as one that does not.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Endpoint:
         self._all_gone: asyncio.Future[None] | None = None
 
     def joined(self, connection: "Connection") -> None:
-        """*connection* is open."""
+        """Add *connection*, which is open."""
         self.connections.add(connection)
         if self._on_open is not None:
             self._on_open(connection)
@@ -72,7 +72,7 @@ class Endpoint:
             self._set_timer()
 
     def left(self, connection: "Connection", answering: Iterable[asyncio.Future[Any]]) -> None:
-        """*connection* is gone, and nobody will hear the answers that still wait to be made."""
+        """Forget *connection*, which is lost, and cancel the answers that were still being made."""
         loop = asyncio.get_running_loop()
         for task in answering:
             loop.call_soon(task.cancel)  # soon, so that it has begun: nothing is left never awaited
@@ -106,7 +106,7 @@ class Endpoint:
             self._set_timer()
 
     def _late(self, now: float, late_seconds: float) -> bool:
-        """Whether to leave out this sweep: after a stall of ours (a suspended machine, a debugger, one slow request)
+        """Return whether to skip this sweep: after a stall of ours (a suspended machine, a debugger, one slow request)
         no peer is late before what it sent meanwhile is read. Never twice in a row, so that load is no refuge."""
         stalled = late_seconds > self._sweep_seconds
         if stalled:
@@ -116,19 +116,19 @@ class Endpoint:
         return self._skipped_sweep
 
     def sweep(self, now: float) -> None:
-        """Part with the peers that time has run out for, and with the fullest if all leave too much unread."""
+        """End connections whose deadline is over, and the fullest if all leave too much unread."""
         for connection in list(self.connections):
             connection.check(now)
         self.weigh_unsent()
 
     def weigh_unsent_soon(self) -> None:
-        """When the loop has tried to send what was written in this turn."""
+        """Call `weigh_unsent` when the loop has tried to send what was written in this turn."""
         if not self.writes_too_much:
             self.writes_too_much = True
             asyncio.get_running_loop().call_soon(self.weigh_unsent)
 
     def weigh_unsent(self) -> None:
-        """Part with the fullest if all leave too much unread."""
+        """Drop the fullest connections if all together leave too much unread."""
         limit = self.config.write_buffer_total_bytes_max
         unsent = [(size, connection) for connection in self.connections if (size := connection.unsent_memory) > 0]
         total = sum(size for size, _ in unsent)
@@ -142,7 +142,7 @@ class Endpoint:
         self.writes_too_much = False
 
     def drop_hoarder(self) -> None:
-        """Incomplete frames are over their limit, but by no more than one of them: one connection goes."""
+        """Drop the connection with the largest incomplete frame: all together are over their limit."""
         limit = self.config.read_buffer_total_bytes_max
         hoarder = max(self.connections, key=lambda connection: connection.held_bytes)
         held, total = hoarder.held_bytes, self.held_bytes

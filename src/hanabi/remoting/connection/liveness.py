@@ -30,7 +30,7 @@ def watch(own: Any, seconds: float) -> None:
 
 
 def has_unread(own: Any) -> bool:
-    """Whether bytes of the peer, or its end, wait in *own* for the event loop to read them."""
+    """Return whether bytes of the peer, or its EOF, wait in *own* for the event loop to read them."""
     if hasattr(select, "poll"):  # not on Windows; `select` itself refuses descriptors over 1,023
         poll = select.poll()
         poll.register(own.fileno(), select.POLLIN)

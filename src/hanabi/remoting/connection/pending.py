@@ -17,7 +17,7 @@ CLOCK_STEP_SECONDS: Final = 0.001  # of uvloop's clock: a timer may ring that mu
 
 
 class Answer(Protocol):
-    """What is told how a request ended. Futures are such, for those who await them."""
+    """The receiver of a request's outcome. A future is one."""
 
     def done(self) -> bool: ...
 
@@ -77,18 +77,18 @@ class PendingRequests:
             self._set_timer(ends)
 
     def end(self, opaque: int) -> Answer | None:
-        """It waits no more. None: it did not any longer."""
+        """Remove and return what waits for this answer; None if nothing does."""
         waiting = self._waiting.pop(opaque, None)
         return None if waiting is None else waiting[0]
 
     def give_up(self, opaque: int) -> None:
-        """The caller does not wait any longer."""
+        """Forget a request whose caller does not wait any longer."""
         if (waiting := self._waiting.pop(opaque, None)) is not None:
             _, ends, _, timeout = waiting
             self._unanswered(ends - timeout)
 
     def fail(self, reason: str) -> None:
-        """No answer can come any more: the connection is lost."""
+        """Fail all requests: the connection is lost."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._rings_at = None, _NEVER

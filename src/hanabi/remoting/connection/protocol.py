@@ -34,9 +34,9 @@ from hanabi.wire.header import Header
 
 logger = logging.getLogger(__name__)
 
-# Answers of the short cut as small as this are sent at the end of the turn, with those to other connections: it is we
-# who pay for waking a peer, and one with several connections is awake for the next ones. A large one goes at once, so
-# that the peer is busy with it while we go on.
+# Fast path replies up to this size are sent at the end of the turn, together with those to other connections: the
+# sender pays for waking a peer, and a peer with several connections is then woken once. A larger one goes at once, so
+# that the peer works on it meanwhile.
 SOON_BYTES_MAX = 4 * 1024
 LINGER_SECONDS = 0.25  # for the peer to close after our last answer; to close first could reset it unread
 NOT_NOW = -1  # in place of the size of an answer
@@ -54,8 +54,8 @@ class Connection(asyncio.Protocol):
     `held_bytes` are those of an incomplete frame, as last told to the endpoint.
     """
 
-    __slots__ = (  # quicker, and there are more than an instance's dictionary would share with the others'
-        "__weakref__",  # others remember things of a connection for as long as it lives
+    __slots__ = (  # faster than an instance dictionary, and smaller
+        "__weakref__",  # other tables keep entries for as long as a connection lives
         "_answering",
         "_backlog",
         "_deadlines",
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
         self.endpoint.left(self, self._answering.waiting)
 
     def _hint(self) -> str:
-        """What may be wrong where a server ends a connection without a word: most often one side alone has TLS."""
+        """Return a hint for a connection that the server ends without a reply: most often only one side has TLS."""
         if not self.endpoint.drops_silent or not self._deadlines.is_unheard:
             return ""
         if self._transport.get_extra_info("sslcontext") is None:
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
     # Requests and answers that arrive
 
     def _by_express(self, express: Express, data: bytes) -> tuple[bytes, int]:
-        """Let the short cut answer what it can of *data*; return what is left, and how many frames were answered."""
+        """Let the fast path answer what it can of *data*; return what is left, and how many frames were answered."""
         answered = 0
         while data:
             answers, taken, counts = express(data, self)
@@ -207,9 +207,9 @@ class Connection(asyncio.Protocol):
         return data, answered
 
     def _by_express_again(self, express: Express, frames: list[bytes]) -> list[bytes]:
-        """Let the short cut go on with what waited for its turn; return what is for the handlers now.
+        """Let the fast path go on with frames that waited for their turn; return those for the handlers.
 
-        It takes a tenth of their time: whoever came to be behind would stay behind, were the rest theirs.
+        It takes a tenth of the handlers' time: a connection that fell behind would stay behind without it.
         """
         try:
             _, answered = self._by_express(express, b"".join(map(encode_frame, frames)))
@@ -219,8 +219,10 @@ class Connection(asyncio.Protocol):
         return [] if self.closed else self._for_this_turn(frames[answered:], answered)
 
     def _for_this_turn(self, frames: list[bytes], answered: int) -> list[bytes]:
-        """What of *frames* is for the handlers now: nothing while we pause, nor if the short cut, which *answered* what
-        came before, has used up the turn. The rest goes to the backlog."""
+        """Return those of *frames* that the handlers may have now; the rest goes to the backlog.
+
+        That is all of them, unless reading is paused or the fast path, which *answered* so many, has used up the turn.
+        """
         if frames and answered and not self._paused and monotonic() > self._turn_ends:
             self._give_way()
         if self._paused:  # TLS may still deliver what it had when we paused
@@ -275,7 +277,7 @@ class Connection(asyncio.Protocol):
         return 0
 
     def _handle_large(self, command: Command, size: int, pieces: list[Piece]) -> int:
-        """As `_handle_one`, for an answer that takes *size* bytes until it is written."""
+        """Do as `_handle_one`, for an answer that takes *size* bytes until it is written."""
         if not self._answering.take_large(self, size):
             return NOT_NOW
         self.endpoint.requests += 1
@@ -287,7 +289,7 @@ class Connection(asyncio.Protocol):
         return 0
 
     def go_on_if_possible(self) -> None:
-        """There may be space for the large answer that the backlog begins with."""
+        """Go on with the backlog unless something is still in the way."""
         if self._paused:
             self._catch_up()
 
@@ -302,7 +304,7 @@ class Connection(asyncio.Protocol):
         self._transport.pause_reading()
 
     def _give_way(self) -> None:
-        """Go on when everybody else has had a turn."""
+        """Go on when all other connections have had a turn."""
         self.pause_reading()
         self._gives_way = True
         self._loop.call_soon(self._go_on)
@@ -341,7 +343,7 @@ class Connection(asyncio.Protocol):
         return 0
 
     def _log_unheard(self, request: Command, reply: Reply) -> None:
-        """The first time aloud: a peer that fails a thousand times a second must not fill the log."""
+        """Log a failed one-way request: the first as a warning, so that a busy peer does not fill the log."""
         level = logging.DEBUG if self._told_unheard else logging.WARNING
         self._told_unheard = True
         logger.log(
@@ -389,7 +391,7 @@ class Connection(asyncio.Protocol):
         timeout: float,
         ended: Callable[[Command | TransportError], None],
     ) -> bool:
-        """As `request`, for callers that do not wait: *ended* is called with the answer, or with what went wrong.
+        """Send a request without waiting: *ended* is called with the answer, or with the error.
 
         False: it cannot be written now, and *ended* is never called. `request` waits, or says why not.
         """
@@ -412,10 +414,10 @@ class Connection(asyncio.Protocol):
             return
         silent = self._deadlines.silent_seconds(began, self._now())
         if silent >= self.endpoint.config.silent_peer_seconds and not self._has_unread():
-            self.drop(f"no answer, nor anything else, for {silent:.3g} s; the next request connects anew")
+            self.drop(f"no answer, nor anything else, for {silent:.3g} s; the next request opens a new connection")
 
     def _has_unread(self) -> bool:
-        """Whether the loop, busy with other work, has not read yet what the peer sent."""
+        """Return whether bytes of the peer wait to be read, because the loop was busy."""
         own = self._transport.get_extra_info("socket")
         return own is not None and liveness.has_unread(own)
 
@@ -423,12 +425,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What we wrote and the peer has not taken yet."""
+        """The bytes that were written and that the peer has not taken yet."""
         return self._writer.unsent_bytes
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the peer leaves so much unread that what is sent now would only wait in memory."""
+        """True while the peer leaves so much unread that further writes would only wait in memory."""
         return self._writer.resumed is not None
 
     @property
@@ -439,13 +441,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent_memory(self) -> int:
-        """How much memory that takes: an answer of which a part was sent is still there whole."""
+        """The memory of unsent bytes: an answer of which a part was sent is still there whole."""
         return self._writer.unsent_memory
 
     # Ending
 
     def close(self, reason: str) -> None:
-        """Send what was written, then close. Whoever waits for an answer learns *reason* at once."""
+        """Send what was written, then close. Requests that wait for an answer fail with *reason*."""
         if not self.closed:
             self._reason = self._reason or reason
             logger.info("%s: closed: %s", self.peer, reason)
@@ -482,14 +484,14 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse_after_backlog(self, reason: str) -> None:
-        """What came before the garbage is answered first."""
+        """Refuse the peer's garbage when the frames before it are answered."""
         if self._backlog:
             self._garbage = reason
         else:
             self._refuse(reason)
 
     def _refuse(self, reason: str) -> None:
-        """The peer does not speak our protocol: nothing that follows can be understood."""
+        """Close: the peer does not speak our protocol, and nothing that follows can be understood."""
         if not self.closed:
             if self.endpoint.drops_silent:  # we connected, and may have been given a wrong address
                 reason = f"{reason}. Is it a RocketMQ server that answers there?"
@@ -501,7 +503,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _end(self) -> None:
-        """From here on nothing is sent, and nobody waits for an answer."""
+        """Stop sending, and fail all requests that wait for an answer."""
         if self.closed:
             return
         self.closed = self._writer.closed = True
@@ -528,11 +530,11 @@ class Connection(asyncio.Protocol):
         if reason is not None:
             self.drop(reason)
         elif self.is_stalled or self._paused or self._requests:
-            pass  # it is we who do not read, or wait for an answer, which has its own time
+            pass  # this side does not read, or waits for an answer, which has a deadline of its own
         elif now - deadlines.last_active >= config.idle_seconds:
             self.close(f"idle for {config.idle_seconds:g} s")
 
 
 def _said_plainly(error: RemoteProtocolError, data: bytes) -> str:
-    """A handshake record read as a length is a frame over the limit: say what it really is."""
+    """Return the reason of *error*. A TLS handshake, which reads as a frame over the limit, is named as such."""
     return "speaks TLS, but this port is plain" if data[:2] == b"\x16\x03" else str(error)

@@ -2,7 +2,7 @@
 
 A request of a hundred bytes may ask for an answer of megabytes, and a peer may send a thousand of them at once. A
 handler says beforehand how much its answer takes (`Handler.answer_bytes`). That is taken here before the handler
-begins, and given back when the answer is written. A connection that gets none waits, unread, in a line with the others.
+begins, and given back when the answer is written. A connection that gets none waits in line, and is not read meanwhile.
 
 Small answers have a space and a line of their own: one does not wait until each of forty peers has had megabytes.
 """
@@ -34,7 +34,7 @@ class ReplyMemory:
         return self._large.taken + self._small.taken
 
     def take(self, size: int, owner: Waiting) -> bool:
-        """Whether *size* bytes were taken; if not, *owner* is in line, and is called when its turn has come."""
+        """Take *size* bytes and return True; or put *owner* in line to be called, and return False."""
         return self._pool(size).take(size, owner)
 
     def give_back(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Asking others: one connection to each address, opened when it is first needed and shared by all who ask.
+"""Outgoing connections: one to each address, opened at the first request and shared by all callers.
 
 A connection that is lost is not opened again by itself; the next request does that. One on which a request timed out
 and nothing else was heard for `silent_peer_seconds` is dropped, as its peer may be gone without a word.
@@ -27,7 +27,7 @@ CLOSE_SECONDS = 1.0
 class Connector:
     """Requests to any number of addresses. *handlers* answer what the servers ask us on the same connections.
 
-    *on_close* hears of every connection that ended, whoever ended it.
+    *on_close* is called for every connection that ended, on either side.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class Connector:
         *,
         timeout: float = 3.0,  # noqa: ASYNC109 - see Connection.request
     ) -> None:
-        """Tell *address* something; nobody will know whether it heard. *timeout* is for connecting."""
+        """Send a one-way request to *address*. *timeout* is for connecting."""
         connection = self._connections.get(address)
         if connection is None or connection.closed:
             connection = await self._connected(address, timeout)
         connection.send_oneway(code, header, body)
 
     async def _connected(self, address: str, seconds: float) -> Connection:
-        """A connection to *address*; whoever asks while it is being made waits for the same one."""
+        """Return the connection to *address*. Callers that come while it is being opened wait for the same one."""
         if self._closed:
             raise ConnectError(f"{address}: this connector is closed")
         task = self._connecting.get(address)
@@ -108,7 +108,7 @@ class Connector:
             task = asyncio.create_task(self._connect(address))
             self._connecting[address] = task
             task.add_done_callback(lambda done: self._connect_ended(address, done))
-        await asyncio.wait((task,), timeout=seconds)  # a caller that gives up does not stop it for the others
+        await asyncio.wait((task,), timeout=seconds)  # a caller that gives up does not stop it for other callers
         if not task.done():
             raise ConnectError(f"{address}: not connected within {seconds:.3g} s")
         if task.cancelled():
@@ -148,7 +148,7 @@ class Connector:
         return connection
 
     async def close(self) -> None:
-        """Close every connection. Whoever waits for an answer learns it at once."""
+        """Close every connection. Requests that wait for an answer fail at once."""
         self._closed = True
         if connecting := list(self._connecting.values()):
             for task in connecting:
@@ -159,7 +159,7 @@ class Connector:
         await self._endpoint.all_gone(CLOSE_SECONDS)
 
     def let_go(self) -> None:
-        """In a child of os.fork(): its copies of the sockets lead nowhere from now on, so that the parent's are closed
+        """Detach a child of os.fork(): its copies of the sockets lead nowhere from now on, so that the parent's are closed
         when the parent closes them. The loop is the parent's, and nothing else here can be used."""
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:

@@ -33,7 +33,7 @@ def raise_descriptor_limit() -> None:
 
 
 def _limit() -> int | None:
-    """How many descriptors the system lets this process have; None if it does not say."""
+    """Return how many descriptors the system lets this process have; None if it does not say."""
     if sys.platform == "win32":
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -41,7 +41,7 @@ def _limit() -> int | None:
 
 
 class DescriptorBudget:
-    """How many connections there may be, by what the system allows and what files need.
+    """Return how many connections there may be, by what the system allows and what files need.
 
     Counts are asked for when they are needed: a store's files and a server's connections come and go.
     """
@@ -69,7 +69,7 @@ class DescriptorBudget:
         return min(connections_max, max(1, left, limit // _CONNECTIONS_SHARE_MIN))
 
     def has_room(self) -> bool:
-        """Whether one more connection leaves the files what they need."""
+        """Return whether one more connection leaves the files what they need."""
         connections = sum(count() for count in self._connections)
         return connections < self.connections_within(connections + 1)
 

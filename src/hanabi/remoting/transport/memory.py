@@ -1,4 +1,4 @@
-"""Which part of the memory that there is peers may fill."""
+"""The share of this process' memory that peers may fill."""
 
 from typing import Final
 

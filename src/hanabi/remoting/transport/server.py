@@ -34,7 +34,7 @@ REFUSAL_LOG_SECONDS = 10.0
 
 
 class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server did until now."""
+    """Counters of one server since its start."""
 
     connections: int  # open at this moment
     accepted: int
@@ -72,7 +72,7 @@ class RemotingServer:
         self._refusal_logged = float("-inf")
 
     def use_express(self, express: Express | None) -> None:
-        """From now on ask *express* first; what it declines is for the handlers."""
+        """Set the fast path. Frames that it declines go to the handlers."""
         self._endpoint.express = express
 
     @property
@@ -144,7 +144,7 @@ class RemotingServer:
             self._stop_counting = None
 
     async def _end_welcomes(self, deadline_seconds: float) -> None:
-        """Who has said nothing yet may go. Who is being connected is let in first: cut off then, uvloop would close
+        """Close peers that have sent nothing yet. One being connected is let in first: cut off then, uvloop would close
         the transport and never tell its connection."""
         await asyncio.sleep(0)  # every welcome has begun: one cancelled before would leave its socket open
         for connection in self._silent:
@@ -191,7 +191,7 @@ class RemotingServer:
         loop.call_later(ACCEPT_PAUSE_SECONDS, go_on)
 
     def _why_refused(self) -> str | None:
-        """Why there can be no connection more; None if there can."""
+        """Return why no further connection is possible; None if one is."""
         if self._count() >= self._connections_max:
             return f"limit of {self._connections_max} connections reached"
         if not self._descriptors.has_room():

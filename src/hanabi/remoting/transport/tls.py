@@ -36,7 +36,7 @@ CHECK_SECONDS = 1.0  # files are looked at no more often than this
 
 
 class TlsMode(StrEnum):
-    """What a server's port accepts."""
+    """The modes of a server's port."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"  # both, told apart by the first byte
@@ -44,7 +44,7 @@ class TlsMode(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """Whether a server asks its clients for a certificate."""
+    """The modes of client certificates."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -70,7 +70,7 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tls_config(properties: Mapping[str, str]) -> TlsConfig:
-    """The settings from *properties*, where other keys may stand too. An empty value is none, as in Java."""
+    """Return the settings from *properties*, where other keys may stand too. An empty value is none, as in Java."""
     given = {name: value.strip() for name, value in properties.items() if value.strip()}
     for name in ("tls.server.mode", "tls.server.need.client.auth"):
         if name in given:
@@ -84,7 +84,7 @@ def tls_config(properties: Mapping[str, str]) -> TlsConfig:
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:
-    """A new context from the files as they are now. A ConfigError names the key that is wrong."""
+    """Return a new context from the files as they are now. A ConfigError names the key that is wrong."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if not config.server_cert_path or not config.server_key_path:
         raise ConfigError(f"tls.server.mode {config.server_mode} needs tls.server.certPath and tls.server.keyPath")
@@ -103,7 +103,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext | None:
-    """The context for connections that we open; None where they are plain."""
+    """Return the context for connections that we open; None where they are plain."""
     if not config.client_enable:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -122,7 +122,7 @@ def client_context(config: TlsConfig) -> ssl.SSLContext | None:
 
 
 def tls_reason(error: OSError) -> str | None:
-    """Why a connection with TLS could not be opened, where it is for TLS; None where it is not."""
+    """Return why a connection with TLS could not be opened, where it is for TLS; None where it is not."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"the server's certificate is not trusted: {error.verify_message}. tls.client.trustCertPath"
@@ -136,7 +136,7 @@ def tls_reason(error: OSError) -> str | None:
 
 
 def handshake_reason(error: Exception) -> str:
-    """Why a server's handshake with a peer failed, in the words of the operator's files."""
+    """Return why a server's handshake with a peer failed, in the words of the operator's files."""
     if isinstance(error, ssl.SSLError):
         return _KNOWN_REASONS.get(error.reason or "", f"the TLS handshake failed: {error.reason or error}")
     return str(error) or "the peer ended the TLS handshake: perhaps it does not trust our certificate"
@@ -157,7 +157,7 @@ def _load_trusted(context: ssl.SSLContext, side: str, path: str) -> None:
 
 
 class ServerTls:
-    """The server's context, made anew when its files change. Connections that are open keep the old one."""
+    """The server's context, rebuilt when its files change. Connections that are open keep the old one."""
 
     def __init__(self, config: TlsConfig, clock: Callable[[], float]) -> None:
         self.mode = config.server_mode
@@ -168,7 +168,7 @@ class ServerTls:
         self._context = server_context(config)
 
     def context(self) -> ssl.SSLContext:
-        """The context for a connection that begins now."""
+        """Return the context for a connection that begins now."""
         now = self._clock()
         if now - self._checked >= CHECK_SECONDS:
             self._checked = now
@@ -194,7 +194,7 @@ class ServerTls:
 
 
 def _file_stamp(path: str | None) -> tuple[int, int, int] | None:
-    """What changes when the file does, replaced or rewritten; None where there is no file."""
+    """Return a value that changes when the file is replaced or rewritten; None where there is no file."""
     if path is None:
         return None
     try:
@@ -205,7 +205,7 @@ def _file_stamp(path: str | None) -> tuple[int, int, int] | None:
 
 
 async def first_byte(client: socket.socket, timeout_seconds: float) -> int | None:
-    """What *client* will send first, left where it is. None if it sends nothing and goes; TimeoutError if it stays."""
+    """Return the first byte of *client* without taking it. None if it sends nothing and goes; TimeoutError if it stays."""
     loop = asyncio.get_running_loop()
     descriptor = client.fileno()
     readable: asyncio.Future[None] = loop.create_future()
