@@ -159,8 +159,8 @@ class Connector:
         await self._endpoint.all_gone(CLOSE_SECONDS)
 
     def let_go(self) -> None:
-        """Detach a child of os.fork(): its copies of the sockets lead nowhere from now on, so that the parent's are closed
-        when the parent closes them. The loop is the parent's, and nothing else here can be used."""
+        """Detach a child of os.fork(): its copies of the sockets lead nowhere, so that the parent's are closed when the
+        parent closes them. The loop is the parent's, and nothing else here can be used."""
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:
             for connection in self._endpoint.connections:

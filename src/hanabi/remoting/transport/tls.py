@@ -205,7 +205,7 @@ def _file_stamp(path: str | None) -> tuple[int, int, int] | None:
 
 
 async def first_byte(client: socket.socket, timeout_seconds: float) -> int | None:
-    """Return the first byte of *client* without taking it. None if it sends nothing and goes; TimeoutError if it stays."""
+    """Return the first byte of *client* without taking it. None if it closes first; TimeoutError if it stays silent."""
     loop = asyncio.get_running_loop()
     descriptor = client.fileno()
     readable: asyncio.Future[None] = loop.create_future()
