@@ -28,7 +28,7 @@ from hanabi.store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue, is_blan
 from hanabi.store.queues.consume_queues import ConsumeQueues
 from hanabi.store.queues.queue_ends import QueueEnd, QueueKey
 from hanabi.store.upkeep.checkpoint import SLACK_MS, Checkpoint
-from hanabi.store.upkeep.missing_index import build_index
+from hanabi.store.upkeep.index_rebuild import build_index
 from hanabi.store.upkeep.missing_log_files import count_on, queues_beyond
 from hanabi.wire.message.record import Dispatch
 

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def build_index(log: Log, index: KeyIndex, indexer: Indexer, end: int, *, flushed_before_ms: int) -> int:
     """Index all messages of *log* before the offset *end*; return how many there were."""
     began = time.monotonic()
-    logger.warning("the key index %s is missing: it is built again from the log", index.directory)
+    logger.info("there is no key index in %s: it is built from the log", index.directory)
     index.make_directory()
     records = 0
     for record in LogWalk(log, log.min_offset, check_crc=False, flushed_before_ms=flushed_before_ms):
@@ -31,5 +31,5 @@ def build_index(log: Log, index: KeyIndex, indexer: Indexer, end: int, *, flushe
         records += 1
         if not records % _PROGRESS_RECORDS:
             logger.info("the key index is at log offset %d of %d", record.log_offset, end)
-    logger.info("the key index has %d messages again, %.1f s", records, time.monotonic() - began)
+    logger.info("the key index has %d messages, %.1f s", records, time.monotonic() - began)
     return records
