@@ -243,7 +243,7 @@ class Core:
         try:
             await consumer.persist_offsets()
         except MQError as error:
-            logger.warning("offsets of group %s are not saved, trying again: %s", group, error)
+            logger.warning("offsets of group %s could not be saved, retrying: %s", group, error)
 
     async def _rebalance(self) -> None:
         self._rebalance_soon()

@@ -308,7 +308,7 @@ class Routes:
                     else:
                         await self._ask_for_lost(seconds)
                 except Exception:
-                    logger.exception("routes are not refreshed, a fault of ours")
+                    logger.exception("refreshing routes failed with an internal error")
 
     async def _ask_for_lost(self, seconds: float) -> None:
         lost_ones = list(self._lost.items())

@@ -1,1 +1,1 @@
-"""Consumers: push, pull and lite pull, and what they are made of."""
+"""Consumers: push, pull and lite pull, and their parts."""

@@ -1,4 +1,4 @@
-"""How fast a consumer gets through its topics: what `mqadmin consumerStatus` shows. Pure: the time comes in.
+"""Consumption rates of a consumer's topics, as shown by `mqadmin consumerStatus`. Pure: the time is a parameter.
 
 Agrees with Java's ConsumerStatsManager in meaning: rates and times of the last minute, failures of the last hour.
 """
@@ -16,7 +16,7 @@ HOUR_S: Final = 3_600.0
 
 
 class Totals(msgspec.Struct):
-    """Counted since the start."""
+    """Counters since the start."""
 
     pulls: int = 0
     pull_s: float = 0.0
@@ -28,14 +28,14 @@ class Totals(msgspec.Struct):
 
 
 class TopicStats:
-    """One topic: add to `totals`, and `sample` now and then."""
+    """Statistics of one topic: add to `totals`, and `sample` periodically."""
 
     def __init__(self, now: float) -> None:
         self.totals = Totals()
         self._samples: deque[tuple[float, Totals]] = deque([(now, Totals())])
 
     def sample(self, now: float) -> None:
-        """Remember where the totals are now. More often than every ten seconds is no use, and does no harm."""
+        """Remember the current totals. Calls more frequent than every ten seconds have no effect."""
         if now - self._samples[-1][0] < SAMPLE_S:
             return
         self._samples.append((now, msgspec.structs.replace(self.totals)))
@@ -43,7 +43,7 @@ class TopicStats:
             self._samples.popleft()
 
     def status(self, now: float) -> ConsumeStatus:
-        """The figures of the last minute, or of all the time there was if that is less."""
+        """Return the figures of the last minute, or since the start if that is shorter."""
         began, before = self._before(now, MINUTE_S)
         _, an_hour_ago = self._before(now, HOUR_S)
         seconds = max(now - began, 1.0)
@@ -62,18 +62,18 @@ class TopicStats:
 
 
 def _average(seconds: float, count: int) -> float:
-    """In milliseconds."""
+    """Return the average in milliseconds."""
     return 1_000 * seconds / count if count else 0.0
 
 
 class ConsumeStats:
-    """All topics of a consumer."""
+    """Statistics of all topics of a consumer."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicStats] = {}
 
     def of(self, topic: str, now: float) -> TopicStats:
-        """The figures of *topic*, begun if there are none."""
+        """Return the statistics of *topic*, created on first use."""
         found = self._topics.get(topic)
         if found is None:
             found = self._topics[topic] = TopicStats(now)

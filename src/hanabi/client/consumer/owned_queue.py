@@ -1,6 +1,6 @@
-"""A queue that is this member's to consume, from the rebalance that gave it to the one that takes it away.
+"""State of a queue that this member owns, from the rebalance that assigned it to the one that revokes it.
 
-Holds facts and wakes those who wait for them to change; who pulls, consumes and locks is elsewhere.
+Holds facts and wakes the tasks that wait for a change; pulling, consuming and locking are elsewhere.
 """
 
 import asyncio
@@ -9,15 +9,15 @@ from typing import Final
 from hanabi.client.consumer.queue_progress import QueueProgress
 from hanabi.message import MessageQueue
 
-LOCK_VALID_S: Final = 30.0  # so long we believe in a lock; the broker gives it to others after 60 s
+LOCK_VALID_S: Final = 30.0  # how long we trust a lock; the broker releases it after 60 s
 LOCK_KEPT_S: Final = 60.0
 
 
 class OwnedQueue:
-    """`dropped` is set once and never taken back: who gets the queue again gets a new object.
+    """State of one owned queue. `dropped` is final: when the queue is taken again, it gets a new object.
 
-    `forfeited` says more: somebody else may have it already, so our offset for it counts for nothing.
-    `lock_in_doubt`: the connection to the broker that granted the lock ended, and a broker that restarts forgets it.
+    `forfeited` is stronger: another member may own the queue already, so our offset for it is void. `lock_in_doubt`:
+    the connection to the broker that granted the lock ended, and a broker that restarts forgets it.
     """
 
     def __init__(self, queue: MessageQueue, offset: int, *, now_ms: int) -> None:
@@ -31,7 +31,7 @@ class OwnedQueue:
         self._changed = asyncio.Event()
 
     def drop(self, *, forfeit: bool = False) -> None:
-        """It is ours no more."""
+        """Mark the queue as no longer owned."""
         self.dropped = True
         self.forfeited = self.forfeited or forfeit
         self.changed()
@@ -40,17 +40,17 @@ class OwnedQueue:
         return self.locked_at is not None and not self.lock_in_doubt and now - self.locked_at < LOCK_VALID_S
 
     def lock_may_be_lost(self, now: float) -> bool:
-        """Whether somebody else may have had the lock since we last had it."""
+        """Return True if another member may have held the lock since we last had it."""
         return self.locked_at is None or now - self.locked_at >= LOCK_KEPT_S
 
     def changed(self) -> None:
-        """Something that somebody may wait for is different now."""
+        """Wake the tasks that wait for a change."""
         self._changed.set()
 
     async def change(self, seconds: float | None = None) -> None:
-        """Wait until something is different, or for so long. Look at the facts first, and again afterwards.
+        """Wait for a change, or for *seconds*. Check the facts before and after.
 
-        One waits at a time for pulling and one for consuming, so each turn ends the wait of both.
+        One pulling and one consuming task wait at a time, so each change wakes both.
         """
         self._changed.clear()
         try:

@@ -1,5 +1,6 @@
-"""How loudly failed pulls of one queue are logged: an outage once; a message that cannot be read every minute, as the
-queue stands still until an operator moves the group past it."""
+"""Log levels for failed pulls of one queue: an outage is logged once, an unreadable message every minute, because the
+queue stands still until an operator moves the group past it.
+"""
 
 import asyncio
 import logging
@@ -14,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class PullFailureLog:
-    """For one queue of one group. `failures` counts those since the last success."""
+    """Failure log of one queue of one group. `failures` counts those since the last success."""
 
     def __init__(self, group: str, queue: MessageQueue) -> None:
         self._group, self._queue = group, queue
@@ -25,13 +26,13 @@ class PullFailureLog:
         self.failures = 0
 
     def failed(self, error: MQError, offset: int | None) -> None:
-        """A pull at *offset* ended with *error*."""
+        """Log a pull at *offset* that ended with *error*."""
         self.failures += 1
         if isinstance(error, RemoteProtocolError):
             self._stands_still(error, offset)
         else:
-            level = logging.WARNING if self.failures == 1 else logging.DEBUG  # once an outage
-            logger.log(level, "group %s: pulling from %s failed, trying again: %s", self._group, self._queue, error)
+            level = logging.WARNING if self.failures == 1 else logging.DEBUG  # once per outage
+            logger.log(level, "group %s: pulling from %s failed, retrying: %s", self._group, self._queue, error)
 
     def _stands_still(self, error: MQError, offset: int | None) -> None:
         now = asyncio.get_running_loop().time()

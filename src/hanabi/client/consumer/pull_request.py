@@ -1,11 +1,11 @@
-"""One pull: ask the right broker for the messages of a queue from an offset on, and make messages of its answer.
+"""One pull: request the messages of a queue from an offset on from the right broker, and decode the response.
 
-A broker may suggest that its slave is asked the next time; that is remembered for each queue. What brokers filter by
-hash code is filtered again by text. No loop, no waiting, no retries: whoever pulls decides about these. Much that is
-compressed is unpacked in a thread (`unpacking`).
+A broker may suggest its slave for the next pull; that is remembered for each queue. Brokers filter tags by hash code,
+so the result is filtered again by text. Loops, waits and retries are up to the caller. Large compressed responses are
+decompressed in a thread (`unpacking`).
 
-Agrees with Java's PullAPIWrapper and PullResultExt, but a message that cannot be decoded stops the queue with an error
-that says so, where Java would skip it and all behind it.
+Agrees with Java's PullAPIWrapper and PullResultExt, except that an undecodable message stops the queue with an explicit
+error, where Java would skip it and all behind it.
 """
 
 from enum import Enum
@@ -32,16 +32,16 @@ from hanabi.wire.system_names import RETRY_PREFIX
 
 COUNT: Final = 32
 HOLD_S: Final = 15.0
-ANSWER_S: Final = 15.0  # how long an answer may take beyond the time that the broker holds the request
+ANSWER_S: Final = 15.0  # response timeout beyond the broker's hold time
 
 
 class PullStatus(Enum):
-    """What became of a pull."""
+    """Outcome of a pull."""
 
     FOUND = "FOUND"
-    NO_NEW_MESSAGE = "NO_NEW_MSG"  # the queue ends here
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MSG"  # there are some, but none that was subscribed to
-    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"  # nothing is stored at this offset: it is deleted, or was never reached
+    NO_NEW_MESSAGE = "NO_NEW_MSG"  # end of the queue
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MSG"  # messages exist, but none matches the subscription
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"  # no message at this offset: deleted, or not yet reached
 
 
 _STATUS: Final = {
@@ -53,18 +53,18 @@ _STATUS: Final = {
 
 
 class PullResult(msgspec.Struct, frozen=True, gc=False):
-    """The messages, and where to go on: at `next_offset`, in any case."""
+    """Messages of a pull, and the offset of the next one: always `next_offset`."""
 
     status: PullStatus
     messages: list[StoredMessage]
     next_offset: int
-    min_offset: int  # the first one that the queue still has
-    max_offset: int  # the one that its next message will get
+    min_offset: int  # first stored offset of the queue
+    max_offset: int  # offset of the queue's next message
     suggested_broker_id: int = MASTER_ID
 
 
 def wanted(messages: list[StoredMessage], subscription: SubscriptionData) -> list[StoredMessage]:
-    """Those of *messages* that carry one of the tags subscribed to; a broker compares their hash codes alone."""
+    """Return those of *messages* that carry a subscribed tag; a broker compares only hash codes."""
     tags = subscription.tags_set
     if not tags or subscription.class_filter_mode:
         return messages
@@ -76,7 +76,7 @@ def wanted(messages: list[StoredMessage], subscription: SubscriptionData) -> lis
 
 
 def restored(message: StoredMessage, namespace: str) -> StoredMessage:
-    """*message* as its producer named it: its topic is no retry topic, and carries no namespace."""
+    """Return *message* with its producer's topic name: without retry topic and namespace."""
     topic = message.topic
     if topic.startswith(RETRY_PREFIX):
         topic = message.properties.get(names.RETRY_TOPIC, topic)
@@ -88,9 +88,9 @@ def restored(message: StoredMessage, namespace: str) -> StoredMessage:
 def decode_pulled(
     body: bytes, queue: MessageQueue, next_offset: int, offset_delta: int = 0, offset: int = 0
 ) -> tuple[list[StoredMessage], int]:
-    """The messages in *body*, pulled at *offset*, and where to go on. If one cannot be read, those before it, and its
-    own offset; if it is the first, an error. *offset_delta* is 5.x's: a queue that has moved between brokers counts on
-    from the last one.
+    """Decode *body*, pulled at *offset*; return its messages and the next offset. If one is unreadable, return those
+    before it, and its offset; if it is the first, raise. *offset_delta* is 5.x's: a queue that moved between brokers
+    continues the numbering of the previous broker.
     """
     messages, error = to_messages(body, queue.broker_name, offset_delta)
     messages, broken = unwrapped(messages, offset)
@@ -106,13 +106,13 @@ def decode_pulled(
 
 
 def other_broker(route: Route, queue: MessageQueue, failed: str) -> int:
-    """Whom to ask the next time, after the broker at the address *failed* could not be reached."""
+    """Return the broker for the next try, after the one at the address *failed* could not be reached."""
     brokers = route.brokers.get(queue.broker_name, {})
     return next((broker_id for broker_id, address in brokers.items() if address != failed), MASTER_ID)
 
 
 class Pulling:
-    """Pulls for one consumer group. *lite* says what kind of consumer asks.
+    """Pulls of one consumer group. *lite* says what kind of consumer it is.
 
     With *tells_subscription* every request carries the subscription; without, the broker knows it from the heartbeat.
     """
@@ -133,10 +133,10 @@ class Pulling:
         hold_s: float = HOLD_S,
         timeout: float | None = None,  # noqa: ASYNC109 - it is the request's own
     ) -> PullResult:
-        """Messages of *queue* from *offset* on, at most *count*; topics are named as on the wire, see `restored`.
+        """Pull messages of *queue* from *offset* on, at most *count*; topics are named as on the wire, see `restored`.
 
-        If there are none, the broker waits up to *hold_s* seconds for one. With *commit_offset* it learns on the way
-        how far the group has come. *timeout* is 15 s longer than it may wait, if not given.
+        Without messages the broker holds the request for up to *hold_s* seconds. *commit_offset* is committed along
+        with the request. *timeout* defaults to 15 s beyond the hold time.
         """
         route = self._core.routes.known(queue.topic) or await self._queues.route(queue)
         address = route.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
@@ -168,7 +168,7 @@ class Pulling:
         return await in_thread(result) if takes_long(reply.body) else result()
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is somebody else's now."""
+        """Drop the state of a queue that another member owns now."""
         self._suggested.pop(queue, None)
 
 

@@ -1,10 +1,10 @@
-"""How far a consumer has come in one queue: what it holds, what is unfinished, and what may be called consumed. Pure.
+"""Progress of a consumer in one queue: held and unfinished messages, and the committable offset. Pure.
 
-Messages are handed out many at a time and finished in any order. The one offset that a broker keeps for a group says
-"everything below is consumed", so it may go no further than the smallest message that is not.
+Messages are handed out in batches and finished in any order. The one offset that a broker keeps for a group says
+"everything below is consumed", so it must not pass the smallest unfinished message.
 
-The role of Java's ProcessQueue, without its locks: all of it runs in one event loop. Knows nothing of clocks, sockets
-and listeners.
+The role of Java's ProcessQueue, without its locks: all of it runs in one event loop. Independent of clocks, sockets and
+listeners.
 """
 
 from collections import deque
@@ -19,27 +19,28 @@ MIB: Final = 1 << 20
 
 
 class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of one queue a consumer holds before it stops pulling."""
+    """Limits for the messages held of one queue, beyond which pulling pauses."""
 
     messages: int = 1_000
     body_bytes: int = 100 * MIB
-    span: int | None = 2_000  # between the smallest and the largest unfinished offset; None: it does not matter
+    span: int | None = 2_000  # between the smallest and the largest unfinished offset; None: no limit
 
 
 class QueueProgress:
-    """Invariant: `committable` is the smallest unfinished offset, or with nothing unfinished where to pull next.
-    It goes back by `move` alone."""
+    """Progress in one queue. Invariant: `committable` is the smallest unfinished offset, or without any the next offset
+    to pull. It decreases only in `move`.
+    """
 
     def __init__(self, offset: int) -> None:
-        self.next_offset = offset  # where to pull next
+        self.next_offset = offset  # offset of the next pull
         self.body_bytes = 0
         self._unfinished: dict[int, int] = {}  # offset -> bytes of the body
-        self._order: deque[int] = deque()  # offsets as they came; both ends are unfinished
+        self._order: deque[int] = deque()  # offsets in arrival order; both ends are unfinished
 
     def add(self, messages: Sequence[StoredMessage], next_offset: int) -> list[StoredMessage]:
-        """A pull brought *messages*, in order, and the next one starts at *next_offset*. Returns those not seen before.
+        """Add *messages* of one pull, in order; the next pull starts at *next_offset*. Return those not seen before.
 
-        A broker that answers with what it gave already would otherwise have it consumed twice at the same time.
+        Otherwise, a broker that repeats messages would have them consumed twice concurrently.
         """
         start = self.next_offset
         fresh = [message for message in messages if message.queue_offset >= start]
@@ -57,7 +58,7 @@ class QueueProgress:
         return fresh
 
     def finish(self, messages: Sequence[StoredMessage]) -> None:
-        """These are consumed, or in safe hands elsewhere."""
+        """Mark messages as consumed, or as safely stored elsewhere."""
         unfinished = self._unfinished
         for message in messages:
             self.body_bytes -= unfinished.pop(message.queue_offset, 0)
@@ -68,38 +69,38 @@ class QueueProgress:
             order.pop()
 
     def move(self, offset: int) -> None:
-        """Go on at *offset*, further on or further back. Only with nothing unfinished."""
+        """Continue at *offset*, forwards or backwards. Allowed only with nothing unfinished."""
         if self._unfinished:
             raise ValueError(f"{self.count} messages are unfinished and would be lost")
         self.next_offset = offset
 
     @property
     def committable(self) -> int:
-        """Everything below is consumed."""
+        """Offset below which everything is consumed."""
         return self._order[0] if self._order else self.next_offset
 
     @property
     def count(self) -> int:
-        """Messages that are unfinished."""
+        """Number of unfinished messages."""
         return len(self._unfinished)
 
     @property
     def first(self) -> int | None:
-        """The smallest unfinished offset."""
+        """Smallest unfinished offset."""
         return self._order[0] if self._order else None
 
     @property
     def last(self) -> int | None:
-        """The largest unfinished offset."""
+        """Largest unfinished offset."""
         return self._order[-1] if self._order else None
 
     @property
     def span(self) -> int:
-        """How far the unfinished messages lie apart: what would come again if this consumer died now."""
+        """Distance between the unfinished messages: the redeliveries if this consumer died now."""
         return self._order[-1] - self._order[0] if self._order else 0
 
     def over(self, limits: QueueLimits) -> str | None:
-        """Why not to pull more now, for people; None when there is room."""
+        """Return the reason not to pull more now, as text; None when there is room."""
         if self.count > limits.messages:
             return f"{self.count} messages are held, limit {limits.messages}"
         if self.body_bytes > limits.body_bytes:

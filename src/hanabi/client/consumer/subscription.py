@@ -1,11 +1,11 @@
-"""What a consumer wants of a topic, and the form in which brokers hear of it. Pure.
+"""Subscription of a consumer to a topic, and its form in requests. Pure.
 
     "*"                  everything
     "created || paid"    messages with one of these tags
     sql("amount > 100")  messages whose properties fulfil the expression; brokers must allow it (enablePropertyFilter)
 
-Agrees with Java's FilterAPI and, for the second look at the tags, PullAPIWrapper.processPullResult: a broker compares
-hash codes, so what it lets through is compared again by text. Knows nothing of sockets; the version comes in.
+Agrees with Java's FilterAPI and, for the client's tag filter, PullAPIWrapper.processPullResult: a broker compares hash
+codes, so the client compares the text. Independent of sockets; the version is a parameter.
 """
 
 from typing import Final, TypeAlias
@@ -20,7 +20,7 @@ ALL: Final = "*"
 
 
 class Sql(msgspec.Struct, frozen=True):
-    """A filter over the properties of messages, in SQL92."""
+    """Filter over the properties of messages, in SQL92."""
 
     text: str
 
@@ -30,7 +30,7 @@ class Sql(msgspec.Struct, frozen=True):
 
 
 def sql(text: str) -> Sql:
-    """A filter over the properties of messages, in SQL92: `consumer.subscribe("Orders", sql("amount > 100"))`."""
+    """Make a filter over the properties of messages, in SQL92: `consumer.subscribe("Orders", sql("amount > 100"))`."""
     return Sql(text)
 
 
@@ -38,7 +38,7 @@ Expression: TypeAlias = str | Sql
 
 
 def subscription_data(topic: str, expression: Expression, version: int) -> SubscriptionData:
-    """The subscription to *topic* (as brokers name it). *version* is a time in ms: brokers believe the newest."""
+    """Build the subscription to *topic* (as brokers name it). *version* is a time in ms: brokers keep the newest."""
     if isinstance(expression, Sql):
         return SubscriptionData(
             topic=topic, sub_string=expression.text, expression_type=SQL92, sub_version=version, tags_set=[]
@@ -52,6 +52,6 @@ def subscription_data(topic: str, expression: Expression, version: int) -> Subsc
 
 
 def wants(subscription: SubscriptionData, tags: str | None) -> bool:
-    """Whether a message with *tags* is one of those subscribed to, which a broker tells by hash code alone."""
+    """Return True if a message with *tags* is subscribed to; the broker compares only hash codes."""
     wanted = subscription.tags_set
     return not wanted or subscription.class_filter_mode or (tags is not None and tags in wanted)

@@ -1,8 +1,8 @@
-"""Which answers to a pull are made into messages in a thread: those with so much to decompress that the event loop
-would have to wait for it, and with it heartbeats and all other queues.
+"""Choice of pull responses to decode in a thread: those whose decompression would block the event loop, and with it
+heartbeats and all other queues.
 
-Going to a thread and back costs some 0.15 ms, the time in which zlib makes 16 KiB into 50 of ordinary text; less than
-that is quicker done where it is.
+A thread round trip costs about 0.15 ms, the time in which zlib decompresses 16 KiB into 50 of ordinary text; smaller
+responses are decoded faster in the loop.
 """
 
 import struct
@@ -10,14 +10,14 @@ from typing import Final
 
 from hanabi.wire.message import sysflag
 
-PACKED_BYTES_MIN: Final = 16 * 1024  # of compressed records; how large they become nobody knows before
+PACKED_BYTES_MIN: Final = 16 * 1024  # of compressed records; their decompressed size is unknown
 _SIZE_AND_FLAG = struct.Struct(">i32xi")  # see `wire.message.record`
 
 
 def takes_long(records: bytes) -> bool:
-    """Whether so much of *records* is compressed that it is to be unpacked in a thread. Pure.
+    """Return True if enough of *records* is compressed to decode them in a thread. Pure.
 
-    Where a size is none, the records end: whoever decodes them says what is wrong.
+    An invalid size ends the scan: the decoder reports the error.
     """
     end = len(records) - _SIZE_AND_FLAG.size
     if end < PACKED_BYTES_MIN:

@@ -103,7 +103,7 @@ class Dispatcher:
             raise
         except Exception:
             self.dropped += count
-            logger.exception("traces cannot be sent to %s, which is a fault of ours", self.topic)
+            logger.exception("sending traces to %s failed with an internal error", self.topic)
         else:
             self._failing = False
 

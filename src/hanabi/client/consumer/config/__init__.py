@@ -1,1 +1,1 @@
-"""The settings of consumers."""
+"""Settings of consumers."""

@@ -1,8 +1,8 @@
-"""How a pull consumer and a lite pull consumer behave: frozen values, checked once, with Apache's limits.
+"""Settings of pull and lite pull consumers: frozen values, checked once, with Apache's limits.
 
-Agrees with Java's DefaultMQPullConsumer and DefaultLitePullConsumer, but for the batch of a pull: ours are 32 where
-Java's lite pull consumer asks for 10, which costs three times as many requests. How the cluster is reached is
-`client.config`'s business.
+Same as Java's DefaultMQPullConsumer and DefaultLitePullConsumer, except the pull batch: 32 instead of the 10 of Java's
+lite pull consumer, which costs three times as many requests. `client.config` holds the settings for reaching the
+cluster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,12 +31,14 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class PullConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one pull consumer. With `trace`, what it pulls is told to the trace topic, or to one named."""
+    """Settings of one pull consumer. With `trace`, pulls are recorded in the default trace topic, or in the one
+    named.
+    """
 
-    broadcasting: bool = False  # offsets are kept in a file of this client, and not at the brokers
-    pull_timeout_s: float = 10.0  # of a pull that does not wait for messages
-    hold_s: float = 20.0  # so long a broker waits for messages where it may
-    max_reconsume_times: int = 16  # how often a message that was sent back is delivered, before it is a dead letter
+    broadcasting: bool = False  # offsets are kept in a local file instead of at the brokers
+    pull_timeout_s: float = 10.0  # for a pull that does not wait for messages
+    hold_s: float = 20.0  # how long a broker holds a pull without messages
+    max_reconsume_times: int = 16  # deliveries of a message that was sent back, before it becomes a dead letter
     hooks: Sequence[ConsumeHook] = ()
     trace: bool | str = False
 
@@ -48,22 +50,22 @@ class PullConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LitePullConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one lite pull consumer.
+    """Settings of one lite pull consumer.
 
-    `consume_from` says where a group starts in a queue for which it has no offset yet: "last" (only what comes
-    from now on), "first" (everything that is there) or a point in time. Afterwards the saved offset counts.
-    With `auto_commit`, what `poll` has given is counted as consumed when `poll` is called again, and saved every 5 s.
-    Messages are fetched ahead, as many as the limits allow.
+    `consume_from` says where a group starts in a queue for which it has no offset yet: "last" (only new messages),
+    "first" (all stored messages) or a point in time. Afterwards the committed offset counts. With `auto_commit`,
+    messages returned by `poll` count as consumed at the next `poll`; offsets are saved every 5 s. Messages are fetched
+    ahead, as many as the limits allow.
     """
 
     consume_from: ConsumeFrom = "last"
     broadcasting: bool = False
     auto_commit: bool = True
     poll_timeout_s: float = 5.0
-    poll_batch: int = 32  # messages that `poll` gives at once, at most
+    poll_batch: int = 32  # most messages that one `poll` returns
     pull_batch: int = 32
-    hold_s: float = 20.0  # so long a broker waits for messages before it says that there are none
-    messages_max: int = 10_000  # held of all queues
+    hold_s: float = 20.0  # how long a broker holds a pull before it answers that there are no messages
+    messages_max: int = 10_000  # held for all queues together
     queue_messages_max: int = 1_000
     queue_bytes_max: int = 100 * MIB
     span_max: int = 2_000
@@ -86,12 +88,12 @@ class LitePullConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> QueueLimits:
-        """What may be held of one queue."""
+        """Return the limits for the messages held of one queue."""
         return QueueLimits(messages=self.queue_messages_max, body_bytes=self.queue_bytes_max, span=self.span_max)
 
 
 def split_options(settings: S, options: Mapping[str, Any]) -> tuple[S, dict[str, Any]]:
-    """*settings* with those of *options* that are theirs in place of their values; and the others, the client's."""
+    """Return *settings* updated with their fields from *options*, and the remaining options, the client's."""
     known = settings.__struct_fields__
     own = {name: value for name, value in options.items() if name in known}
     others = {name: value for name, value in options.items() if name not in known}

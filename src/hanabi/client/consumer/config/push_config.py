@@ -1,7 +1,7 @@
-"""How a push consumer behaves: one frozen value, checked once, with Apache's defaults and limits.
+"""Settings of push consumers: one frozen value, checked once, with Apache's defaults and limits.
 
-Agrees with Java's DefaultMQPushConsumer and DefaultMQPushConsumerImpl.checkConfig. How the cluster is reached is
-`client.config`'s business.
+Agrees with Java's DefaultMQPushConsumer and DefaultMQPushConsumerImpl.checkConfig. `client.config` holds the settings
+for reaching the cluster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from hanabi.client.hooks import ConsumeHook
 from hanabi.client.option_types import check_types
 from hanabi.errors import ConfigError
 
-RECONSUME_TIMES: Final = 16  # of a concurrent consumer, where nothing else is said
+RECONSUME_TIMES: Final = 16  # default of a concurrent consumer
 
 _RANGES: Final = {
     "concurrency": (1, 1_000),
@@ -34,32 +34,32 @@ _POSITIVE: Final = ("suspend_s", "consume_timeout_s", "shutdown_timeout_s")
 
 
 class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one push consumer.
+    """Settings of one push consumer.
 
-    `consume_from` says where a group starts in a queue for which it has no offset yet: "last" (only what comes
-    from now on), "first" (everything that is there) or a point in time. Afterwards the saved offset counts.
-    `concurrency` listeners run at once: threads where the listener is a `def`, tasks where it is an `async def`.
-    A message that fails is tried `max_reconsume_times` more times (16; of an ordered listener: without end).
+    `consume_from` says where a group starts in a queue for which it has no offset yet: "last" (only new messages),
+    "first" (all stored messages) or a point in time. Afterwards the committed offset counts. Up to `concurrency`
+    listener calls run at once: threads for a `def` listener, tasks for an `async def`. A failed message is retried
+    `max_reconsume_times` times (16; for an ordered listener: without limit).
     """
 
     consume_from: ConsumeFrom = "last"
     broadcasting: bool = False  # every member of the group gets every message, and keeps its own offsets
     concurrency: int = 20
-    consume_batch: int = 1  # messages a listener gets at once, at most
+    consume_batch: int = 1  # most messages per listener call
     pull_batch: int = 32
     pull_interval_s: float = 0.0
     queue_messages_max: int = 1_000
     queue_bytes_max: int = 100 * MIB
     span_max: int = 2_000
-    topic_messages_max: int | None = None  # shared by the queues that this member has
+    topic_messages_max: int | None = None  # shared by the queues of this member
     topic_bytes_max: int | None = None
     max_reconsume_times: int | None = None
     consume_timeout_s: float = 15 * 60.0
-    suspend_s: float = 1.0  # before an ordered listener gets again what it failed on
+    suspend_s: float = 1.0  # pause before an ordered listener retries a failed batch
     shutdown_timeout_s: float = 10.0
     allocate: Allocate = averagely
     hooks: Sequence[ConsumeHook] = ()
-    trace: bool | str = False  # tell the trace topic, or one of this name, of every message
+    trace: bool | str = False  # record every message in the default trace topic, or in the one named
     unit_mode: bool = False
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"max_reconsume_times must not be negative, but is {self.max_reconsume_times}")
 
     def limits(self, queues: int, *, ordered: bool) -> QueueLimits:
-        """What each of *queues* may hold: a limit of the whole is divided among them."""
+        """Return the limits for each of *queues*: a total limit is divided among them."""
         messages, body_bytes = self.queue_messages_max, self.queue_bytes_max
         if self.topic_messages_max is not None:
             messages = max(1, self.topic_messages_max // max(1, queues))
@@ -87,7 +87,7 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def push_config(settings: PushConfig | None, options: Mapping[str, Any]) -> tuple[PushConfig, dict[str, Any]]:
-    """*settings* with those of *options* that are theirs in place of their values; and the others, the client's."""
+    """Return *settings* updated with their fields from *options*, and the remaining options, the client's."""
     known = PushConfig.__struct_fields__
     own = {name: value for name, value in options.items() if name in known}
     others = {name: value for name, value in options.items() if name not in known}

@@ -1,8 +1,8 @@
-"""Who of a group gets which queues: every member works it out for itself, and all must come to the same. Pure.
+"""Allocation of queues to the members of a group: each member computes it, and all must get the same result. Pure.
 
 Agrees, result for result, with the six classes of org.apache.rocketmq.client.consumer.rebalance, so that Java and
-Python members can share a group; `tests/interop/test_allocation.py` asks those classes themselves. Queues and client
-ids come in as every member sorts them: see `sort_queues` and `sort_client_ids`.
+Python members can share a group; `tests/interop/test_allocation.py` compares with those classes. Queues and client ids
+must be sorted as every member sorts them: see `sort_queues` and `sort_client_ids`.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Allocate(Protocol):
-    """A way of dividing the queues of one topic: the share of *client_id* among *client_ids*."""
+    """Strategy for dividing the queues of one topic; returns the share of *client_id* among *client_ids*."""
 
     def __call__(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
@@ -29,24 +29,26 @@ class Allocate(Protocol):
 
 
 def _as_java_compares(text: str) -> bytes:
-    """String.compareTo goes by UTF-16 units: not the order of code points where surrogates are in play."""
+    """Sort key of String.compareTo: it compares UTF-16 units, which differs from code point order for surrogates."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def sort_client_ids(client_ids: Iterable[str]) -> list[str]:
-    """In the order in which Java sorts them."""
+    """Sort client ids as Java does."""
     return sorted(client_ids, key=_as_java_compares)
 
 
 def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """In the order of Java's MessageQueue.compareTo."""
+    """Sort queues as Java's MessageQueue.compareTo does."""
     return sorted(
         queues, key=lambda queue: (_as_java_compares(queue.topic), _as_java_compares(queue.broker_name), queue.queue_id)
     )
 
 
 def averagely(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues to each, the first members one more when it does not divide: Apache's default."""
+    """Give each member a contiguous range of queues, the first members one more if it does not divide: Apache's
+    default.
+    """
     if client_id not in client_ids:
         return []
     index = client_ids.index(client_id)
@@ -56,14 +58,14 @@ def averagely(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequen
 
 
 def by_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    """One queue to each in turn, as cards are dealt."""
+    """Deal the queues to the members one by one, round robin."""
     if client_id not in client_ids:
         return []
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
 class ByConfig(msgspec.Struct, frozen=True):
-    """The queues that this member was told to take, whoever else is there."""
+    """Fixed queues for this member, regardless of the other members."""
 
     queues: Sequence[MessageQueue]
 
@@ -74,7 +76,7 @@ class ByConfig(msgspec.Struct, frozen=True):
 
 
 class ByMachineRoom(msgspec.Struct, frozen=True):
-    """Only queues of brokers whose name says that they are in one of these rooms: "room@broker-a"."""
+    """Only queues of brokers in these machine rooms, according to the broker's name: "room@broker-a"."""
 
     rooms: frozenset[str]
 
@@ -87,13 +89,13 @@ class ByMachineRoom(msgspec.Struct, frozen=True):
         index = client_ids.index(client_id)
         each, left_over = divmod(len(near), len(client_ids))
         share = near[index * each : (index + 1) * each]
-        if index < left_over:  # what is left over is dealt from the end, not given to neighbours as `averagely` does
+        if index < left_over:  # the remainder is dealt from the end, not to neighbours as `averagely` does
             share.append(near[each * len(client_ids) + index])
         return share
 
     def _is_near(self, broker_name: str) -> bool:
         parts = broker_name.split("@")
-        while parts and not parts[-1]:  # Java's split drops what is empty at the end
+        while parts and not parts[-1]:  # Java's split drops trailing empty parts
             parts.pop()
         return len(parts) == 2 and parts[0] in self.rooms
 
@@ -123,7 +125,7 @@ class MachineRoomNearby(msgspec.Struct, frozen=True):
 
 
 class ConsistentHash(msgspec.Struct, frozen=True):
-    """Members on a ring of hashes, each at several places: few queues move when a member comes or goes."""
+    """Members on a hash ring, each at several positions: few queues move when a member comes or goes."""
 
     virtual_nodes: int = VIRTUAL_NODES
 
@@ -136,7 +138,7 @@ class ConsistentHash(msgspec.Struct, frozen=True):
     ) -> list[MessageQueue]:
         if client_id not in client_ids:
             return []
-        # Where two hashes are the same, the member that comes later has the place, as in Java's TreeMap.
+        # On a hash collision the later member wins, as in Java's TreeMap.
         ring = {_ring_hash(f"{member}-{node}"): member for member in client_ids for node in range(self.virtual_nodes)}
         places = sorted(ring)
         return [queue for queue in queues if _owner(ring, places, queue) == client_id]
@@ -152,7 +154,7 @@ def _owner(ring: Mapping[int, str], places: Sequence[int], queue: MessageQueue) 
 
 
 def _ring_hash(text: str) -> int:
-    """The first four bytes of MD5, as ConsistentHashRouter.MD5Hash."""
+    """Return the first four bytes of MD5, as ConsistentHashRouter.MD5Hash does."""
     return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
 
 

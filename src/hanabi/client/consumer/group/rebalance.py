@@ -1,10 +1,10 @@
-"""Which queues of its topics a member of a group has: worked out at the start, on notice, and every 20 s.
+"""Rebalance: computes this member's queues at the start, on notice, and every 20 s.
 
-Broadcasting members have all queues. Members that share ask a broker who they are, and divide the queues, each for
-itself, by the same rule. What could not be worked out or taken is tried again in a moment, then less and less often:
-a queue that nobody consumes is worse than a question too many.
+Broadcasting members have all queues. Sharing members ask a broker for the member list; each divides the queues by the
+same rule. A failed rebalance or take is retried soon, then with growing delays: an unconsumed queue is worse than a
+superfluous request.
 
-Agrees with Java's RebalanceImpl. What it means to take and to drop a queue is the consumer's business.
+Agrees with Java's RebalanceImpl. The consumer implements taking and dropping a queue.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from hanabi.errors import ConnectError, MQError
 from hanabi.message import MessageQueue
 from hanabi.wire.system_names import RETRY_PREFIX
 
-RETRY_S: Final = 0.2  # after the first time that something was missing; then twice as long each time
-RETRY_S_MAX: Final = 20.0  # when brokers or name servers have no answer
-HANDOVER_S: Final = 0.2  # a question and an answer or two, between a broker and the last owner of a queue
-TAKE_S_MAX: Final = 1.0  # when a queue could not be taken: its last owner may be done any moment
+RETRY_S: Final = 0.2  # after the first incomplete rebalance; doubles each time
+RETRY_S_MAX: Final = 20.0  # limit while brokers or name servers do not answer
+HANDOVER_S: Final = 0.2  # one or two round trips between a broker and the queue's last owner
+TAKE_S_MAX: Final = 1.0  # limit while a queue could not be taken: its last owner may release it at any moment
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 
 class Shares(Protocol):
-    """The queues that a consumer has."""
+    """The queues of one consumer."""
 
     async def share(self, topic: str, assigned: set[MessageQueue]) -> bool:
-        """Take and drop queues of *topic* until it has those *assigned*. False: not yet, ask again soon."""
+        """Take and drop queues of *topic* until they match *assigned*. False: not complete, retry soon."""
         ...
 
     def keep_topics(self, topics: Collection[str]) -> None:
@@ -45,12 +45,12 @@ class Shares(Protocol):
 
 
 def retry_delay(failures: int, longest: float) -> float:
-    """How long to wait when it was incomplete so many times in a row. Pure."""
+    """Return the delay after this many incomplete rebalances in a row. Pure."""
     return min(longest, RETRY_S * 2.0 ** min(failures - 1, 10))
 
 
 class Assignment(NamedTuple):
-    """Which queues of a topic are ours. `is_member`: the brokers know us; `has_others`: and others beside us."""
+    """This member's queues of a topic. `is_member`: the brokers know us; `has_others`: the group has more members."""
 
     queues: set[MessageQueue]
     is_member: bool = True
@@ -58,7 +58,7 @@ class Assignment(NamedTuple):
 
 
 class Rebalance:
-    """For one member of one group. `run` until cancelled; `soon` asks for a turn."""
+    """Rebalance of one member of one group. `run` until cancelled; `soon` requests a turn."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class Rebalance:
         handover_s: float = HANDOVER_S,
     ) -> None:
         self._core, self._group, self._handover_s = core, group, handover_s
-        self._had: dict[str, set[MessageQueue]] = {}  # what was assigned the last time
+        self._had: dict[str, set[MessageQueue]] = {}  # the last assignment
         self._topics, self._shares, self._allocate, self._broadcasting = topics, shares, allocate, broadcasting
         self._wanted = asyncio.Event()
         self._complaints: dict[str, str] = {}
 
     def soon(self) -> None:
-        """Share the queues anew; returns at once, and many calls are one."""
+        """Request a rebalance; returns at once, and calls coalesce."""
         self._wanted.set()
 
     async def run(self) -> None:
@@ -95,17 +95,19 @@ class Rebalance:
                 again = late.keys()
 
     async def _once(self, only: Collection[str] | None) -> dict[str, float]:
-        """Settle all topics, or *only* these. The topics that are not as they should be, each with the longest time to
-        wait before the next try."""
+        """Settle all topics, or *only* these. Return the incomplete topics, each with the longest delay before its
+        retry.
+        """
         topics = list(self._topics())
         self._shares.keep_topics(topics)
         self._had = {topic: queues for topic, queues in self._had.items() if topic in topics}
         chosen = [topic for topic in topics if only is None or topic in only]
-        waits = await for_each(self._settle, chosen)  # a topic whose broker hangs does not hold up the others
+        # concurrently: a topic with a hanging broker does not delay the rest
+        waits = await for_each(self._settle, chosen)
         return {topic: wait for topic, wait in zip(chosen, waits, strict=True) if wait is not None}
 
     async def _settle(self, topic: str) -> float | None:
-        """None when *topic* is as it should be; else how long to wait at most before the next time."""
+        """Rebalance *topic*; return None if it is complete, else the longest delay before the retry."""
         assignment = await self._attempt(topic, self._assignment(topic))
         if assignment is None:
             return RETRY_S_MAX
@@ -115,21 +117,22 @@ class Rebalance:
         return None if taken and assignment.is_member else TAKE_S_MAX
 
     async def _attempt(self, topic: str, work: Awaitable[T]) -> T | None:
-        """What *work* says; None if it could not be done."""
+        """Return the result of *work*; None if it failed."""
         try:
             result = await work
         except MQError as error:
             self._complain(topic, error)
             return None
         except Exception:
-            logger.exception("group %s: sharing the queues of %s failed", self._group, topic)
+            logger.exception("group %s: rebalancing the queues of %s failed", self._group, topic)
             return None
         self._complaints.pop(topic, None)
         return result
 
     async def _hand_over(self, topic: str, assignment: Assignment) -> None:
-        """Let go of what is others' now, and give those whose queues become ours a moment to say how far they came:
-        what they have not said would be consumed twice."""
+        """Release queues that now belong to other members, and give the previous owners of our new queues a moment to
+        commit their offsets: uncommitted messages would be consumed twice.
+        """
         had = self._had.get(topic, set())
         if self._handover_s and assignment.has_others and assignment.queues - had:
             await self._attempt(topic, self._shares.share(topic, assignment.queues & had))
@@ -143,14 +146,16 @@ class Rebalance:
         client_id = self._core.client_id
         address, client_ids = await self._members(topic, route)
         if client_id not in client_ids:
-            # A broker that restarted has forgotten us, and the others divide the queues without us.
+            # A restarted broker has forgotten us, and the remaining members divide the queues without us.
             await self._core.heartbeat_to(address)
             _, client_ids = await self._members(topic, route)
         share = set(self._allocate(client_id, queues, sort_client_ids(client_ids)))
         return Assignment(share, is_member=client_id in client_ids, has_others=len(client_ids) > 1)
 
     async def _members(self, topic: str, route: Route) -> tuple[str, list[str]]:
-        """The ids of the group's members, from any broker of the topic that answers, and that broker's address."""
+        """Return the ids of the group's members, from any broker of the topic that answers, and that broker's
+        address.
+        """
         failure: MQError | None = None
         for name in random.sample(sorted(route.brokers), len(route.brokers)):
             address = route.address_of(name)
@@ -166,11 +171,11 @@ class Rebalance:
         raise failure or ConnectError(f"topic {topic} has no broker that could be asked for the group's members")
 
     def _complain(self, topic: str, error: MQError) -> None:
-        """Once for each reason. A retry topic is made by the broker, and may well not be there for a moment."""
+        """Log each reason once. A retry topic is created by the broker and may be missing for a moment."""
         text = str(error)
         if self._complaints.get(topic) == text:
             return
         self._complaints[topic] = text
         quiet = topic.startswith(RETRY_PREFIX) or isinstance(error, PassedOver)
         level = logging.DEBUG if quiet else logging.WARNING
-        logger.log(level, "group %s: the queues of %s are not shared, trying again: %s", self._group, topic, error)
+        logger.log(level, "group %s: the queues of %s could not be rebalanced, retrying: %s", self._group, topic, error)

@@ -1,6 +1,6 @@
-"""Before a consumer joins its group: the brokers of its topics are found, and one of them is asked about filters.
+"""Checks before a consumer joins its group: find the brokers of its topics, and have one check each filter.
 
-What brokers refuse is raised; what cannot be reached yet is logged, and tried again by the rebalance.
+Refusals by brokers are raised; unreachable brokers are logged, and the rebalance retries.
 """
 
 import logging
@@ -27,15 +27,15 @@ async def _introduce(core: Core, group: str, subscription: SubscriptionData) -> 
     try:
         route = await core.routes.find(subscription.topic)
     except MQError as error:
-        if not subscription.topic.startswith(RETRY_PREFIX):  # which is made when the group is first heard of
-            logger.warning("group %s starts without %s, trying again: %s", group, subscription.topic, error)
+        if not subscription.topic.startswith(RETRY_PREFIX):  # a retry topic is created when the group first registers
+            logger.warning("group %s starts without %s, retrying: %s", group, subscription.topic, error)
         return
     if subscription.expression_type != TAG:
         await _check_filter(core, group, subscription, route)
 
 
 async def _check_filter(core: Core, group: str, subscription: SubscriptionData, route: Route) -> None:
-    """Ask one broker after the other, in any order, until one has answered."""
+    """Ask the brokers one after the other, in random order, until one has answered."""
     for name in random.sample(sorted(route.brokers), len(route.brokers)):
         address = route.address_of(name)
         if address is None:

@@ -1,10 +1,10 @@
-"""Consuming without an order: as many calls of the listener at once as are allowed, whatever the queue.
+"""Concurrent consumption: calls of the listener run in parallel, up to a limit and across queues.
 
-What fails goes back to the broker; if that fails as well, it is tried again here after 5 s. A call that takes longer
-than the consume timeout is given up: its messages go back, and what it says later counts for nothing, so that they
-do not go back twice. Offsets move only up to the smallest message that is not finished.
+Failed messages are sent back to the broker; if that fails, they are retried locally after 5 s. A call that exceeds the
+consume timeout is given up: its messages are sent back, and its late result is ignored so that they are not sent back
+twice. Offsets advance only to the smallest unfinished message.
 
-Agrees with Java's ConsumeMessageConcurrentlyService in what happens when.
+Same timing and outcomes as Java's ConsumeMessageConcurrentlyService.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from hanabi.errors import MQError
 from hanabi.message import StoredMessage
 
 AGAIN_S: Final = 5.0
-TIMEOUT_CHECKS: Final = 20  # in the time that a listener may take
-_LAST_S: Final = 0.5  # for what a listener's failure still needs when the time is over
+TIMEOUT_CHECKS: Final = 20  # checks per consume timeout
+_LAST_S: Final = 0.5  # time left for handling listener failures after the deadline
 
 logger = logging.getLogger(__name__)
 
 
 class Retry(Protocol):
-    """How a message that failed comes again: raises when nobody could be told."""
+    """Sends a failed message back for redelivery; raises when no broker accepted it."""
 
     def __call__(self, owned: OwnedQueue, message: StoredMessage, delay_level: int) -> Coroutine[Any, Any, None]: ...
 
 
 class Batch:
-    """What one call of the listener gets. `given_up` once its messages are somebody else's concern."""
+    """The messages of one listener call. `given_up` once they are retried elsewhere."""
 
     __slots__ = ("began", "given_up", "messages", "owned", "run")
 
@@ -48,10 +48,11 @@ class Batch:
 
 
 class Concurrent:
-    """Without a *retry*, as in broadcasting, what failed is skipped.
+    """Concurrent consumption. Without a *retry*, as in broadcasting, failed messages are skipped.
 
-    Invariant: each unfinished message of a queue that is not dropped is in one batch that waits or runs, or on its
-    way back to a broker."""
+    Invariant: each unfinished message of a queue that is not dropped is in one waiting or running batch, or on its way
+    back to a broker.
+    """
 
     def __init__(
         self,
@@ -67,14 +68,14 @@ class Concurrent:
         self._group, self._settings, self._calls = group, settings, calls
         self._retry, self._progressed, self._now, self._again_s = retry, progressed, now, again_s
         self._waiting: deque[Batch] = deque()
-        self._running: dict[Batch, None] = {}  # in the order in which they began
+        self._running: dict[Batch, None] = {}  # in start order
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._paused = self._closing = False
         self._watch: asyncio.Task[None] | None = None
 
-    # The seam
+    # Interface of Consumption
 
     def take(self, owned: OwnedQueue) -> None:
         if self._watch is None:
@@ -86,7 +87,7 @@ class Concurrent:
         self._start_more()
 
     async def release(self, owned: OwnedQueue) -> None:
-        """At once: who has the queue next does not wait for our listeners, and an offset told later would only harm."""
+        """Return at once: the next owner does not wait for our listeners, and a late offset commit would only harm."""
         self._waiting = deque(batch for batch in self._waiting if batch.owned is not owned)
 
     def is_busy(self, owned: OwnedQueue) -> bool:
@@ -111,8 +112,8 @@ class Concurrent:
             async with asyncio.timeout_at(until):
                 await self._idle.wait()
         except TimeoutError:
-            logger.warning("group %s: %d calls of the listener have not ended", self._group, len(self._running))
-            for batch in self._running:  # not failed, but unfinished: the group begins with it again
+            logger.warning("group %s: %d listener calls have not ended", self._group, len(self._running))
+            for batch in self._running:  # unfinished rather than failed: the group starts with it again
                 batch.given_up = True
         in_time = await self._calls.close(max(0.0, until - loop.time()))
         if tasks := list(self._tasks):
@@ -140,7 +141,7 @@ class Concurrent:
         del self._running[batch]
         if batch.given_up:
             logger.info(
-                "group %s: the listener ended %.0f s after it began with %s, too late to count",
+                "group %s: the listener ended %.0f s after it began with %s, too late: its result is ignored",
                 self._group,
                 self._now() - batch.began,
                 batch.owned.queue,
@@ -166,7 +167,7 @@ class Concurrent:
         if done:
             self._finish(batch.owned, batch.messages[:done])
 
-    # What failed
+    # Failed messages
 
     def _give_back(self, owned: OwnedQueue, messages: list[StoredMessage], delay_level: int) -> None:
         if self._retry is None:
@@ -192,7 +193,7 @@ class Concurrent:
             await retry(owned, message, delay_level)
         except MQError as error:
             logger.warning(
-                "group %s: message %s of %s could not be sent back, trying again in %.0f s: %s",
+                "group %s: message %s of %s could not be sent back, retrying in %.0f s: %s",
                 self._group,
                 message.message_id,
                 owned.queue,
@@ -221,7 +222,7 @@ class Concurrent:
         stopped = self._calls.stop(batch.run)
         logger.warning(
             "group %s: the listener has not returned for %.0f s with %d messages of %s from offset %d on;"
-            " they come again later%s",
+            " they are redelivered%s",
             self._group,
             self._now() - batch.began,
             len(batch.messages),

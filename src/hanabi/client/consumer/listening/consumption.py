@@ -1,7 +1,7 @@
-"""The seam between pulled messages and the listener, which concurrent and ordered consumption share.
+"""Interface between pulled messages and the listener, shared by concurrent and ordered consumption.
 
-Each queue that is ours is taken, offered what was pulled, and released. How the listener is called, once for a batch,
-is here too: timed and counted.
+Each queue of this member is taken, offered the pulled messages, and released. The call of the listener for one batch,
+timed and counted, is here too.
 """
 
 import contextvars
@@ -25,37 +25,37 @@ logger = logging.getLogger(__name__)
 
 
 class Consumption(Protocol):
-    """Gets messages of the queues that are ours, and sees to it that each is consumed or comes again."""
+    """Consumer of the messages of this member's queues: each message is consumed or retried."""
 
     def take(self, owned: OwnedQueue) -> None:
-        """This queue is ours from now on."""
+        """Start to consume this queue."""
         ...
 
     def offer(self, owned: OwnedQueue, messages: list[StoredMessage]) -> None:
-        """These were pulled; they are in the queue's progress already."""
+        """Accept pulled messages; they are in the queue's progress already."""
         ...
 
     async def release(self, owned: OwnedQueue) -> None:
-        """The queue was dropped: return when nothing of it will change its progress any more."""
+        """Release a dropped queue; return when its progress will not change any more."""
         ...
 
     def is_busy(self, owned: OwnedQueue) -> bool:
-        """Whether the listener still works on messages of this queue."""
+        """Return True while the listener works on messages of this queue."""
         ...
 
     def pause(self) -> None:
-        """Begin no more calls of the listener."""
+        """Start no more calls of the listener."""
         ...
 
     def resume(self) -> None: ...
 
     async def close(self, seconds: float) -> bool:
-        """Begin nothing more, let what is under way end; False if some did not in time."""
+        """Start no more calls and let running ones end; False if some did not end in time."""
         ...
 
 
 class Calls:
-    """Calls of the listener for batches of one queue each. *hooks*, where there are any, are told of each."""
+    """Calls of the listener for batches of one queue each. *hooks*, if any, are notified of each call."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Calls:
         self._runs, self._stats, self._now, self._hooks = runs, stats, now, hooks
 
     def start(self, owned: OwnedQueue, messages: list[StoredMessage], ended: Ended) -> object:
-        """Call the listener with *messages*, then *ended* with what it raised."""
+        """Call the listener with *messages*, then *ended* with the exception it raised, or None."""
         finished = partial(self._finished, owned, len(messages), self._now(), ended)
-        own = list(messages)  # the listener may do with it what it likes
+        own = list(messages)  # a copy: the listener may modify it
         if self._hooks is None:
             return self._runs.start(own, finished)
         return self._hooks.start(self._runs, owned, own, finished)
@@ -96,7 +96,7 @@ class Calls:
 
 
 class HookedCalls:
-    """Tells hooks of each call. What they leave in their context reaches the listener, and nobody else."""
+    """Calls that notify hooks. Context set by hooks reaches the listener and no other code."""
 
     def __init__(self, hooks: ConsumeHooks, group: str, client_id: str, *, timeout_s: float) -> None:
         self._hooks, self._group, self._client_id, self._timeout_s = hooks, group, client_id, timeout_s
@@ -122,7 +122,7 @@ class HookedCalls:
 
 
 def outcome_of(error: BaseException | None, seconds: float, timeout_s: float) -> ConsumeOutcome:
-    """How a call of the listener ended, in Java's terms. Pure."""
+    """Classify the end of a listener call in Java's terms. Pure."""
     if error is not None and not isinstance(error, ConsumeLater):
         return ConsumeOutcome.EXCEPTION
     if seconds >= timeout_s:
@@ -131,12 +131,12 @@ def outcome_of(error: BaseException | None, seconds: float, timeout_s: float) ->
 
 
 def tried_again(messages: list[StoredMessage]) -> list[StoredMessage]:
-    """The same messages, with one more try counted. Pure."""
+    """Return the same messages with the reconsume count increased by one. Pure."""
     return [msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1) for message in messages]
 
 
 def report_failure(group: str, owned: OwnedQueue, messages: list[StoredMessage], error: BaseException) -> None:
-    """Say which messages a listener failed on. One that asked for them again did so on purpose."""
+    """Log which messages the listener failed on. A `ConsumeLater` is intended, so it is not logged as a failure."""
     level, trace = (logging.DEBUG, None) if isinstance(error, ConsumeLater) else (logging.WARNING, error)
     logger.log(
         level,

@@ -1,7 +1,7 @@
-"""What a program gives a push consumer: the listener, and how it says "again later".
+"""The listener of a push consumer, and `ConsumeLater`, by which it asks for redelivery.
 
-A listener takes a list of messages. Returning, whatever it returns, means that all of them are consumed. Raising means
-that they come again later; `ConsumeLater` chooses when, and from which message on.
+A listener takes a list of messages. Returning any value means that all of them are consumed. Raising means that they
+are redelivered; `ConsumeLater` chooses when, and from which message on.
 
 In Java's terms: MessageListenerConcurrently, MessageListenerOrderly and their contexts.
 """
@@ -22,15 +22,15 @@ logger = logging.getLogger(__name__)
 
 BROKER_CHOOSES: Final = 0
 DEAD_LETTER: Final = -1
-_SUSPEND_S: Final = (0.01, 30.0)  # as ConsumeMessageOrderlyService cuts it
+_SUSPEND_S: Final = (0.01, 30.0)  # limits of ConsumeMessageOrderlyService
 
 
 class ConsumeLater(Exception):
-    """Raised by a listener: these messages are to come again later.
+    """Raised by a listener to have these messages redelivered.
 
     `delay_level` is one of the broker's delay levels; 0 leaves it to the broker (10 s, 30 s, 1 min ... with each try),
-    -1 gives up and sends them to the dead letters. `succeeded` messages from the start of the batch are consumed
-    nevertheless. In an ordered listener there is no level: its queue waits for `suspend_s` seconds.
+    -1 gives up and sends them to the dead letters. The first `succeeded` messages of the batch count as consumed. An
+    ordered listener has no level: its queue waits for `suspend_s` seconds.
     """
 
     def __init__(
@@ -38,38 +38,38 @@ class ConsumeLater(Exception):
     ) -> None:
         super().__init__(reason)
         if succeeded < 0:
-            raise ConfigError(f"succeeded counts messages of the batch, and is {succeeded}")
+            raise ConfigError(f"succeeded must not be negative, but is {succeeded}")
         self.delay_level = delay_level
         self.succeeded = succeeded
         self.suspend_s = suspend_s
 
 
 def is_async(listener: Listener) -> bool:
-    """Whether to await what *listener* returns: an `async def`, also inside a partial or an object's `__call__`."""
+    """Return True if the result of *listener* must be awaited: an `async def`, also in a partial or a `__call__`."""
     while isinstance(listener, functools.partial):
         listener = listener.func
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
 
 
 def delay_level_of(error: BaseException) -> int:
-    """The delay level that *error* asks for."""
+    """Return the delay level that *error* asks for."""
     return error.delay_level if isinstance(error, ConsumeLater) else BROKER_CHOOSES
 
 
 def succeeded_of(error: BaseException, batch: int) -> int:
-    """How many of a *batch* are consumed although *error* was raised."""
+    """Return how many messages of a *batch* are consumed although *error* was raised."""
     return min(error.succeeded, batch) if isinstance(error, ConsumeLater) else 0
 
 
 def suspend_seconds(error: BaseException, usual: float) -> float:
-    """How long the queue of an ordered listener waits before it tries again."""
+    """Return how long the queue of an ordered listener waits before the retry."""
     chosen = error.suspend_s if isinstance(error, ConsumeLater) else None
     shortest, longest = _SUSPEND_S
     return min(max(usual if chosen is None else chosen, shortest), longest)
 
 
 class Returned:
-    """Looks at what a listener returned. It counts as consumed, whatever it is; False is doubted aloud, once."""
+    """Check of the listener's return value. Any value counts as consumed; False is warned about once."""
 
     def __init__(self, name: str) -> None:
         self._name, self._told = name, False
@@ -79,13 +79,15 @@ class Returned:
             self._told = True
             logger.warning(
                 "%s returned False, and its messages count as consumed: raise ConsumeLater, or any other exception, to"
-                " get them again. This is said once",
+                " get them again (logged once)",
                 self._name,
             )
 
 
 def refuse_coroutine(returned: object) -> None:
-    """A `def` that returns a coroutine has consumed nothing: say so, rather than call it success."""
+    """Raise if a `def` listener returned a coroutine: it has consumed nothing, so this is no success."""
     if inspect.iscoroutine(returned):
         returned.close()
-        raise TypeError("the listener returned a coroutine that nobody awaits: make the listener itself an async def")
+        raise TypeError(
+            "the listener returned a coroutine, which is never awaited: make the listener itself an async def"
+        )

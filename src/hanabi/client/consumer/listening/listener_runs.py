@@ -1,6 +1,6 @@
-"""Calling a listener: a `def` in a thread, an `async def` as a task. Either way the loop hears how it went.
+"""Calls of a listener: a `def` runs in a thread, an `async def` as a task. Both report their result to the loop.
 
-Knows nothing of queues, offsets and retries.
+Independent of queues, offsets and retries.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from hanabi.message import StoredMessage
 
 Ended = Callable[[BaseException | None], None]
 
-# Whose listener the code that looks at it runs in; None in no listener. Each call has a context of its own.
+# Owner of the listener that runs in this context; None outside listeners. Each call has its own context.
 IN_LISTENER: ContextVar[object] = ContextVar("hanabi_in_listener", default=None)
 
-_CANCEL_S: Final = 1.0  # so long a cancelled listener may take to see it
+_CANCEL_S: Final = 1.0  # time for a cancelled listener to end
 
 
 class ListenerRuns(Protocol):
-    """Calls of one listener. `start` never calls *ended* itself: that happens in a later turn of the loop."""
+    """Calls of one listener. `start` never calls *ended* itself: that happens in a later loop iteration."""
 
     def start(self, messages: list[StoredMessage], ended: Ended) -> object:
-        """Call the listener, then *ended* with what it raised. Returns what `stop` wants."""
+        """Call the listener, then *ended* with the exception it raised, or None. Return the handle for `stop`."""
         ...
 
     def stop(self, run: object) -> bool:
@@ -39,14 +39,14 @@ class ListenerRuns(Protocol):
 
 
 def listener_runs(listener: Listener, concurrency: int, name: str, owner: object = None) -> ListenerRuns:
-    """The way to call this *listener*. Must be called in the loop. *owner* is what `IN_LISTENER` says meanwhile."""
+    """Return the runner for this *listener*. Call it in the loop. `IN_LISTENER` is *owner* during a call."""
     if is_async(listener):
         return _TaskRuns(cast(Callable[[list[StoredMessage]], Awaitable[Any]], listener), name, owner)
     return _ThreadRuns(listener, concurrency, name, owner)
 
 
 class _TaskRuns:
-    """A task for each call, so that what one listener leaves in its context does not reach the next."""
+    """Runner with one task per call, so that context set by one call does not reach the next."""
 
     def __init__(self, listener: Callable[[list[StoredMessage]], Awaitable[Any]], name: str, owner: object) -> None:
         self._listener, self._name, self._owner, self._returned = listener, name, owner, Returned(name)
@@ -86,7 +86,7 @@ class _TaskRuns:
 
 
 class _ThreadRuns:
-    """A thread for each call, out of so many."""
+    """Runner with one thread per call, from a limited pool."""
 
     def __init__(
         self, listener: Callable[[list[StoredMessage]], Any], concurrency: int, name: str, owner: object

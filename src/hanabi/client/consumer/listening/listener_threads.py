@@ -1,10 +1,10 @@
-"""Threads for listeners that block.
+"""Thread pool for blocking listeners.
 
-Not concurrent.futures: its threads keep the interpreter from ending for as long as one listener does not return, and
-each job costs a future, a wake-up of a thread and one of the loop. These are daemons. Many jobs that end together wake
-the loop once, and many that are submitted together wake one thread: it wakes the next before its own job begins, if
-there is more to do. A listener that blocks has all its threads at once that way, while short calls are made by few,
-one after the other: waking a thread for each costs more than the call. Knows nothing of messages: a job is a callable.
+concurrent.futures does not fit: its threads keep the interpreter alive while a listener does not return, and each job
+costs a future, a thread wake-up and a loop wake-up. These threads are daemons. Jobs that end together wake the loop
+once. Jobs that are submitted together wake one thread, which wakes the next before its own job if more jobs wait. A
+blocking listener thus gets all its threads at once, while short calls run on few threads one after the other: waking a
+thread for each costs more than the call. Independent of messages: a job is a callable.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final
 
-_JOIN_S: Final = 1.0  # a thread that has said goodbye needs no longer
+_JOIN_S: Final = 1.0  # join timeout of a thread that has reported its end
 
 Job = Callable[[], Any]
 Ended = Callable[[BaseException | None], None]
 
 
 class ListenerThreads:
-    """At most *threads_max* threads, begun when they are needed. `submit` and `close` belong to the loop.
+    """Pool of at most *threads_max* threads, started on demand. `submit` and `close` belong to the loop.
 
-    Two flags are read and written by all threads without a lock. What makes that safe: whoever is called clears the
-    flag first and looks for work then, and whoever has work puts it down first and looks at the flag then. So work is
-    never left lying; at worst somebody is called twice.
+    All threads read and write two flags without a lock. This is safe because of the order: the woken side clears the
+    flag before it looks for work, and the submitting side stores the work before it looks at the flag. No work is left
+    behind; at worst there is a superfluous wake-up.
     """
 
     def __init__(self, threads_max: int, name: str) -> None:
@@ -35,16 +35,16 @@ class ListenerThreads:
         self._name = name
         self._jobs: deque[tuple[Job, Ended]] = deque()
         self._ended: deque[tuple[Ended, BaseException | None]] = deque()
-        self._calls: SimpleQueue[bool] = SimpleQueue()  # each for one idle thread: True to look for jobs, False to end
-        self._called = False  # such a call is on its way
-        self._waking = False  # a wake-up is on its way to the loop
+        self._calls: SimpleQueue[bool] = SimpleQueue()  # one item per idle thread: True to look for jobs, False to end
+        self._called = False  # such an item is in flight
+        self._waking = False  # a wake-up of the loop is in flight
         self._threads: set[threading.Thread] = set()
         self._busy = 0
         self._all_gone = asyncio.Event()
         self._closed = False
 
     def submit(self, job: Job, ended: Ended) -> None:
-        """Run *job* in a thread, then *ended* in the loop, with what it raised."""
+        """Run *job* in a thread, then *ended* in the loop with the exception it raised, or None."""
         self._busy += 1
         self._jobs.append((job, ended))
         if self._busy > len(self._threads) < self._threads_max:
@@ -67,7 +67,7 @@ class ListenerThreads:
         return True
 
     def dismiss(self) -> None:
-        """Every thread ends when it has nothing to do, whether somebody waits for that or not."""
+        """Let every thread end when it is idle; do not wait for that."""
         self._closed = True
         for _ in self._threads:
             self._calls.put(False)
@@ -88,11 +88,11 @@ class ListenerThreads:
         self._call_loop(self._gone, threading.current_thread())
 
     def _work_off(self) -> None:
-        """All jobs that nobody else takes."""
+        """Run jobs until none is left."""
         while self._jobs:
             try:
                 job, ended = self._jobs.popleft()
-            except IndexError:  # somebody else took it
+            except IndexError:  # another thread took it
                 return
             if self._jobs:
                 self._call_one()
@@ -111,7 +111,7 @@ class ListenerThreads:
             self._call_loop(self._heard)
 
     def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop was closed over a listener that did not return: nobody is left to hear
+        with suppress(RuntimeError):  # the loop was closed while a listener had not returned: there is no receiver
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _heard(self) -> None:

@@ -1,10 +1,10 @@
-"""Consuming in order: of each queue one batch at a time, and none before the one ahead of it has succeeded.
+"""Ordered consumption: one batch per queue at a time, and none before the previous one has succeeded.
 
-What fails is tried again after a moment, while its queue waits; nothing is skipped. Only a message that has reached the
-limit of tries, where there is one, goes to the dead letters. In a group that shares queues all of this happens under
-the broker's lock; without it the queue waits.
+A failed batch is retried after a pause while its queue waits; nothing is skipped. Only a message that has reached the
+retry limit, if there is one, goes to the dead letters. In a group that shares queues all of this happens under the
+broker's lock; without the lock the queue waits.
 
-Agrees with Java's ConsumeMessageOrderlyService in what happens when.
+Same timing and outcomes as Java's ConsumeMessageOrderlyService.
 """
 
 import asyncio
@@ -25,14 +25,15 @@ logger = logging.getLogger(__name__)
 
 
 class GiveUp(Protocol):
-    """Makes a dead letter of a message; raises when nobody could be told."""
+    """Moves a message to the dead letters; raises when no broker accepted it."""
 
     def __call__(self, owned: OwnedQueue, message: StoredMessage) -> Coroutine[Any, Any, None]: ...
 
 
 class Line:
-    """The messages of one queue that wait for their turn, and the task that gives it to them. `busy`: the first of
-    them are with the listener, or what became of them is being settled."""
+    """Messages of one queue that wait for consumption, and the task that consumes them. `busy` while the first of them
+    are with the listener or their result is being handled.
+    """
 
     def __init__(self, owned: OwnedQueue) -> None:
         self.owned = owned
@@ -42,7 +43,9 @@ class Line:
 
 
 class Orderly:
-    """Invariant: of a queue, at most one batch is with the listener, and it is the first of the line."""
+    """Ordered consumption. Invariant: at most one batch of a queue is with the listener, and it is the first of the
+    line.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Orderly:
         self._with_listener: set[OwnedQueue] = set()
         self._paused = self._closing = False
 
-    # The seam
+    # Interface of Consumption
 
     def take(self, owned: OwnedQueue) -> None:
         line = self._lines[owned] = Line(owned)
@@ -76,8 +79,9 @@ class Orderly:
             owned.changed()
 
     async def release(self, owned: OwnedQueue) -> None:
-        """Wait for the listener: the next owner begins where it ended, and must not begin before. A queue that waits
-        for its turn is not waited for."""
+        """Wait for the listener: the next owner starts where it ended, and must not start earlier. A queue that waits
+        for its turn is not waited for.
+        """
         line = self._lines.get(owned)
         if line is not None and line.task is not None:
             if not line.busy:
@@ -135,8 +139,10 @@ class Orderly:
 
     def _ended(self, owned: OwnedQueue, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("group %s: consuming %s failed, a fault of ours", self._group, owned.queue, exc_info=error)
-            owned.drop()  # to be taken again, where it was
+            logger.error(
+                "group %s: consuming %s failed with an internal error", self._group, owned.queue, exc_info=error
+            )
+            owned.drop()  # rebalance takes it again at the same offset
 
     def _has_lock(self, owned: OwnedQueue) -> bool:
         return not self._needs_lock or owned.lock_is_valid(self._now())
@@ -146,7 +152,7 @@ class Orderly:
 
         def tell(error: BaseException | None) -> None:
             self._with_listener.discard(owned)
-            if not ended.done():  # else we were cancelled, and nobody listens
+            if not ended.done():  # done: we were cancelled, and no task waits for it
                 ended.set_result(error)
 
         self._with_listener.add(owned)
@@ -182,7 +188,9 @@ class Orderly:
         try:
             await self._give_up(owned, message)
         except MQError as error:
-            logger.warning("group %s: %s could not become a dead letter: %s", self._group, message.message_id, error)
+            logger.warning(
+                "group %s: message %s could not be stored as a dead letter: %s", self._group, message.message_id, error
+            )
             return False
         logger.warning(
             "group %s: message %s of %s became a dead letter after %d tries",

@@ -1,7 +1,7 @@
-"""What failed goes back to the cluster, to come again later.
+"""Redelivery of failed messages through the group's retry topic.
 
-First the broker that has the message is asked to put it into the group's retry topic. If it cannot, a copy is sent
-there, to whichever broker takes it. If that fails too, the caller keeps the message and tries again itself.
+First the broker that has the message is asked to put it into the retry topic. If it cannot, a copy is sent there, to
+any broker that accepts it. If that fails too, the caller keeps the message and retries itself.
 
 Agrees with sendMessageBack of DefaultMQPushConsumerImpl and of ConsumeMessageOrderlyService, header for header.
 """
@@ -22,10 +22,10 @@ from hanabi.wire.message.properties import format_properties
 from hanabi.wire.system_names import DEFAULT_TOPIC
 
 TIMEOUT_S: Final = 5.0
-FIRST_DELAY_LEVEL: Final = 3  # 10 s, where brokers have the usual levels
-PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"  # what Java's clients call the producer that they all have inside
+FIRST_DELAY_LEVEL: Final = 3  # 10 s with the default delay levels
+PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"  # name of the internal producer in Java's clients
 
-# What a client, or a broker on the way, added to this delivery alone.
+# Properties that a client or broker added for this delivery only.
 _PASSING: Final = frozenset(
     {
         names.MIN_OFFSET,
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def copy_properties(message: StoredMessage, topic: str, delay_level: int) -> dict[str, str]:
-    """The properties of a copy of *message*, which was in *topic*, on its way to the retry topic. Pure."""
+    """Return the properties for a copy of *message*, originally in *topic*, to the retry topic. Pure."""
     kept = {name: value for name, value in message.properties.items() if name not in _PASSING}
     return {
         **kept,
@@ -52,7 +52,7 @@ def copy_properties(message: StoredMessage, topic: str, delay_level: int) -> dic
 
 
 class SendBack:
-    """For one group. *retry_topic* is the group's, as it is on the wire."""
+    """Redelivery for one group. *retry_topic* is its name on the wire."""
 
     def __init__(self, core: Core, group: str, retry_topic: str, *, reconsume_times_max: int, unit_mode: bool) -> None:
         self._core, self._group, self._retry_topic = core, group, retry_topic
@@ -60,8 +60,8 @@ class SendBack:
         self._unit_mode = unit_mode
 
     async def send_back(self, message: StoredMessage, topic: str, broker_name: str, delay_level: int) -> None:
-        """Have *message* delivered again; raises when nobody could be told. *topic* is its own, as on the wire."""
-        if not message.sys_flag & sysflag.INNER_BATCH:  # where the broker would find the whole batch
+        """Have *message* redelivered; raise when no broker accepted it. *topic* is its own, as on the wire."""
+        if not message.sys_flag & sysflag.INNER_BATCH:  # for an inner batch the broker would find the whole batch
             try:
                 await self._ask_its_broker(message, topic, broker_name, delay_level)
             except MQError as error:
@@ -75,7 +75,9 @@ class SendBack:
     async def _ask_its_broker(self, message: StoredMessage, topic: str, broker_name: str, delay_level: int) -> None:
         address = self._core.routes.master_of(broker_name)
         if address is None:
-            raise ConnectError(f"message {message.message_id} cannot go back to {broker_name}: it has no master now")
+            raise ConnectError(
+                f"message {message.message_id} cannot be sent back to {broker_name}: it has no master now"
+            )
         header = ConsumerSendMsgBackHeader(
             offset=message.log_offset,
             group=self._group,
@@ -119,7 +121,7 @@ class SendBack:
         raise failure or TopicNotExist(f"no broker takes messages for {self._retry_topic} now")
 
     async def _targets(self) -> list[MessageQueue]:
-        """A queue of each broker that has the retry topic, in any order."""
+        """Return a queue of each broker that has the retry topic, in random order."""
         route = await self._core.routes.find(self._retry_topic)
         queues = random.sample(route.write_queues, len(route.write_queues))
         return list({queue.broker_name: queue for queue in queues}.values())

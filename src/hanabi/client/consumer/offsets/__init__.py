@@ -1,1 +1,1 @@
-"""Offsets of a consumer: where it starts, and where it keeps how far it has come."""
+"""Offsets of a consumer: start points, and stores for committed offsets."""

@@ -1,8 +1,8 @@
-"""In which order brokers hear how far a group has come.
+"""Order of first-time offset commits (works around a race in Apache's ConsumerOffsetManager).
 
-Apache's brokers make a table when they hear of a group and topic for the first time, and two requests at one moment
-make two tables, of which one is lost, though both are answered well (4.9.8 ConsumerOffsetManager.commitOffset). So one
-queue of each goes ahead, and the others follow when that was answered.
+Apache's brokers create a table at the first commit for a group and topic. Two concurrent first commits create two
+tables; one is lost although both commits succeed (4.9.8 ConsumerOffsetManager.commitOffset). So one queue of each topic
+and broker is committed first, and the rest follow after its response.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from hanabi.message import MessageQueue
 
 
 def in_two_rounds(queues: Iterable[MessageQueue]) -> tuple[list[MessageQueue], list[MessageQueue]]:
-    """One of *queues* of each broker and topic; and all others."""
+    """Split *queues* into one per broker and topic, and the rest."""
     ahead: dict[tuple[str, str], MessageQueue] = {}
     every = list(queues)
     for queue in every:

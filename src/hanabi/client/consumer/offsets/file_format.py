@@ -1,16 +1,16 @@
-"""The content of a file of local offsets: a map from queues, which no JSON but fastjson's can have. Pure.
+"""Format of the local offset file: a map with objects as keys, which only fastjson can read and write. Pure.
 
     {
     →"offsetTable":{{
     →→→"brokerName":"broker-a",
     →→→"queueId":0,
     →→→"topic":"Orders"
-    →→}:42,{                          (and so on: an object that is a key begins on the line where it stands)
+    →→}:42,{                          (and so on: an object used as a key starts on the current line)
     →}
     }
 
-Agrees with OffsetSerializeWrapper.toJson(true) of 4.9 and of 5.x, byte for byte but for the order of the queues, which
-is Java's own.
+Agrees with OffsetSerializeWrapper.toJson(true) of 4.9 and of 5.x, byte for byte except for the order of the queues,
+which is Java's own.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """The file that has *offsets*."""
+    """Encode *offsets* as the content of the file."""
     if not offsets:
         return b'{\n\t"offsetTable":{}\n}'
     entries = [
@@ -37,5 +37,5 @@ def encode_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
 
 
 def decode_offsets(content: bytes) -> dict[MessageQueue, int]:
-    """The offsets in a file that Apache's client or ours has written. RemoteProtocolError if it is none."""
+    """Decode a file written by Apache's client or ours. Raise RemoteProtocolError if it is invalid."""
     return decode_file(content, ResetOffset).offset_table

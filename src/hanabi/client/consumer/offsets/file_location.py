@@ -1,9 +1,9 @@
-"""Where a broadcasting consumer keeps its offsets, so that it finds them again after a restart.
+"""Location of a broadcasting consumer's offset file, stable across restarts.
 
 The folder is named as Apache's clients name theirs: after the client id with the instance's plain name, which does not
-change from one process to the next. Several consumers of a group on one machine would share it, so each claims a
-folder, the first one free: ID, ID#2, ID#3. A claim is a lock on a small file of ours, `offsets.lock`, beside
-`offsets.json`; it ends with the process at the latest.
+change from one process to the next. Several consumers of a group on one machine would share it, so each claims the
+first free folder: ID, ID#2, ID#3. A claim is a lock on our file `offsets.lock`, next to `offsets.json`; it ends with
+the process at the latest.
 """
 
 import contextlib
@@ -15,23 +15,23 @@ from typing import Final
 
 try:
     import fcntl
-except ImportError:  # Windows: consumers of several processes are not kept apart
+except ImportError:  # Windows: consumers of several processes may share a folder
     fcntl = None  # type: ignore[assignment]
 
 LOCK_NAME: Final = "offsets.lock"
 
-_claimed: dict[Path, int] = {}  # folder -> the process that claimed it: locks of the system do not part threads
+_claimed: dict[Path, int] = {}  # folder -> the process that claimed it: file locks do not separate threads
 _changing = threading.Lock()
 
 
 class Claim:
-    """The use of one *folder*, until `release`."""
+    """Exclusive use of one *folder*, until `release`."""
 
     def __init__(self, folder: Path, descriptor: int | None) -> None:
         self.folder, self._descriptor = folder, descriptor
 
     def release(self) -> None:
-        """Leave the folder to the next consumer. The second time does nothing."""
+        """Release the folder for the next consumer. Calling it again does nothing."""
         with _changing:
             if _claimed.get(self.folder) == os.getpid():
                 del _claimed[self.folder]
@@ -51,11 +51,13 @@ def claim(root: Path, client_id: str, group: str) -> Claim:
                     descriptor = _lock(folder)
                     _claimed[folder] = os.getpid()
                     return Claim(folder, descriptor)
-    raise AssertionError("numbers do not end")
+    raise AssertionError("unreachable: the count is infinite")
 
 
 def _lock(folder: Path) -> int | None:
-    """A descriptor that holds the lock; None where there are no locks, or no files can be made: saving says so."""
+    """Return a descriptor that holds the lock; None without lock support, or if no file can be created: saving reports
+    that.
+    """
     if fcntl is None:
         return None
     try:

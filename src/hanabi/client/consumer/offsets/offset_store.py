@@ -1,16 +1,16 @@
-"""How far a group has come in each queue: kept in memory, saved now and then.
+"""Offset stores of consumers: kept in memory, saved periodically.
 
     RemoteOffsets   at the brokers, for members that share the queues
-    LocalOffsets    in a file of this client, for a member that gets every message
+    LocalOffsets    in a local file, for a broadcasting member
 
-The file is Apache's, in name, place and content, so that a client may become the other kind:
+The file has the name, place and content of Apache's, so that a program can switch between the clients:
 
     ~/.rocketmq_offsets/CLIENT_ID/GROUP/offsets.json    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:42}}
 
-`file_location` says which client id that is, and keeps consumers apart that nobody named.
+`file_location` chooses the client id, and separates consumers without an instance name.
 
-Agrees with Java's RemoteBrokerOffsetStore, LocalFileOffsetStore and OffsetSerializeWrapper. Names are those on
-the wire.
+Agrees with Java's RemoteBrokerOffsetStore, LocalFileOffsetStore and OffsetSerializeWrapper. Names are those on the
+wire.
 """
 
 import asyncio
@@ -33,65 +33,67 @@ from hanabi.durable_table import DurableTable
 from hanabi.errors import MQError
 from hanabi.message import MessageQueue
 
-DIRECTORY_VARIABLE: Final = "ROCKETMQ_OFFSETS_DIR"  # Java has a system property for it
+DIRECTORY_VARIABLE: Final = "ROCKETMQ_OFFSETS_DIR"  # a system property in Java
 
 logger = logging.getLogger(__name__)
 
 
 class ReadFrom(Enum):
-    """Where to look for an offset."""
+    """Source of an offset."""
 
     MEMORY = "memory"
-    STORE = "store"  # the broker, or the file; a memory that has nothing learns it
+    STORE = "store"  # the broker or the file; the memory caches the result if it has none
     MEMORY_FIRST = "memory first"
 
 
 class OffsetStore(Protocol):
-    """The offsets of one consumer. All but `load`, `read` and `persist` return at once."""
+    """Offsets of one consumer. All methods but `load`, `read` and `persist` return at once."""
 
     async def load(self) -> None:
-        """Once, before anything else."""
+        """Load saved offsets; call it once, first."""
         ...
 
     async def read(self, queue: MessageQueue, where: ReadFrom = ReadFrom.MEMORY_FIRST) -> int | None:
-        """How far the group has come; None if nobody knows."""
+        """Return the group's offset; None if there is none."""
         ...
 
     def memory(self, queue: MessageQueue) -> int | None:
-        """What the memory has; None if it has nothing."""
+        """Return the offset in memory; None if there is none."""
         ...
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
-        """Everything below *offset* is consumed. With *increase_only*, a smaller one changes nothing."""
+        """Mark everything below *offset* as consumed. With *increase_only*, a smaller offset is ignored."""
         ...
 
     async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
-        """Save what the memory has of *queues*; with *confirmed*, return when it is safe. All of them are tried."""
+        """Save the offsets in memory of *queues*; with *confirmed*, return when they are saved. All queues are
+        tried.
+        """
         ...
 
     def remove(self, queue: MessageQueue) -> None:
-        """Forget what the memory has of *queue*: somebody else consumes it now."""
+        """Drop the offset in memory of *queue*: another member consumes it now."""
         ...
 
     def insist(self, queue: MessageQueue) -> None:
-        """What the memory has of *queue* is what the program wants, also where others have come further."""
+        """Force the offset in memory of *queue*, even if other members have committed a larger one."""
         ...
 
     def begin(self, queue: MessageQueue, offset: int) -> None:
-        """The consumer begins in *queue* at *offset*, as nothing was saved for it."""
+        """Record that the consumer starts in *queue* at *offset*, as none was saved."""
         ...
 
     def is_sure(self, queue: MessageQueue) -> bool:
-        """Whether nobody else can have come further in *queue* than the memory knows."""
+        """Return True if no other member can have passed the offset in memory of *queue*."""
         ...
 
     def close(self) -> None:
-        """After everything else: leave what others may use."""
+        """Release shared resources; call it last."""
         ...
 
 
 class _Memory:
-    """What both stores know without asking."""
+    """Memory part of both stores."""
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
@@ -107,37 +109,38 @@ class _Memory:
         self._offsets.pop(queue, None)
 
     def insist(self, queue: MessageQueue) -> None:
-        """Nobody else has a say."""
+        """Do nothing: there is no other writer."""
 
     def begin(self, queue: MessageQueue, offset: int) -> None:
-        """As Java's: nothing is told before something was consumed."""
+        """Do nothing, as Java: no offset is sent before something was consumed."""
 
     def is_sure(self, queue: MessageQueue) -> bool:
         return True
 
     def close(self) -> None:
-        """Nothing is kept from others."""
+        """Do nothing: no resource is shared."""
 
     def _learn(self, queue: MessageQueue, saved: int) -> int:
-        """*saved* is what was saved; what the memory has already is newer."""
+        """Cache a *saved* offset; an offset already in memory is newer."""
         self._offsets.setdefault(queue, saved)
         return saved
 
 
 class RemoteOffsets(_Memory):
-    """Offsets at the brokers. Told one-way in the daily round, as Java does: the next round mends what was lost.
+    """Offsets at the brokers. Periodic commits are one-way, as in Java: the next one replaces a lost one.
 
-    A member that a broker lost sight of may find that others have consumed its queues meanwhile. What it has consumed
-    itself is then told only when it is more than what they have: a group does not go back, unless a program or an
-    operator wants it to. For moments two members may have one queue, so the broker is also asked to see to it.
+    A member that a broker lost sight of may find that other members have consumed its queues meanwhile. It then commits
+    its own offset only if it is larger: a group does not go back unless a program or an operator wants it to. Two
+    members may briefly own one queue, so the broker is also asked to enforce this.
     """
 
     def __init__(self, core: Core, group: str) -> None:
         super().__init__()
         self._core, self._group, self._queues = core, group, QueueAccess(core)
-        self._losses: dict[MessageQueue, int] = {}  # of its broker, when we last knew how far the group has come
-        self._others: dict[MessageQueue, int] = {}  # where others have come further than we
-        self._set: set[MessageQueue] = set()  # where a program or an operator wanted an offset, and not only progress
+        self._losses: dict[MessageQueue, int] = {}  # disconnects of its broker, when we last knew the group's offset
+        self._others: dict[MessageQueue, int] = {}  # larger offsets committed by other members
+        # queues with an offset set by a program or an operator, rather than progress
+        self._set: set[MessageQueue] = set()
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
         before = self._offsets.get(queue)
@@ -146,7 +149,7 @@ class RemoteOffsets(_Memory):
         if before is None:
             self._losses.setdefault(queue, self._core.losses_of(queue.broker_name))
         elif offset < before and not increase_only:
-            self.insist(queue)  # a step back is always meant
+            self.insist(queue)  # going back is always intended
         super().update(queue, offset, increase_only=increase_only)
 
     def remove(self, queue: MessageQueue) -> None:
@@ -163,7 +166,7 @@ class RemoteOffsets(_Memory):
         return queue not in self._others and self._losses.get(queue) == self._core.losses_of(queue.broker_name)
 
     async def load(self) -> None:
-        """Nothing: brokers are asked when a queue is taken."""
+        """Do nothing: offsets are read from the brokers when a queue is taken."""
 
     async def read(self, queue: MessageQueue, where: ReadFrom = ReadFrom.MEMORY_FIRST) -> int | None:
         known = self._offsets.get(queue)
@@ -183,7 +186,7 @@ class RemoteOffsets(_Memory):
             answers += await asyncio.gather(
                 *(self._tell(queue, known[queue], confirmed) for queue in together), return_exceptions=True
             )
-        for answer in answers:  # one broker that is down does not keep the others from knowing
+        for answer in answers:  # one broker that is down does not prevent commits at the rest
             if answer is not None:
                 raise answer
 
@@ -195,7 +198,7 @@ class RemoteOffsets(_Memory):
             )
 
     async def _is_ahead(self, queue: MessageQueue, offset: int) -> bool:
-        """Whether nobody has come further than *offset* while the broker had lost sight of us."""
+        """Return True unless another member passed *offset* while the broker had lost sight of us."""
         losses = self._core.losses_of(queue.broker_name)
         if self._losses.get(queue) != losses:
             saved = await self._queues.committed_offset(self._group, queue)
@@ -209,7 +212,7 @@ class RemoteOffsets(_Memory):
 
 
 class LocalOffsets(_Memory):
-    """Offsets in a file of this client's own. *directory* is where Apache's clients have theirs, if not given.
+    """Offsets in a local file. *directory* defaults to that of Apache's clients.
 
     With *shares_id*, other consumers on this machine may have the same id: `load` claims a folder that none of them
     uses, until `close`.
@@ -226,7 +229,7 @@ class LocalOffsets(_Memory):
 
     @classmethod
     def of(cls, config: ClientConfig, group: str) -> "LocalOffsets":
-        """Those of a client with this *config*."""
+        """Make the store of a client with this *config*."""
         return cls(config.offsets_id, group, shares_id=config.shares_offsets_id)
 
     def _use(self, folder: Path) -> None:
@@ -234,7 +237,7 @@ class LocalOffsets(_Memory):
         self._file = DurableTable(self.path, encode=encode_offsets, decode=decode_offsets)
 
     def begin(self, queue: MessageQueue, offset: int) -> None:
-        """Saved as well: what comes while this consumer is down comes after it."""
+        """Record and save the start: messages that arrive while this consumer is down are consumed afterwards."""
         self.update(queue, offset, increase_only=True)
 
     def close(self) -> None:
@@ -242,8 +245,10 @@ class LocalOffsets(_Memory):
             self._claim.release()
 
     async def load(self) -> None:
-        """Read the file, or its backup. StoreDamaged if neither can be read: to begin anew would be a silent loss."""
-        if self._shares_id and self._claim is None:  # three calls of the system; a thread could not be cancelled
+        """Read the file, or its backup. Raise StoreDamaged if neither is readable: starting over would silently skip
+        messages.
+        """
+        if self._shares_id and self._claim is None:  # three system calls in the loop: a thread could not be cancelled
             self._claim = claim(self._root, self._client_id, self._group)
             self._use(self._claim.folder)
         found = await in_thread(self._file.load)
@@ -258,7 +263,7 @@ class LocalOffsets(_Memory):
         return None if saved is None else self._learn(queue, saved)
 
     async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
-        """Always safe when this returns. The file keeps what it knows of other queues."""
+        """Save; offsets are always safe when this returns. Offsets of other queues stay in the file."""
         del confirmed
         wanted = list(queues)
         async with self._writing:
@@ -266,25 +271,26 @@ class LocalOffsets(_Memory):
             if not changed:
                 return
             table = {**self._saved, **changed}
-            await _to_the_end(in_thread(partial(self._file.save, table)))  # it waits for the disk
+            await _to_the_end(in_thread(partial(self._file.save, table)))  # in a thread: it waits for the disk
             self._saved = table
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await *work*; when cancelled, only after it is done: a thread cannot be stopped, and must not write at the same
-    time as the next one."""
+    """Await *work* to its end even when cancelled: a thread cannot be stopped, and must not write concurrently with the
+    next one.
+    """
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
-        if not task.cancelled() and (error := task.exception()) is not None:  # the caller hears of the cancellation
+        if not task.cancelled() and (error := task.exception()) is not None:  # the caller gets the CancelledError
             logger.warning("offsets were not saved before the end: %s", error)
         raise
 
 
 def default_directory() -> Path:
-    """Where the files of this user's clients are."""
+    """Return the directory of this user's offset files."""
     given = os.environ.get(DIRECTORY_VARIABLE)
     if given:
         return Path(given)

@@ -1,4 +1,4 @@
-"""Where a group begins in a queue: where it has come to, and if it was never there, where its program says.
+"""Start offset of a group in a queue: its committed offset, else the start point that the program chose.
 
 Agrees with Java's RebalancePushImpl.computePullFromWhereWithException:
 
@@ -7,7 +7,7 @@ Agrees with Java's RebalancePushImpl.computePullFromWhereWithException:
     "first"            the first message              the first message
     a moment           the first one stored then      behind the last message
 
-Whoever was never heard of gets 0 as the first offset; if that is deleted by now, the broker says where to go on.
+For an unknown group the first message is at offset 0; if that is deleted, the broker's response says where to continue.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,24 +32,24 @@ async def first_offset(
     max_offset: Callable[[], Awaitable[int]],
     offset_at: Callable[[datetime], Awaitable[int]],
 ) -> int:
-    """Where a group begins in a queue of *topic* for which it has no offset."""
+    """Return the start offset in a queue of *topic* for which the group has no offset."""
     is_retry = topic.startswith(RETRY_PREFIX)
     if consume_from == "first":
         return FIRST_OFFSET
     if consume_from == "last":
-        # What failed is never skipped: its topic may have been made after the first of it was sent back.
+        # Failed messages are never skipped: the retry topic may have been created after the first was sent back.
         return FIRST_OFFSET if is_retry else await max_offset()
     return await max_offset() if is_retry else await offset_at(consume_from)
 
 
 class StartPoint:
-    """For one group. Asks the brokers where it must; what they cannot say is raised."""
+    """Start points of one group. Queries the brokers if needed; raises if they cannot answer."""
 
     def __init__(self, core: Core, offsets: OffsetStore, consume_from: ConsumeFrom) -> None:
         self._core, self._ask, self._offsets, self._consume_from = core, QueueAccess(core), offsets, consume_from
 
     async def offset(self, queue: MessageQueue) -> int:
-        """Where to begin in *queue*. A broker that has not answered lately is not waited for."""
+        """Return the start offset in *queue*. A broker that has not answered recently is not waited for."""
         self._core.api.silent.pass_over(await self._ask.reading_address(queue))
         saved = await self._offsets.read(queue, ReadFrom.STORE)
         if saved is not None:

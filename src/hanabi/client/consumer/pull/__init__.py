@@ -1,1 +1,1 @@
-"""The pull consumer and the lite pull consumer."""
+"""Pull consumer and lite pull consumer."""

@@ -1,6 +1,6 @@
-"""The pull consumer that programs use, for asyncio: it asks a queue for messages from an offset on, and counts itself.
+"""Pull consumer for asyncio: pulls messages of a queue from an offset; the program keeps track of offsets.
 
-`LitePullConsumer` keeps count for its program; this is for those who want to. Agrees with Java's DefaultMQPullConsumer.
+`LitePullConsumer` tracks offsets itself. Agrees with Java's DefaultMQPullConsumer.
 """
 
 import logging
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class PullConsumer(Participant):
-    """Pulls messages for a group, from the queues and the offsets that its program says.
+    """Pulls messages for a group, from queues and offsets that the program chooses.
 
         async with PullConsumer("reports", namesrv="127.0.0.1:9876") as consumer:
             for queue in await consumer.queues_of("Orders"):
@@ -46,7 +46,7 @@ class PullConsumer(Participant):
                 await consumer.commit({queue: result.next_offset})
 
     *options* are fields of `ClientConfig` (how to reach the cluster) and of `PullConfig` (how to pull); both may be
-    given whole, as *config* and *settings*. Everything but making it belongs to one event loop.
+    given whole, as *config* and *settings*. Everything but the constructor belongs to one event loop.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PullConsumer(Participant):
         self._subscriptions: dict[tuple[str, Expression], SubscriptionData] = {}
         self._parts: _Parts | None = None
 
-    # Beginning and ending
+    # Start and shutdown
 
     async def start(self) -> None:
         """Join the group. Needs no name server yet: the first pull does."""
@@ -85,7 +85,7 @@ class PullConsumer(Participant):
         logger.info("consumer %s of group %s is started", core.client_id, self.group)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Leave. Trace data that waits to be sent gets *timeout* seconds."""
+        """Leave the group. Pending trace data gets *timeout* seconds to be sent."""
         await super().shutdown(timeout)
 
     async def _leave(self, seconds: float | None) -> None:
@@ -102,7 +102,7 @@ class PullConsumer(Participant):
     # Messages
 
     async def queues_of(self, topic: str) -> list[MessageQueue]:
-        """All queues of *topic* that can be read."""
+        """Return all readable queues of *topic*."""
         route = await self._started().core.routes.find(wrap(self._namespace, topic), fresh=True)
         return [self._own(queue) for queue in route.read_queues]
 
@@ -116,10 +116,10 @@ class PullConsumer(Participant):
         hold_s: float = 0.0,
         timeout: float | None = None,  # noqa: ASYNC109 - it is the request's own
     ) -> PullResult:
-        """Messages of *queue* from *offset* on, at most *count*: everything, those with some tags ("a || b"), or those
-        that `hanabi.sql` says. What was found out also says where to go on: `next_offset`.
+        """Pull messages of *queue* from *offset* on, at most *count*: all messages, some tags ("a || b"), or a
+        `hanabi.sql` filter. The result's `next_offset` says where to continue.
 
-        If there are none, the broker waits for some up to *hold_s* seconds. *timeout* is that of the request.
+        Without messages the broker holds the request for up to *hold_s* seconds. *timeout* is that of the request.
         """
         parts = self._started()
         if offset < 0 or count < 1:
@@ -143,11 +143,11 @@ class PullConsumer(Participant):
         return known
 
     def _told(self) -> list[SubscriptionData]:
-        """What brokers hear of: as Java, that topics are pulled, and not with which filters."""
+        """Return the subscriptions for heartbeats: as in Java, the pulled topics without their filters."""
         return [subscription_data(topic, ALL, 0) for topic in {topic for topic, _ in self._subscriptions}]
 
     async def send_back(self, message: StoredMessage, delay_level: int = 3) -> None:
-        """Have *message* delivered again, to the members of the group that subscribe, after the delay of this level.
+        """Have *message* redelivered to the subscribing members of the group, after the delay of this level.
 
         They get it from the retry topic of the group. After `max_reconsume_times` it becomes a dead letter.
         """
@@ -166,38 +166,38 @@ class PullConsumer(Participant):
     # Offsets
 
     async def begin_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is still kept."""
+        """Return the offset of the oldest stored message."""
         return await self._started().ask.first_offset(self._wire_queue(queue))
 
     async def end_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
+        """Return the offset of the next message to be stored."""
         return await self._started().ask.end_offset(self._wire_queue(queue))
 
     async def offset_for_time(self, queue: MessageQueue, when: datetime | float) -> int:
-        """The offset of the first message that was stored at that moment or later; a number is seconds since 1970."""
+        """Return the offset of the first message stored at that time or later; a number is seconds since 1970."""
         return await self._started().ask.offset_at(self._wire_queue(queue), milliseconds(when))
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
-        """When the oldest message that is still kept was stored, in milliseconds since 1970."""
+        """Return the store time of the oldest stored message, in milliseconds since 1970."""
         return await self._started().ask.earliest_store_time_ms(self._wire_queue(queue))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group has come in *queue*; None if nobody has said so yet."""
+        """Return the group's committed offset in *queue*; None if there is none."""
         return await self._started().offsets.read(self._wire_queue(queue), ReadFrom.STORE)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """The group has consumed everything below these offsets. Returns when the brokers know it."""
+        """Commit these offsets: everything below is consumed. Returns when the brokers have confirmed it."""
         store = self._started().offsets
         for queue, offset in offsets.items():
             store.update(self._wire_queue(queue), offset, increase_only=False)
             store.insist(self._wire_queue(queue))
         await store.persist([self._wire_queue(queue) for queue in offsets], confirmed=True)
 
-    # Who and what
+    # Identity and state
 
     @property
     def client_id(self) -> str:
-        """By which brokers know this consumer."""
+        """Id by which brokers know this consumer."""
         return self._started().core.client_id
 
     def _started(self) -> "_Parts":
@@ -217,7 +217,7 @@ class PullConsumer(Participant):
 
 
 class _Parts:
-    """What there is between start and shutdown."""
+    """Parts that exist between start and shutdown."""
 
     def __init__(
         self,
@@ -246,4 +246,4 @@ class _Parts:
 
 
 async def _nothing_to_save() -> None:
-    """What is committed is saved at once."""
+    """Do nothing: commits are saved at once."""

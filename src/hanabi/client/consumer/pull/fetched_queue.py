@@ -1,9 +1,9 @@
-"""What a lite pull consumer holds of one queue, and how far its program has come in it. Pure.
+"""Messages that a lite pull consumer holds of one queue, and the program's position in it. Pure.
 
     consumed        │ handed out         │ held                │ still at the broker
                   done                position             next_offset
 
-The role of Java's ProcessQueue and of one entry of its AssignedMessageQueue. Knows nothing of clocks and sockets.
+The role of Java's ProcessQueue and of one entry of its AssignedMessageQueue. Independent of clocks and sockets.
 """
 
 from collections import deque
@@ -15,15 +15,15 @@ from hanabi.message import MessageQueue, StoredMessage
 
 
 class FetchedQueue:
-    """Invariant: what is held lies between `position` and `next_offset`, in order.
+    """State of one fetched queue. Invariant: held messages lie between `position` and `next_offset`, in order.
 
-    Both are None until somebody has said where to begin.
+    Both are None until a start offset is set.
     """
 
     def __init__(self, queue: MessageQueue) -> None:
         self.queue = queue
-        self.next_offset: int | None = None  # where to pull next
-        self.done: int | None = None  # everything below is consumed, as far as anybody has said
+        self.next_offset: int | None = None  # offset of the next pull
+        self.done: int | None = None  # everything below is consumed, as far as reported
         self.body_bytes = 0
         self.paused = False
         self.last_pull_ms = 0
@@ -32,7 +32,7 @@ class FetchedQueue:
 
     @property
     def position(self) -> int | None:
-        """The offset of what is handed out next: everything below was handed out, or is nothing for this consumer."""
+        """Offset of the next message to hand out: everything below was handed out or filtered away."""
         return self._held[0].queue_offset if self._held else self.next_offset
 
     @property
@@ -44,16 +44,16 @@ class FetchedQueue:
         return self._held[-1].queue_offset - self._held[0].queue_offset if self._held else 0
 
     def add(self, messages: Sequence[StoredMessage], next_offset: int) -> None:
-        """A pull brought *messages*, in order, and the next one starts at *next_offset*."""
+        """Add *messages* of one pull, in order; the next pull starts at *next_offset*."""
         start = self.next_offset or 0
         for message in messages:
-            if message.queue_offset >= start:  # a broker may begin before the offset that it was asked for
+            if message.queue_offset >= start:  # a broker may start before the requested offset
                 self._held.append(message)
                 self.body_bytes += len(message.body)
         self.next_offset = max(start, next_offset)
 
     def take(self, count: int) -> list[StoredMessage]:
-        """Hand out the next ones, at most *count*."""
+        """Hand out the next messages, at most *count*."""
         held = self._held
         if count >= len(held):
             taken = list(held)
@@ -68,7 +68,7 @@ class FetchedQueue:
         return taken
 
     def give_back(self, offsets: Collection[int]) -> None:
-        """Hold those of the last `take` from the first of these *offsets* on again: messages stay in order."""
+        """Hold the messages of the last `take` again, from the first of these *offsets* on: messages stay in order."""
         first = min(offsets)
         again = [message for message in self._taken if message.queue_offset >= first]
         self._taken = self._taken[: len(self._taken) - len(again)]
@@ -76,19 +76,19 @@ class FetchedQueue:
         self.body_bytes += sum(len(message.body) for message in again)
 
     def seek(self, offset: int) -> None:
-        """Go on at *offset*, wherever that is; what is held is nobody's any more."""
+        """Continue at *offset*; discard held messages."""
         self._held.clear()
         self._taken = []
         self.body_bytes = 0
         self.next_offset = offset
 
     def settle(self) -> int | None:
-        """What was handed out is consumed; returns up to where."""
+        """Mark everything handed out as consumed; return the offset up to which."""
         self.done = self.position
         return self.done
 
     def over(self, limits: QueueLimits) -> str | None:
-        """Why not to pull more now, for people; None when there is room."""
+        """Return the reason not to pull more now, as text; None when there is room."""
         if self.count > limits.messages:
             return f"{self.count} messages are held, limit {limits.messages}"
         if self.body_bytes > limits.body_bytes:

@@ -1,8 +1,7 @@
-"""Keeping messages of several queues at hand for a program that asks for them: one task a queue pulls ahead, until
-enough is held.
+"""Prefetch of messages for a lite pull consumer: one task per queue pulls ahead until enough is held.
 
-Agrees with the pull tasks of Java's DefaultLitePullConsumerImpl in limits and times, but waits for room instead of
-asking every 50 ms. Whose the queues are, and what is committed, is decided elsewhere.
+Same limits and times as the pull tasks of Java's DefaultLitePullConsumerImpl, but waits for room instead of polling
+every 50 ms. Queue assignment and offset commits are decided elsewhere.
 """
 
 import asyncio
@@ -21,19 +20,21 @@ from hanabi.wire.codes import ResponseCode
 
 ERROR_S: Final = 3.0
 BROKER_FLOW_CONTROL_S: Final = 0.02
-EMPTY_S: Final = 0.05  # a broker that does not hold the request is not asked more often than that
+EMPTY_S: Final = 0.05  # shortest interval between pulls from a broker that does not hold them
 
 logger = logging.getLogger(__name__)
 
 
 class Pull(Protocol):
-    """One pull from where the queue has come to."""
+    """Sends one pull from the queue's next offset."""
 
     def __call__(self, queue: MessageQueue, offset: int) -> Awaitable[PullResult]: ...
 
 
 class Fetching:
-    """Invariant: every queue in `queues` has a task that pulls from it, and is in `_ready` when it holds something."""
+    """Prefetch of several queues. Invariant: every queue in `queues` has a pulling task, and is in `_ready` when it
+    holds messages.
+    """
 
     def __init__(
         self,
@@ -47,24 +48,24 @@ class Fetching:
         self._group, self._start_offset, self._pull = group, start_offset, pull
         self._limits, self._messages_max = limits, messages_max
         self.queues: dict[MessageQueue, FetchedQueue] = {}
-        self.moved: set[FetchedQueue] = set()  # whose position is not where it was last settled
+        self.moved: set[FetchedQueue] = set()  # queues whose position changed since it was last settled
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._ready: dict[MessageQueue, None] = {}  # in the order in which they get their turn
+        self._ready: dict[MessageQueue, None] = {}  # in round-robin order
         self._held = 0  # messages of all queues
         self._arrived, self._room = asyncio.Event(), asyncio.Event()
 
-    # Which queues
+    # Queues
 
     def take_on(self, queues: Iterable[MessageQueue]) -> None:
-        """Fetch from these, too."""
+        """Start to fetch from these queues too."""
         for queue in queues:
             if queue not in self.queues:
                 self.queues[queue] = FetchedQueue(queue)
                 self._begin(queue)
 
     def drop(self, queue: MessageQueue) -> FetchedQueue:
-        """Fetch from it no more; what is held of it is not handed out."""
+        """Stop fetching from the queue; its held messages are not handed out."""
         fetched = self.queues.pop(queue)
         self._held -= fetched.count
         self._ready.pop(queue, None)
@@ -74,7 +75,7 @@ class Fetching:
         return fetched
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at *offset*. A pull that is under way counts for nothing."""
+        """Continue at *offset*. The result of a pull in flight is discarded."""
         fetched = self.queues[queue]
         self._held -= fetched.count
         self._ready.pop(queue, None)
@@ -107,7 +108,7 @@ class Fetching:
         task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Stop all of it."""
+        """Stop all fetching."""
         for queue in list(self._tasks):
             self._end(queue)
         if self._ending:
@@ -117,7 +118,7 @@ class Fetching:
     # Handing out
 
     def take(self, count: int) -> list[StoredMessage]:
-        """Messages that are here, at most *count*; each queue gets its turn."""
+        """Return held messages, at most *count*, from the queues in round-robin order."""
         taken: list[StoredMessage] = []
         while self._ready and len(taken) < count:
             queue = next(iter(self._ready))
@@ -135,7 +136,7 @@ class Fetching:
         return taken
 
     def give_back(self, messages: Collection[tuple[MessageQueue, int]]) -> None:
-        """Hold these, of what was taken last, once more; each is named by its queue and offset."""
+        """Hold these messages of the last `take` again; each is given as queue and offset."""
         for queue in {queue for queue, _ in messages} & self.queues.keys():
             fetched = self.queues[queue]
             before = fetched.count
@@ -146,7 +147,7 @@ class Fetching:
                 self._arrived.set()
 
     async def arrival(self) -> None:
-        """Wait until something may be here. Look first, and again afterwards."""
+        """Wait until messages may be held. Check before and after the call."""
         self._arrived.clear()
         await self._arrived.wait()
 
@@ -168,7 +169,7 @@ class Fetching:
                 if pause_s == ERROR_S:
                     complaints.failed(error, fetched.next_offset)
             except Exception:
-                logger.exception("group %s: pulling from %s failed, a fault of ours", self._group, fetched.queue)
+                logger.exception("group %s: pulling from %s failed with an internal error", self._group, fetched.queue)
                 pause_s = ERROR_S
             if pause_s:
                 await asyncio.sleep(pause_s)
@@ -179,7 +180,7 @@ class Fetching:
             await self._room.wait()
 
     async def _once(self, fetched: FetchedQueue) -> float:
-        """How long to wait before the next."""
+        """Pull once; return the seconds to wait before the next pull."""
         loop = asyncio.get_running_loop()
         if fetched.next_offset is None:
             fetched.next_offset = await self._start_offset(fetched.queue)
@@ -188,7 +189,7 @@ class Fetching:
         result = await self._pull(fetched.queue, fetched.next_offset)
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
-                "group %s: %s has no offset %d any more, or not yet; going on at %d",
+                "group %s: %s has no offset %d any more, or not yet; continuing at %d",
                 self._group,
                 fetched.queue,
                 fetched.next_offset,
@@ -204,7 +205,7 @@ class Fetching:
             self._ready[fetched.queue] = None
             self._arrived.set()
         elif not before:
-            self.moved.add(fetched)  # also what the filter kept away is behind us
+            self.moved.add(fetched)  # filtered messages move the position too
         return EMPTY_S if result.status is PullStatus.NO_NEW_MESSAGE and loop.time() - began < EMPTY_S else 0.0
 
 

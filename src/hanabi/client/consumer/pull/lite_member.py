@@ -1,7 +1,7 @@
-"""What brokers and the core want from a lite pull consumer, or from a pull consumer: the answers.
+"""Answers of a lite pull or pull consumer to requests of brokers and the client core.
 
-Agrees with Java's MQConsumerInner as DefaultLitePullConsumerImpl implements it; but an operator's reset of offsets is
-obeyed here, where Java's pull consumers overhear it.
+Agrees with Java's MQConsumerInner as DefaultLitePullConsumerImpl implements it; but an operator's offset reset is
+obeyed here, while Java's pull consumers ignore it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +18,7 @@ from hanabi.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, Consume
 
 
 def consume_from_where(consume_from: ConsumeFrom) -> ConsumeFromWhere:
-    """The start point, as brokers are told. Pure."""
+    """Return the start point in the form that heartbeats carry. Pure."""
     if isinstance(consume_from, datetime):
         return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
     if consume_from == "first":
@@ -27,7 +27,7 @@ def consume_from_where(consume_from: ConsumeFrom) -> ConsumeFromWhere:
 
 
 class LiteMember:
-    """One consumer that asks for its messages, as the core and the brokers see it."""
+    """Pull consumer as the core and the brokers see it."""
 
     def __init__(
         self,
@@ -91,13 +91,13 @@ class LiteMember:
 
 
 def _info(fetched: FetchedQueue) -> ProcessQueueInfo:
-    """What an operator sees of one queue. Pure."""
+    """Describe one queue for the operator. Pure."""
     return ProcessQueueInfo(
         commit_offset=fetched.done or 0,
         cached_msg_min_offset=(fetched.position or 0) if fetched.count else 0,
         cached_msg_max_offset=(fetched.position or 0) + fetched.span if fetched.count else 0,
         cached_msg_count=fetched.count,
         cached_msg_size_in_mib=fetched.body_bytes // MIB,
-        locked=True,  # as Java says of every queue that it has
+        locked=True,  # as Java reports for every queue
         last_pull_timestamp=fetched.last_pull_ms,
     )

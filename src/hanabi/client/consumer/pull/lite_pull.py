@@ -1,7 +1,7 @@
-"""The lite pull consumer that programs use, for asyncio. `hanabi.LitePullConsumer` is the same for programs that block.
+"""Lite pull consumer for asyncio. `hanabi.LitePullConsumer` is the same for blocking programs.
 
-The program asks for messages when it wants some; they are fetched ahead meanwhile. Agrees with Java's
-DefaultLitePullConsumer in behaviour; what happens between start and shutdown is in `lite_session`.
+The program polls for messages; they are prefetched meanwhile. Behaves as Java's DefaultLitePullConsumer. The running
+consumer, between start and shutdown, is in `lite_session`.
 """
 
 import asyncio
@@ -42,21 +42,21 @@ QueuesChanged: TypeAlias = Callable[[str, set[MessageQueue]], object]
 
 
 class LitePullConsumer(Participant):
-    """A member of a group of consumers that asks for its messages.
+    """A group member that polls for its messages.
 
         consumer = LitePullConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
         consumer.subscribe("Orders", "created || paid")     # the members of the group share the queues; or
-        consumer.assign(queues)                             # these queues, whoever else consumes them
+        consumer.assign(queues)                             # these queues, regardless of the other members
         async with consumer:
-            async for message in consumer:                  # the last one counts as consumed when the next is asked for
+            async for message in consumer:                  # counts as consumed when the next one is requested
                 ...
             messages = await consumer.poll(timeout=5)       # or several at a time
 
     *options* are fields of `ClientConfig` (how to reach the cluster) and of `LitePullConfig` (how to consume); both may
-    be given whole, as *config* and *settings*. Everything but making it belongs to one event loop, and one task at a
-    time asks for messages. With `auto_commit=False` nothing is consumed before `commit()`; otherwise an `async with`
-    that ends without an exception commits everything that was handed out, and one that an exception ends commits what
-    was handed out before the last `poll`.
+    be given whole, as *config* and *settings*. Everything but the constructor belongs to one event loop, and one task
+    at a time polls. With `auto_commit=False` nothing is consumed before `commit()`. Otherwise an `async with` that ends
+    without an exception commits everything handed out; one that ends with an exception commits the messages handed out
+    before the last `poll`.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class LitePullConsumer(Participant):
         self._namespace = self.config.namespace
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filters: dict[str, SubscriptionData] = {}
-        self._assigned: set[MessageQueue] | None = None  # None: queues are shared, or nothing was said yet
+        # None: queues are shared, or neither subscribe nor assign was called yet
+        self._assigned: set[MessageQueue] | None = None
         self._rebalanced: dict[str, Rebalanced] = {}
         self._watchers: list[tuple[str, QueuesChanged]] = []
         self._core: Core | None = None
@@ -82,16 +83,16 @@ class LitePullConsumer(Participant):
         self._hooks = ConsumeHooks()
         self._asking = False
 
-    # What to consume
+    # Subscription and assignment
 
     def subscribe(self, topic: str, expression: Expression = ALL, *, rebalanced: Rebalanced | None = None) -> None:
-        """Consume *topic*, with the queues shared among the members of the group: everything, some tags ("a || b"), or
-        what `hanabi.sql` says. Also while it runs.
+        """Consume *topic*, with its queues shared among the group: all messages, some tags ("a || b"), or a
+        `hanabi.sql` filter. Also allowed while running.
 
         *rebalanced* is called with the topic, all its queues, and those that are now this member's.
         """
         if self._assigned is not None:
-            raise ConfigError(f"{self.what} has queues assigned: subscribing is for those that share")
+            raise ConfigError(f"{self.what} has queues assigned: use either subscribe() or assign()")
         if not topic or topic.isspace():
             raise ConfigError(f"topic {topic!r}: a topic must have a name")
         wire_topic = self._wire(topic)
@@ -104,19 +105,19 @@ class LitePullConsumer(Participant):
             self._session.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume *topic* no more."""
+        """Stop consuming *topic*."""
         wire_topic = self._wire(topic)
         self._rebalanced.pop(wire_topic, None)
         if self._subscriptions.pop(wire_topic, None) is not None and self._session is not None:
             self._session.subscriptions_changed()
 
     def assign(self, queues: Iterable[MessageQueue], expression: Expression = ALL) -> None:
-        """Consume these queues, and no others, whatever the other members of the group do. Also while it runs.
+        """Consume exactly these queues, regardless of the other members of the group. Also allowed while running.
 
-        Those that were assigned before go on where they are.
+        Queues that were assigned before continue at their position.
         """
         if self._subscriptions:
-            raise ConfigError(f"{self.what} has subscriptions: assigning is for those that do not share")
+            raise ConfigError(f"{self.what} has subscriptions: use either subscribe() or assign()")
         wire_queues = {self._wire_queue(queue) for queue in queues}
         self._filters.clear()
         for topic in {queue.topic for queue in wire_queues}:
@@ -126,9 +127,9 @@ class LitePullConsumer(Participant):
             self._session.assign(wire_queues)
 
     def on_queues_changed(self, topic: str, callback: QueuesChanged) -> None:
-        """Call *callback* with the topic and its queues when these change: brokers or queues come and go.
+        """Call *callback* with the topic and its queues whenever brokers or queues come or go.
 
-        It is called in the event loop, and must not wait. Typically it calls `assign`.
+        It is called in the event loop and must not block. Typically it calls `assign`.
         """
         self._watchers.append((topic, callback))
         if self._session is not None:
@@ -153,12 +154,12 @@ class LitePullConsumer(Participant):
         except Exception:
             logger.exception("group %s: the listener for the queues of %s failed", self.group, topic)
 
-    # Beginning and ending
+    # Start and shutdown
 
     async def start(self) -> None:
-        """Join the group, and begin to fetch.
+        """Join the group, and start to fetch.
 
-        A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
+        An unreachable cluster is logged and retried until it answers; a refusal is raised.
         """
         await super().start()
 
@@ -192,16 +193,17 @@ class LitePullConsumer(Participant):
             session.assign(self._assigned)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Save what is consumed, give the queues to others, and leave. What the last `poll` gave is not counted: call
-        `commit()` before, if you are done with it, or use `async with`. Trace data that waits to be sent gets *timeout*
-        seconds."""
+        """Save offsets, release the queues, and leave the group. Messages of the last `poll` do not count as consumed:
+        call `commit()` first, or use `async with`. Pending trace data gets *timeout* seconds to be sent.
+        """
         await super().shutdown(timeout)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Shut down. A block that ends without an exception has finished with what it was given: with automatic
-        commits that is consumed."""
+        """Shut down. With automatic commits, a block that ends without an exception has consumed everything handed
+        out.
+        """
         if kind is None and self.settings.auto_commit and self._session is not None:
             self._session.settle()
         await super().__aexit__(kind, error, traceback)
@@ -227,8 +229,9 @@ class LitePullConsumer(Participant):
     # Messages
 
     async def poll(self, timeout: float | None = None, *, count: int | None = None) -> list[StoredMessage]:  # noqa: ASYNC109
-        """The next messages, at most *count* (default: `poll_batch`); none if there are none within *timeout* seconds
-        (default: `poll_timeout_s`). Messages of one queue come in order."""
+        """Return the next messages, at most *count* (default: `poll_batch`); none if there are none within *timeout*
+        seconds (default: `poll_timeout_s`). Messages of one queue come in order.
+        """
         seconds = self.settings.poll_timeout_s if timeout is None else timeout
         wanted = self.settings.poll_batch if count is None else count
         if wanted < 1:
@@ -266,7 +269,7 @@ class LitePullConsumer(Participant):
         return self
 
     async def __anext__(self) -> StoredMessage:
-        """The next message, whenever it comes. Ends at `shutdown`."""
+        """Wait for the next message. Iteration ends at `shutdown`."""
         session = self._session
         if session is None or session.ended:
             raise StopAsyncIteration
@@ -276,74 +279,77 @@ class LitePullConsumer(Participant):
         return self._handed_out(messages)[0]
 
     def give_back(self, messages: Iterable[StoredMessage]) -> None:
-        """These, of what the last `poll` gave, were not looked at: the next one gives them again. Those of a queue that
-        is not this member's any more, or was sought in since, are forgotten."""
+        """Return unprocessed messages of the last `poll`; the next `poll` returns them again. Messages of a queue that
+        is no longer this member's, or in which `seek` was called since, are dropped.
+        """
         if self._session is not None:
             self._session.fetching.give_back(
                 {(self._wire_queue(message.queue), message.queue_offset) for message in messages}
             )
 
-    # Where to go on
+    # Position
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at *offset* in *queue*. Raises if the queue is not this member's, or has no such offset."""
-        offset = operator.index(offset)  # half an offset would be asked for again and again
+        """Continue at *offset* in *queue*. Raise if the queue is not this member's, or has no such offset."""
+        offset = operator.index(offset)  # a fractional offset would be requested forever
         session, wire_queue = self._session_with(queue)
         first, last = await asyncio.gather(session.ask.first_offset(wire_queue), session.ask.end_offset(wire_queue))
         if not first <= offset <= last:
-            raise MQError(f"{queue} has the offsets from {first} to {last}: {offset} is none of them")
+            raise MQError(f"{queue} has offsets {first} to {last}, but not {offset}")
         self._seek(queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on at the oldest message that is still kept."""
+        """Continue at the oldest stored message."""
         session, wire_queue = self._session_with(queue)
         self._seek(queue, await session.ask.first_offset(wire_queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on with what comes from now on."""
+        """Continue with new messages only."""
         session, wire_queue = self._session_with(queue)
         self._seek(queue, await session.ask.end_offset(wire_queue))
 
     async def seek_to_time(self, queue: MessageQueue, when: datetime | float) -> None:
-        """Go on at the first message that was stored at that moment or later; a number is seconds since 1970."""
+        """Continue at the first message stored at that time or later; a number is seconds since 1970."""
         session, wire_queue = self._session_with(queue)
         self._seek(queue, await session.ask.offset_at(wire_queue, milliseconds(when)))
 
     def _seek(self, queue: MessageQueue, offset: int) -> None:
-        session, wire_queue = self._session_with(queue)  # it may have become somebody else's while we asked
+        session, wire_queue = self._session_with(queue)  # the queue may have moved to another member meanwhile
         session.fetching.seek(wire_queue, offset)
 
     async def offset_for_time(self, queue: MessageQueue, when: datetime | float) -> int:
-        """The offset of the first message that was stored at that moment or later."""
+        """Return the offset of the first message stored at that time or later."""
         return await self._started().ask.offset_at(self._wire_queue(queue), milliseconds(when))
 
     async def begin_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is still kept."""
+        """Return the offset of the oldest stored message."""
         return await self._started().ask.first_offset(self._wire_queue(queue))
 
     async def end_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
+        """Return the offset of the next message to be stored."""
         return await self._started().ask.end_offset(self._wire_queue(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset of the message of *queue* that `poll` gives next; None as long as that is being found out."""
+        """Return the offset that `poll` continues at in *queue*; None until it is known."""
         session, wire_queue = self._session_with(queue)
         return session.fetching.queues[wire_queue].position
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Give no messages of these queues until `resume`. They stay this member's."""
+        """Return no messages of these queues until `resume`. They stay this member's."""
         wire_queues = [self._session_with(queue)[1] for queue in queues]
         self._started().fetching.pause(wire_queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         wire_queues = [self._session_with(queue)[1] for queue in queues]
         self._started().fetching.resume(wire_queues)
 
-    # How far we have come
+    # Commits
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Everything that `poll` has given is consumed, or what is below *offsets*. Returns when the brokers know."""
+        """Commit everything that `poll` has returned, or up to *offsets*. Returns when the brokers have confirmed
+        it.
+        """
         session = self._started()
         if offsets is None:
             session.settle()
@@ -357,23 +363,23 @@ class LitePullConsumer(Participant):
         await session.offsets.persist(queues, confirmed=True)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group has come in *queue*, as the broker knows it; None if it knows nothing."""
+        """Return the group's committed offset in *queue*; None if the broker has none."""
         return await self._started().offsets.read(self._wire_queue(queue), ReadFrom.STORE)
 
-    # Who and what
+    # Queues and identity
 
     async def queues_of(self, topic: str) -> list[MessageQueue]:
-        """All queues of *topic* that can be read."""
+        """Return all readable queues of *topic*."""
         return [self._own(queue) for queue in await self._started().queues_of(self._wire(topic))]
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are this member's now."""
+        """Queues that are this member's now."""
         return sorted(self._own(queue) for queue in self._started().fetching.queues)
 
     @property
     def client_id(self) -> str:
-        """By which brokers know this member."""
+        """Id by which brokers know this member."""
         if self._core is None:
             raise self._not_running("start() it, or use `async with`")
         return self._core.client_id

@@ -1,10 +1,10 @@
-"""A lite pull consumer between start and shutdown: its parts, joined.
+"""Running lite pull consumer, between start and shutdown: connects its parts.
 
     rebalance, or assign ──> fetching ──> poll
                                 │
                              offsets
 
-Names of topics and groups are those on the wire. Decides little itself.
+Names of topics and groups are those on the wire. Contains little logic of its own.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ QueuesChanged = Callable[[str, set[MessageQueue]], object]
 
 
 class LiteSession:
-    """Make it, `open` it, `close` it.
+    """One run of a lite pull consumer: construct, `open`, `close`.
 
-    *subscriptions* (topics whose queues are shared) and *filters* (of topics whose queues are assigned) are by topic
-    and may change meanwhile. *rebalanced* hears of a topic, all its queues, and those that are this member's now.
+    *subscriptions* (topics with shared queues) and *filters* (topics with assigned queues) are by topic and may change
+    meanwhile. *rebalanced* is called with a topic, all its queues, and those that are this member's now.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class LiteSession:
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._watched: dict[str, tuple[frozenset[MessageQueue] | None, list[QueuesChanged]]] = {}
 
-    # Coming and going
+    # Open and close
 
     async def open(self) -> None:
-        """Join the group. What brokers refuse is raised; what cannot be reached yet is tried again until it can."""
+        """Join the group. Refusals by brokers are raised; unreachable brokers are retried until they answer."""
         await self.offsets.load()
         await introduce(self._core, self._group, (*self._subscriptions.values(), *self._filters.values()))
         await self._core.add_consumer(self._group, self._member)
@@ -102,7 +102,7 @@ class LiteSession:
             self._share()
 
     async def close(self) -> None:
-        """Stop fetching, save what is settled, and leave."""
+        """Stop fetching, save settled offsets, and leave."""
         self.ended = True
         if self._route_changed in self._core.routes.on_change:
             self._core.routes.on_change.remove(self._route_changed)
@@ -128,31 +128,31 @@ class LiteSession:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # Which queues are ours
+    # Queues of this member
 
     def _share(self) -> None:
         if self._sharing is None:
             self._sharing = self._begin(self._rebalance.run(), "shares queues")
 
     def subscriptions_changed(self) -> None:
-        """Tell the brokers, and share the queues of what is new."""
+        """Send the subscriptions to the brokers, and rebalance new topics."""
         self._share()
         self._begin(self._announce(), "announces its subscriptions")
 
     async def _announce(self) -> None:
-        with contextlib.suppress(MQError):  # they hear it with the next heartbeat, and the core has logged why not now
+        with contextlib.suppress(MQError):  # the next heartbeat carries it, and the core has logged the failure
             await self._core.heartbeat_now()
         self._rebalance.soon()
 
     def assign(self, queues: Collection[MessageQueue]) -> None:
-        """Fetch from these queues and from no others."""
+        """Fetch from exactly these queues."""
         for queue in list(self.fetching.queues):
             if queue not in queues:
                 self._drop(queue)
         self.fetching.take_on(sorted(queues))
 
     async def share(self, topic: str, assigned: set[MessageQueue]) -> bool:
-        """Rebalance says that *assigned* are ours of *topic*."""
+        """Take and drop queues of *topic* as *assigned* by rebalance."""
         before = {queue for queue in self.fetching.queues if queue.topic == topic}
         for queue in before - assigned:
             self._drop(queue)
@@ -188,8 +188,8 @@ class LiteSession:
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         if (leaving := self._leaving.get(queue)) is not None:
-            await asyncio.wait((leaving,))  # a queue that comes back goes on where it was left, once that is saved
-        self.offsets.remove(queue)  # what was true when we last had it
+            await asyncio.wait((leaving,))  # a queue that comes back continues at its old offset, once that is saved
+        self.offsets.remove(queue)  # outdated since we last had the queue
         return await self._start_point.offset(queue)
 
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -208,13 +208,15 @@ class LiteSession:
         return await self._pulling.pull(queue, offset, subscription, count=settings.pull_batch, hold_s=settings.hold_s)
 
     def take(self, count: int) -> list[StoredMessage]:
-        """What is here, at most *count*. With automatic commits, what was taken before is consumed."""
+        """Return held messages, at most *count*. With automatic commits, the previously taken ones count as
+        consumed.
+        """
         if self._settings.auto_commit and self.fetching.moved:
             self.settle()
         return self.fetching.take(count)
 
     def settle(self) -> None:
-        """Everything that was taken is consumed."""
+        """Mark everything taken as consumed."""
         for fetched in self.fetching.moved:
             done = fetched.settle()
             if done is not None:
@@ -222,7 +224,7 @@ class LiteSession:
         self.fetching.moved.clear()
 
     async def persist(self) -> None:
-        """Save what is settled."""
+        """Save settled offsets."""
         if self.fetching.queues:
             await self.offsets.persist(list(self.fetching.queues))
 
@@ -230,9 +232,9 @@ class LiteSession:
         try:
             await self.offsets.persist(queues, confirmed=True)
         except MQError as error:
-            logger.warning("group %s: offsets are not saved, so messages will come again: %s", self._group, error)
+            logger.warning("group %s: offsets were not saved, so messages will be redelivered: %s", self._group, error)
 
-    # Queues that come and go
+    # Changes of queues
 
     async def queues_of(self, topic: str) -> list[MessageQueue]:
         return (await self._core.routes.find(topic, fresh=True)).read_queues
@@ -246,8 +248,8 @@ class LiteSession:
             self._begin(self._find(topic), f"looks for {topic}")
 
     async def _find(self, topic: str) -> None:
-        """Routes that were found once are kept fresh; what changes is told to `_route_changed`."""
-        with contextlib.suppress(MQError):  # who assigns its queues will hear why
+        """Find the route of *topic*. Known routes are kept fresh; changes are reported to `_route_changed`."""
+        with contextlib.suppress(MQError):  # a consumer that assigns its queues gets the error there
             await self._core.routes.find(topic)
 
     def _route_changed(self, topic: str, route: Route | None) -> None:

@@ -1,1 +1,1 @@
-"""The push consumer."""
+"""Push consumer."""

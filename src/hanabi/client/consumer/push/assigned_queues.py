@@ -1,8 +1,8 @@
-"""The queues that a push consumer has: taking them, pulling from them, and letting them go.
+"""Queues of a push consumer: takes them, pulls from them, and releases them.
 
-A queue that is taken begins where its group has come to. One that is dropped is pulled from no more, its offset is
-saved, and its lock is given back, so that the next owner need not wait; until then it is `leaving`, and is not taken
-again. Decides nothing about whose a queue is (`rebalance`), nor how messages are consumed (`consumption`).
+A taken queue starts at the group's offset. A dropped queue is no longer pulled, its offset is saved, and its lock is
+released, so that the next owner need not wait; until then it is `leaving`, and is not taken again. Assignment is
+decided in `rebalance`, consumption in `consumption`.
 """
 
 import asyncio
@@ -25,9 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 class AssignedQueues:
-    """Invariant: a queue is in `owned` or in `leaving` or in neither; each one in `owned` has a pull loop.
+    """The queues of one push consumer. Invariant: a queue is in `owned`, in `leaving` or in neither; each one in
+    `owned` has a pull loop.
 
-    `kept_locked` are queues that were let go while their listener still ran.
+    `kept_locked` are queues that were released while their listener still ran.
     """
 
     def __init__(
@@ -47,22 +48,22 @@ class AssignedQueues:
         self.leaving: dict[MessageQueue, OwnedQueue] = {}
         self.kept_locked: list[MessageQueue] = []
         self._pulls: dict[OwnedQueue, asyncio.Task[None]] = {}
-        self._unbegun: set[MessageQueue] = set()  # whose broker does not say where to begin
+        self._unbegun: set[MessageQueue] = set()  # queues whose broker returns no start offset
         self._goodbyes: set[asyncio.Task[None]] = set()
         self._consumption: Consumption | None = None
         self._locks: QueueLocks | None = None
 
     def connect(self, consumption: Consumption, locks: QueueLocks | None) -> None:
-        """Who consumes, and who locks where queues are locked: both need to know the queues, as these need them."""
+        """Bind late: consumption and locks need these queues, and vice versa."""
         self._consumption, self._locks = consumption, locks
 
     @property
     def consumption(self) -> Consumption:
         if self._consumption is None:
-            raise RuntimeError("connect comes first")
+            raise RuntimeError("call connect() first")
         return self._consumption
 
-    # What rebalance wants
+    # Interface of Shares
 
     async def share(self, topic: str, assigned: set[MessageQueue]) -> bool:
         for queue, owned in list(self.owned.items()):
@@ -84,9 +85,9 @@ class AssignedQueues:
         return all(await for_each(partial(self._take_locked, self._locks), by_broker(wanted).values()))
 
     async def _take_locked(self, locks: QueueLocks, wanted: list[MessageQueue]) -> bool:
-        """Lock queues of one broker, and begin with those that it gives us."""
+        """Lock queues of one broker, and start those that it grants."""
         asked_at, losses = asyncio.get_running_loop().time(), locks.losses_of(wanted[0])
-        locked = set(wanted)  # an answer that we do not hear, because we are cancelled, may be a yes
+        locked = set(wanted)  # if we are cancelled, an unseen response may have granted the lock
         try:
             locked = await locks.lock(wanted)
             begun = await self._begin_all([queue for queue in wanted if queue in locked], asked_at)
@@ -104,7 +105,7 @@ class AssignedQueues:
         return all(begun)
 
     async def _begin(self, queue: MessageQueue, locked_at: float | None) -> bool:
-        self._offsets.remove(queue)  # what was true when we last had it
+        self._offsets.remove(queue)  # outdated since we last had the queue
         try:
             offset = await self._start_offset(queue)
         except MQError as error:
@@ -121,24 +122,24 @@ class AssignedQueues:
         return True
 
     def _complain(self, queue: MessageQueue, error: MQError) -> None:
-        quiet = queue in self._unbegun or isinstance(error, PassedOver)  # once an outage
+        quiet = queue in self._unbegun or isinstance(error, PassedOver)  # once per outage
         self._unbegun.add(queue)
         level = logging.DEBUG if quiet else logging.WARNING
-        logger.log(level, "group %s: no broker says where to begin in %s, trying again: %s", self._group, queue, error)
+        logger.log(level, "group %s: no broker returned a start offset for %s, retrying: %s", self._group, queue, error)
 
     def _pulls_ended(self, owned: OwnedQueue, task: "asyncio.Task[None]") -> None:
-        """A queue that is ours and that nobody pulls from is given up, to be taken again."""
+        """Give up an owned queue whose pull loop ended, so that it is taken again."""
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
-            logger.error("group %s: pulling %s failed, a fault of ours", self._group, owned.queue, exc_info=error)
+            logger.error("group %s: pulling %s failed with an internal error", self._group, owned.queue, exc_info=error)
         owned.drop()
         self._changed()
 
-    # Letting go
+    # Releasing
 
     def _drop(self, owned: OwnedQueue, *, moved_to: int | None = None) -> None:
-        """*moved_to* is where an operator wants the group to go on, whatever we have consumed."""
+        """Drop the queue. *moved_to*, if given, is the offset set by an operator; it replaces our progress."""
         del self.owned[owned.queue]
         self.leaving[owned.queue] = owned
         owned.drop(forfeit=moved_to is not None)
@@ -158,36 +159,36 @@ class AssignedQueues:
                 await self._save([queue])
                 await self._unlock([owned])
             self._offsets.remove(queue)
-            logger.info("group %s has let go of %s", self._group, queue)
+            logger.info("group %s released %s", self._group, queue)
         finally:
             del self.leaving[queue]
-            self._changed()  # it may be ours again already
+            self._changed()  # it may be assigned to us again already
 
     def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on at these offsets; what is being consumed of these queues counts for nothing any more."""
+        """Continue at these offsets; messages of these queues in consumption no longer count."""
         for queue, offset in offsets.items():
             owned = self.owned.get(queue)
             if owned is not None:
                 self._drop(owned, moved_to=offset)
 
     async def persist(self) -> None:
-        """Save how far we have come."""
+        """Save the offsets."""
         if self.owned:
             await self._offsets.persist(list(self.owned))
 
     async def _save(self, queues: list[MessageQueue]) -> None:
         try:
-            await self._offsets.persist(queues, confirmed=True)  # whoever has them next reads it
+            await self._offsets.persist(queues, confirmed=True)  # the next owner reads it
         except MQError as error:
             logger.warning(
-                "group %s: %d offsets are not saved, so some messages will come again: %s",
+                "group %s: %d offsets were not saved, so some messages will be redelivered: %s",
                 self._group,
                 len(queues),
                 error,
             )
 
     async def _unlock(self, ours: list[OwnedQueue]) -> None:
-        """Give the locks back, but for queues whose listener still runs: a second one must not begin beside it."""
+        """Release the locks, except of queues whose listener still runs: a second one must not run concurrently."""
         if self._locks is None:
             return
         busy = [owned.queue for owned in ours if self.consumption.is_busy(owned)]
@@ -195,7 +196,7 @@ class AssignedQueues:
         self.kept_locked += busy
 
     async def close(self, seconds: float) -> bool:
-        """Pull no more, let listeners end, save offsets, give locks back; False if listeners were left behind."""
+        """Stop pulling, let listeners end, save offsets, release locks; False if listeners were left behind."""
         for task in (pulls := list(self._pulls.values())):
             task.cancel()
         if pulls:
@@ -214,7 +215,7 @@ class AssignedQueues:
 
 
 async def _end(task: "asyncio.Task[Any] | None") -> None:
-    """Cancel *task*, and wait until it is over."""
+    """Cancel *task*, and wait for its end."""
     if task is not None:
         task.cancel()
         await asyncio.wait((task,))

@@ -1,7 +1,7 @@
-"""The push consumer that programs use, for asyncio. `hanabi.PushConsumer` is the same for programs that block.
+"""Push consumer for asyncio. `hanabi.PushConsumer` is the same for blocking programs.
 
-Messages come to a listener as soon as brokers have them. Agrees with Java's DefaultMQPushConsumer in behaviour and
-defaults; what happens between start and shutdown is in `session`.
+The listener gets messages as soon as brokers have them. Same behaviour and defaults as Java's DefaultMQPushConsumer.
+The running consumer, between start and shutdown, is in `session`.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from hanabi.message import MessageQueue
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.system_names import RETRY_PREFIX
 
-DEFAULT_GROUP: Final = "DEFAULT_CONSUMER"  # Java's, which nobody may use
+DEFAULT_GROUP: Final = "DEFAULT_CONSUMER"  # Java's default, which is not allowed as a group name
 
 logger = logging.getLogger(__name__)
 
 
 class PushConsumer(Participant):
-    """A member of a group of consumers.
+    """A group member that gets its messages by a listener.
 
         consumer = PushConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
         consumer.subscribe("Orders", "created || paid")
@@ -50,7 +50,7 @@ class PushConsumer(Participant):
         await consumer.run()                # until SIGTERM; or start() and shutdown(), or `async with consumer`
 
     *options* are fields of `ClientConfig` (how to reach the cluster) and of `PushConfig` (how to consume); both may be
-    given whole, as *config* and *settings*. Everything but making it belongs to one event loop.
+    given whole, as *config* and *settings*. Everything but the constructor belongs to one event loop.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PushConsumer(Participant):
     ) -> None:
         check_group(group)
         if group == DEFAULT_GROUP:
-            raise ConfigError(f"group {group} is nobody's: choose a name for the members that share the messages")
+            raise ConfigError(f"group {group} is reserved: choose a name for the members that share the messages")
         self.settings, others = push_config(settings, options)
         super().__init__("consumer", group, client_config(config, others, self.settings.__struct_fields__))
         self._subscriptions: dict[str, SubscriptionData] = {}
@@ -72,14 +72,14 @@ class PushConsumer(Participant):
         self._core: Core | None = None
         self._session: PushSession | None = None
         self._announcing: set[asyncio.Task[None]] = set()
-        self._own_shutdowns: set[asyncio.Task[None]] = set()  # shutdowns that the listener asked for
+        self._own_shutdowns: set[asyncio.Task[None]] = set()  # shutdowns requested by the listener
 
-    # What to consume, and how
+    # Subscription and listener
 
     def subscribe(self, topic: str, expression: Expression = ALL) -> None:
-        """Consume *topic*: everything, some tags ("a || b"), or what `hanabi.sql` says. Also while it runs.
+        """Consume *topic*: all messages, some tags ("a || b"), or a `hanabi.sql` filter. Also allowed while running.
 
-        All members of a group must subscribe to the same: brokers keep one subscription of a group, the newest.
+        All members of a group must have the same subscriptions: brokers keep one per group, the newest.
         """
         if not topic or topic.isspace():
             raise ConfigError(f"topic {topic!r}: a topic must have a name")
@@ -88,7 +88,7 @@ class PushConsumer(Participant):
         self._announce()
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume *topic* no more."""
+        """Stop consuming *topic*."""
         if self._subscriptions.pop(wrap(self.config.namespace, topic), None) is not None:
             self._announce()
 
@@ -107,7 +107,7 @@ class PushConsumer(Participant):
     def listener(
         self, listener: AnyListener | None = None, /, *, ordered: bool = False
     ) -> AnyListener | Callable[[AnyListener], AnyListener]:
-        """Decorates the one function that consumes: it gets a list of messages.
+        """Register the one function that consumes, as a decorator: it gets a list of messages.
 
         `@consumer.listener(ordered=True)` gets the messages of each queue one after the other, in order.
         """
@@ -118,19 +118,19 @@ class PushConsumer(Participant):
             if self._listener is not None and self._listener is not function:
                 raise ConfigError(
                     f"{self.what} has a listener already, {self._listener!r}: it gets the messages of all topics, so"
-                    " tell them apart there by message.topic, or make another consumer with a group of its own"
+                    " distinguish them there by message.topic, or make another consumer with a group of its own"
                 )
             self._listener, self._ordered = function, ordered
             return function
 
         return register if listener is None else register(listener)
 
-    # Beginning and ending
+    # Start and shutdown
 
     async def start(self) -> None:
-        """Join the group; messages come as soon as there are queues for this member.
+        """Join the group; messages come as soon as this member has queues.
 
-        A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
+        An unreachable cluster is logged and retried until it answers; a refusal is raised.
         """
         await super().start()
 
@@ -169,7 +169,7 @@ class PushConsumer(Participant):
         return session
 
     def _subscribe_to_retries(self) -> None:
-        """What this group failed on comes by a topic of the group's own; a broadcasting group has none."""
+        """Subscribe to the group's retry topic, which carries failed messages; a broadcasting group has none."""
         topic = RETRY_PREFIX + self._wire_group
         if self.settings.broadcasting:
             self._subscriptions.pop(topic, None)
@@ -177,9 +177,10 @@ class PushConsumer(Participant):
             self._subscriptions[topic] = subscription_data(topic, ALL, wall_ms())
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
-        offsets, give the queues to others, and leave. In this consumer's own listener it returns at once, and the rest
-        follows when the listener has returned."""
+        """Stop pulling, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
+        offsets, release the queues, and leave the group. In this consumer's own listener it returns at once, and the
+        rest follows when the listener has returned.
+        """
         if self.in_own_listener:
             task = asyncio.get_running_loop().create_task(super().shutdown(timeout), context=Context())
             self._own_shutdowns.add(task)
@@ -189,7 +190,7 @@ class PushConsumer(Participant):
 
     @property
     def in_own_listener(self) -> bool:
-        """Whether this is asked in a call of this consumer's listener."""
+        """Return True in a call of this consumer's listener."""
         return self._session is not None and IN_LISTENER.get() is self._session
 
     async def _leave(self, seconds: float | None) -> None:
@@ -197,7 +198,7 @@ class PushConsumer(Participant):
         try:
             in_time = await self._close(session, self.settings.shutdown_timeout_s if seconds is None else seconds)
             if not in_time:
-                logger.warning("group %s: listeners had not returned; their messages will come again", self.group)
+                logger.warning("group %s: listeners have not returned; their messages will be redelivered", self.group)
         finally:
             self._session = self._core = None
         logger.info("a consumer of group %s has left", self.group)
@@ -232,24 +233,24 @@ class PushConsumer(Participant):
             for number in caught:
                 loop.remove_signal_handler(number)
 
-    # Meanwhile
+    # While running
 
     def pause(self) -> None:
         """Consume nothing until `resume`. The queues stay this member's."""
         self._started().pause()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         self._started().resume()
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are this member's now; those of the group's retry topic among them."""
+        """Queues that are this member's now, including those of the group's retry topic."""
         return self._started().queues
 
     @property
     def client_id(self) -> str:
-        """By which brokers know this member."""
+        """Id by which brokers know this member."""
         if self._core is None:
             raise self._not_running("start() it, or use `async with`")
         return self._core.client_id

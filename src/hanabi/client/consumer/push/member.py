@@ -1,7 +1,7 @@
-"""What brokers and the core want from a push consumer: the answers.
+"""Answers of a push consumer to requests of brokers and the client core.
 
-Agrees with Java's MQConsumerInner as DefaultMQPushConsumerImpl implements it, and with ClientRemotingProcessor in what
-an operator sees of it (`mqadmin consumerStatus`, reset of offsets, direct consumption).
+Agrees with Java's MQConsumerInner as DefaultMQPushConsumerImpl implements it, and with ClientRemotingProcessor for
+operator requests (`mqadmin consumerStatus`, reset of offsets, direct consumption).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ STARTED_PROPERTY: Final = "PROP_CONSUMER_START_TIMESTAMP"
 
 
 def consume_from_where(settings: PushConfig) -> ConsumeFromWhere:
-    """The start point, as brokers are told. Pure."""
+    """Return the start point in the form that heartbeats carry. Pure."""
     if settings.consume_from == "first":
         return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
     if settings.consume_from == "last":
@@ -40,7 +40,7 @@ def consume_from_where(settings: PushConfig) -> ConsumeFromWhere:
 
 
 def process_queue_info(owned: OwnedQueue, *, ordered: bool) -> ProcessQueueInfo:
-    """What an operator sees of one queue. Pure."""
+    """Describe one queue for the operator. Pure."""
     progress = owned.progress
     return ProcessQueueInfo(
         commit_offset=progress.committable,
@@ -48,7 +48,7 @@ def process_queue_info(owned: OwnedQueue, *, ordered: bool) -> ProcessQueueInfo:
         cached_msg_max_offset=progress.last or 0,
         cached_msg_count=progress.count,
         cached_msg_size_in_mib=progress.body_bytes // MIB,
-        locked=owned.locked_at is not None if ordered else True,  # Java says so of every queue that it has
+        locked=owned.locked_at is not None if ordered else True,  # as Java reports for every queue
         last_lock_timestamp=owned.last_lock_ms,
         droped=owned.dropped,
         last_pull_timestamp=owned.last_pull_ms,
@@ -57,7 +57,7 @@ def process_queue_info(owned: OwnedQueue, *, ordered: bool) -> ProcessQueueInfo:
 
 
 class PushMember:
-    """One push consumer, as the core and the brokers see it."""
+    """Push consumer as the core and the brokers see it."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class PushMember:
         )
 
     def _properties(self) -> dict[str, str]:
-        """Under the names that Java's consumer has for them."""
+        """Return the settings under the names of Java's consumer."""
         settings = self._settings
         return {
             ORDERLY_PROPERTY: _java(self._ordered),
@@ -140,7 +140,7 @@ class PushMember:
         }
 
     async def consume_directly(self, message: StoredMessage) -> ConsumeMessageDirectlyResult:
-        """An operator wants to see what the listener makes of *message*. It is nobody's progress."""
+        """Pass *message* to the listener for an operator and return the result. No offset changes."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
 

@@ -1,8 +1,8 @@
-"""Keeping one queue's messages coming: pull, hand over, pull again, for as long as the queue is ours.
+"""Pull loop of one queue: pull, hand over, pull again, for as long as the queue is owned.
 
-A broker without new messages holds the request for up to 15 s, so this is quick and cheap at the same time. It waits
-while the consumer is paused, while too much is held already, and after errors. Agrees with
-DefaultMQPushConsumerImpl.pullMessage in its limits and times, but waits for room itself instead of asking every 50 ms.
+A broker without new messages holds the request for up to 15 s, which gives low latency at low cost. The loop waits
+while the consumer is paused, while too much is held already, and after errors. Same limits and times as
+DefaultMQPushConsumerImpl.pullMessage, but it waits for room instead of polling every 50 ms.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.codes import ResponseCode
 
 HOLD_S: Final = 15.0
-FIRST_ERROR_S: Final = 0.1  # then twice as long each time: a broker that restarts is back soon
+FIRST_ERROR_S: Final = 0.1  # doubles each time: a restarting broker is back soon
 ERROR_S: Final = 3.0
 BROKER_FLOW_CONTROL_S: Final = 0.02
-EMPTY_S: Final = 0.05  # a broker that does not hold the request is not asked more often than that
+EMPTY_S: Final = 0.05  # shortest interval between pulls from a broker that does not hold them
 COMPLAIN_S: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
 
 class Pull(Protocol):
-    """One pull. *commit_offset* is told to the broker on the way, if there is one."""
+    """Sends one pull. *commit_offset*, if given, is committed along with the request."""
 
     def __call__(
         self, owned: OwnedQueue, subscription: SubscriptionData, commit_offset: int | None
@@ -41,7 +41,7 @@ class Pull(Protocol):
 
 
 class PullLoop:
-    """For one queue. `run` until cancelled or the queue is dropped."""
+    """Pull loop of one queue. `run` until cancelled or the queue is dropped."""
 
     def __init__(
         self,
@@ -84,23 +84,23 @@ class PullLoop:
             now = asyncio.get_running_loop().time()
             if now - self._complained_at >= COMPLAIN_S:
                 self._complained_at = now
-                logger.info("group %s pulls no more from %s for a while: %s", self._group, owned.queue, reason)
+                logger.info("group %s: pausing pulls from %s: %s", self._group, owned.queue, reason)
             await owned.change()
 
     async def _pull_once(self, subscription: SubscriptionData) -> float:
-        """How long to wait before the next."""
+        """Pull once; return the seconds to wait before the next pull."""
         owned, loop = self._owned, asyncio.get_running_loop()
         began = loop.time()
         owned.last_pull_ms = wall_ms()
         try:
-            # None for 0, as Java: nothing is consumed yet.
+            # None for 0, as in Java: nothing is consumed yet.
             commits = self._commits and self._offsets.is_sure(owned.queue)
             commit_offset = (owned.progress.committable or None) if commits else None
             result = await self._pull(owned, subscription, commit_offset)
         except MQError as error:
             return self._failed(error)
         except Exception:
-            logger.exception("group %s: pulling from %s failed, which is a fault of ours", self._group, owned.queue)
+            logger.exception("group %s: pulling from %s failed with an internal error", self._group, owned.queue)
             return ERROR_S
         self._complaints.succeeded()
         seconds = loop.time() - began
@@ -112,7 +112,7 @@ class PullLoop:
         if fresh:
             self._deliver(owned, fresh)
             return self._interval_s
-        self._progressed(owned)  # also what the filter kept away is behind us
+        self._progressed(owned)  # filtered messages move the offset too
         return EMPTY_S if result.status is PullStatus.NO_NEW_MESSAGE and seconds < EMPTY_S else 0.0
 
     def _count(self, result: PullResult, began: float, seconds: float) -> None:
@@ -129,11 +129,12 @@ class PullLoop:
         return min(ERROR_S, FIRST_ERROR_S * 2.0 ** min(self._complaints.failures - 1, 10))
 
     async def _move(self, offset: int) -> None:
-        """The broker has nothing at our offset and says where to go. What we hold is finished first: no offset of
-        ours may be told when the new one was."""
+        """Continue at the offset that the broker returned because ours has no message. Held messages are finished
+        first: no old offset may be committed after the new one.
+        """
         owned = self._owned
         logger.warning(
-            "group %s: %s has no offset %d any more, or not yet; going on at %d",
+            "group %s: %s has no offset %d any more, or not yet; continuing at %d",
             self._group,
             owned.queue,
             owned.progress.next_offset,
@@ -147,4 +148,9 @@ class PullLoop:
             try:
                 await self._offsets.persist([owned.queue], confirmed=True)
             except MQError as error:
-                logger.warning("group %s: the new offset of %s is not saved yet: %s", self._group, owned.queue, error)
+                logger.warning(
+                    "group %s: the new offset of %s could not be saved yet, retrying: %s",
+                    self._group,
+                    owned.queue,
+                    error,
+                )

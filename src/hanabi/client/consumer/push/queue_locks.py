@@ -1,8 +1,8 @@
-"""Locks on queues, kept by their brokers: only one member at a time consumes a queue in order.
+"""Queue locks at the brokers: only one member at a time consumes a queue in order.
 
-A lock is renewed every 20 s, believed for 30 s, and given to others by the broker after 60 s. When the connection to
-its broker ends it is in doubt, as brokers keep locks in memory only: it is renewed at once, and nothing new is begun
-before. Agrees with Java's RebalanceImpl.lock, lockAll and unlock, where Java believes for 30 s also then.
+A lock is renewed every 20 s, trusted for 30 s, and released by the broker after 60 s. When the connection to its broker
+ends the lock is in doubt, as brokers keep locks only in memory: it is renewed at once, and no new batch starts before.
+Agrees with Java's RebalanceImpl.lock, lockAll and unlock, except that Java trusts a lock for 30 s in that case too.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from hanabi.errors import ConnectError, MQError
 from hanabi.message import MessageQueue
 
 RENEW_S: Final = 20.0
-AGAIN_S: Final = 1.0  # after a broker did not answer
+AGAIN_S: Final = 1.0  # retry delay after a broker did not answer
 
 logger = logging.getLogger(__name__)
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """One request for each broker. Pure."""
+    """Group *queues* into one request per broker. Pure."""
     grouped: dict[str, list[MessageQueue]] = {}
     for queue in queues:
         grouped.setdefault(queue.broker_name, []).append(queue)
@@ -31,8 +31,9 @@ def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 
 class QueueLocks:
-    """The locks of one group's member. *owned* are the queues whose locks are renewed, also those that are leaving;
-    *lost* is called when one of them is somebody else's."""
+    """Locks of one group member. *owned* are the queues whose locks are renewed, including leaving ones; *lost* is
+    called when another member has one of them.
+    """
 
     def __init__(
         self,
@@ -45,31 +46,31 @@ class QueueLocks:
     ) -> None:
         self._core, self._group, self._owned, self._lost, self._now_ms = core, group, owned, lost, now_ms
         self._soon = asyncio.Event()
-        self._unreached: set[str] = set()  # brokers that did not answer, as was logged
+        self._unreached: set[str] = set()  # brokers whose outage was logged
 
     def losses_of(self, queue: MessageQueue) -> int:
-        """A number that changes when the connection to the queue's broker ends."""
+        """Return a number that changes when the connection to the queue's broker ends."""
         return self._core.losses_of(queue.broker_name)
 
     def broker_lost(self, name: str) -> None:
-        """The connection to this broker ended."""
+        """Mark the locks of this broker as in doubt: its connection ended."""
         for held in self._owned():
             if held.queue.broker_name == name and held.locked_at is not None:
                 held.lock_in_doubt = True
                 self._soon.set()
 
     async def lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Try to lock *queues*; those that are ours now. A broker that cannot be asked has locked nothing."""
+        """Try to lock *queues*; return those that are locked. An unreachable broker has locked nothing."""
         parts = [(name, part) for name, part in by_broker(queues).items() if not self._is_silent(name)]
         answers = await asyncio.gather(*(self._lock_at(name, part) for name, part in parts))
         return {queue for answer in answers if answer is not None for queue in answer}
 
     async def unlock(self, queues: Sequence[MessageQueue]) -> None:
-        """Give *queues* to whoever wants them next. If a broker does not hear it, it will notice in a minute."""
+        """Release *queues*. Without the request, the broker releases them after a minute."""
         await asyncio.gather(*(self._unlock_at(name, part) for name, part in by_broker(queues).items()))
 
     async def renew_forever(self) -> None:
-        """Keep what is locked, until cancelled."""
+        """Renew the locks until cancelled."""
         pause_s = RENEW_S
         while True:
             with contextlib.suppress(TimeoutError):
@@ -81,11 +82,12 @@ class QueueLocks:
                 if await self.renew():
                     pause_s = RENEW_S
             except Exception:
-                logger.exception("the locks of group %s are not renewed", self._group)
+                logger.exception("renewing the locks of group %s failed", self._group)
 
     async def renew(self) -> bool:
-        """Once for all queues. One that a broker has given to somebody else is dropped, and with it our offset.
-        False if a broker did not answer."""
+        """Renew the locks of all queues once. Drop a queue that another member has locked, and its offset. Return False
+        if a broker did not answer.
+        """
         owned = {queue.queue: queue for queue in self._owned()}
         parts = by_broker(owned).items()
         return all(await asyncio.gather(*(self._renew_at(name, part, owned) for name, part in parts)))
@@ -94,14 +96,14 @@ class QueueLocks:
         asked_at, losses = asyncio.get_running_loop().time(), self._core.losses_of(name)
         locked = await self._lock_at(name, queues)
         if locked is None or losses != self._core.losses_of(name):
-            return False  # nobody knows: they are consumed for as long as the last answer is believed
+            return False  # unknown: the queues are consumed while the last answer is trusted
         for queue in queues:
             held = owned[queue]
             if queue in locked and not held.lock_may_be_lost(asked_at):
                 held.locked_at, held.last_lock_ms, held.lock_in_doubt = asked_at, self._now_ms(), False
                 held.changed()
             elif not held.forfeited:
-                logger.warning("group %s: the lock of %s is lost, giving the queue up", self._group, queue)
+                logger.warning("group %s: lost the lock of %s, releasing the queue", self._group, queue)
                 held.drop(forfeit=True)
                 self._lost()
         return True
@@ -110,9 +112,9 @@ class QueueLocks:
         try:
             locked = await self._core.api.lock_queues(self._master(name), self._core.client_id, self._group, queues)
         except MQError as error:
-            level = logging.DEBUG if name in self._unreached else logging.WARNING  # once an outage
+            level = logging.DEBUG if name in self._unreached else logging.WARNING  # once per outage
             self._unreached.add(name)
-            logger.log(level, "group %s: queues of %s are not locked, trying again: %s", self._group, name, error)
+            logger.log(level, "group %s: queues of %s could not be locked, retrying: %s", self._group, name, error)
             return None
         self._unreached.discard(name)
         return locked
@@ -121,7 +123,7 @@ class QueueLocks:
         try:
             await self._core.api.unlock_queues(self._master(name), self._core.client_id, self._group, queues)
         except MQError as error:
-            logger.info("group %s: queues of %s stay locked for a while: %s", self._group, name, error)
+            logger.info("group %s: queues of %s stay locked until the locks expire: %s", self._group, name, error)
 
     def _is_silent(self, name: str) -> bool:
         address = self._core.routes.master_of(name)

@@ -1,10 +1,10 @@
-"""A push consumer between start and shutdown: its parts, joined.
+"""Running push consumer, between start and shutdown: connects its parts.
 
     rebalance ──> assigned ──> pull loops ──> concurrent or orderly ──> listener
                      │                                │
                   locks, offsets                   send back
 
-Names of topics and groups are those on the wire. Decides nothing itself.
+Names of topics and groups are those on the wire. Contains no logic of its own.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class PushSession:
-    """Make it, `open` it, `close` it. *subscriptions* are by topic and may change meanwhile."""
+    """One run of a push consumer: construct, `open`, `close`. *subscriptions* are by topic and may change meanwhile."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class PushSession:
             shares=self._assigned,
             allocate=settings.allocate,
             broadcasting=settings.broadcasting,
-            handover_s=HANDOVER_S if self._locks is None else 0.0,  # a lock says it better
+            handover_s=HANDOVER_S if self._locks is None else 0.0,  # a lock makes the pause unnecessary
         )
         self._member = PushMember(
             group,
@@ -205,10 +205,10 @@ class PushSession:
             delay_level=FIRST_DELAY_LEVEL + message.reconsume_times,
         )
 
-    # Coming and going
+    # Open and close
 
     async def open(self) -> None:
-        """Join the group. What brokers refuse is raised; what cannot be reached yet is tried again until it can."""
+        """Join the group. Refusals by brokers are raised; unreachable brokers are retried until they answer."""
         await self._offsets.load()
         await introduce(self._core, self._group, self._subscriptions.values())
         await self._core.add_consumer(self._group, self._member)
@@ -221,8 +221,9 @@ class PushSession:
         self._tasks.append(asyncio.create_task(work(), name=f"{self._group} {name}"))
 
     async def close(self, seconds: float) -> bool:
-        """Finish what is under way within *seconds*, save, and leave; False if listeners were left behind. Whoever is
-        cancelled meanwhile does not wait for listeners any more."""
+        """Finish running work within *seconds*, save, and leave; False if listeners were left behind. When cancelled,
+        stop waiting for listeners.
+        """
         try:
             return await self._end(seconds)
         except asyncio.CancelledError:
@@ -236,7 +237,9 @@ class PushSession:
             await self._keep_locks()
 
     async def _keep_locks(self) -> None:
-        """Lock queues whose listener still runs once more: Hanabi's brokers free what a member has that unregisters."""
+        """Lock queues whose listener still runs again: Hanabi's brokers release the locks of a member that
+        unregisters.
+        """
         if self._locks is not None and (kept := self._assigned.kept_locked):
             await self._locks.lock(kept)
             logger.warning(
@@ -251,14 +254,14 @@ class PushSession:
             await asyncio.wait(self._tasks)
         return await self._assigned.close(seconds)
 
-    # Meanwhile
+    # While running
 
     def rebalance_soon(self) -> None:
         self._rebalance.soon()
 
     async def subscriptions_changed(self) -> None:
-        """Tell the brokers, and share the queues of what is new."""
-        with contextlib.suppress(MQError):  # they hear it with the next heartbeat, and the core has logged why not now
+        """Send the subscriptions to the brokers, and rebalance new topics."""
+        with contextlib.suppress(MQError):  # the next heartbeat carries it, and the core has logged the failure
             await self._core.heartbeat_now()
         self.rebalance_soon()
 
@@ -272,5 +275,5 @@ class PushSession:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
+        """Queues that are owned now."""
         return sorted(self._assigned.owned)
