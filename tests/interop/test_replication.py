@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -27,8 +28,8 @@ from tests.interop.apache import ApacheBroker
 from tests.interop.jars import ALL_5, SERVERS_4
 from tests.interop.probe import Conversation, ask
 from tests.interop.processes import free_port
-from tests.interop.store_files import file_contents, open_store
-from tests.interop.store_messages import FILE_SIZES, QUEUES, pending, samples, send
+from tests.interop.store_files import file_contents, open_store, store_config
+from tests.interop.store_messages import FILE_SIZES, QUEUES, Sample, pending, samples, send
 from tests.replication.tables import Tables
 
 pytestmark = [
@@ -36,6 +37,7 @@ pytestmark = [
     pytest.mark.parametrize("jar_set", [SERVERS_4, ALL_5]),
 ]
 FILE_BYTES = FILE_SIZES["mappedFileSizeCommitLog"]
+NEVER_BUSY = {"waitTimeMillsInSendQueue": 60_000, "osPageCacheBusyTimeOutMills": 60_000}  # on a machine that is
 CONFIG = ReplicationConfig(slave_timeout_ms=3_000)
 WAIT_SECONDS = 120.0
 
@@ -50,9 +52,8 @@ async def until(true: Callable[[], bool]) -> None:
 @contextlib.asynccontextmanager
 async def apache(home: Path, jar_set: str, **settings: object) -> AsyncIterator[ApacheBroker]:
     """A broker of Apache's on the store in *home*; killed on the way out."""
-    broker = ApacheBroker(
-        home, jar_set, name="broker-a", cluster="c", namesrv=None, settings={**FILE_SIZES, **settings}
-    )
+    chosen = {**FILE_SIZES, **NEVER_BUSY, **settings}
+    broker = ApacheBroker(home, jar_set, name="broker-a", cluster="c", namesrv=None, settings=chosen)
     try:
         await asyncio.to_thread(broker.wait_ready)
         yield broker
@@ -324,3 +325,65 @@ async def test_apaches_slave_that_has_more_than_our_master_is_refused(
         shorter.close()
     assert len([line for line in caplog.messages if "but the log here ends at" in line]) == 1
     assert different_files(tmp_path / "master", tmp_path / "slave" / "store", ("commitlog",)) == []
+
+
+async def test_apaches_empty_slave_begins_with_our_last_file(
+    tmp_path: Path, jar_set: str, master_store: MessageStore
+) -> None:
+    put_samples(master_store, 1, 200)
+    assert master_store.max_log_offset > 3 * FILE_BYTES
+    async with (
+        our_master(master_store) as (master, address),
+        apaches_slave(tmp_path / "slave", jar_set, address),
+    ):
+        await caught_up(master_store, master)
+        put_samples(master_store, 2, 50)
+        assert await replicated(master_store, master) is PutStatus.PUT_OK
+        ours = file_contents(tmp_path / "master", "commitlog")
+        copies = file_contents(tmp_path / "slave" / "store", "commitlog")
+        assert copies.items() <= ours.items()
+        assert 0 < len(copies) < len(ours)
+
+
+# Messages of all sizes, larger than a piece and than what a read brings
+
+
+LARGE_FILES = {**FILE_SIZES, "mappedFileSizeCommitLog": 1 << 22}
+BODY_BYTES = (1, 100, 32_755, 32_768, 100_000, 262_144, 1_000_000, 2_500_000, 7, 3_000_000)
+
+
+def large_store(root: Path) -> MessageStore:
+    config = store_config(root, mappedFileSizeCommitLog=str(LARGE_FILES["mappedFileSizeCommitLog"]))
+    return MessageStore.open(config, disk_ratio=lambda _: 0.1)
+
+
+def large_samples() -> Iterator[Sample]:
+    chance = random.Random(5)
+    return (Sample("Busy", 0, chance.randbytes(size), {"KEYS": f"k{size}"}) for size in BODY_BYTES)
+
+
+async def test_messages_of_all_sizes_pass_both_ways(tmp_path: Path, jar_set: str) -> None:
+    store = large_store(tmp_path / "ours")
+    async with (
+        apache(tmp_path / "master", jar_set, **LARGE_FILES) as master,
+        our_slave(store, ha_address(master)),
+    ):
+        with Conversation(master.address) as conversation:
+            for sample in large_samples():
+                await asyncio.to_thread(send, conversation, [sample])
+        await until(lambda: store.max_log_offset == log_end(master))
+    assert different_files(tmp_path / "master" / "store", tmp_path / "ours", ("commitlog",)) == []
+    store.restore_queue_offsets()  # a slave becomes a master
+    async with our_master(store) as (sender, address):
+        settings = {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": address}
+        async with apache(tmp_path / "slave", jar_set, **LARGE_FILES, **settings) as slave:
+            await asyncio.to_thread(name_the_master, slave, jar_set, address)
+            await caught_up(store, sender)
+            for sample in large_samples():
+                assert store.put(pending(sample)).status is PutStatus.PUT_OK
+            assert await replicated(store, sender) is PutStatus.PUT_OK
+            ours = file_contents(tmp_path / "ours", "commitlog")
+            copies = file_contents(tmp_path / "slave" / "store", "commitlog")
+            assert len(copies) > 1
+            assert copies.items() <= ours.items()
+    store.close()
