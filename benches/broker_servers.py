@@ -120,7 +120,7 @@ def _listens(port: int) -> Callable[[], bool]:
 
 
 def brokers_here(*, newest: bool = False) -> tuple[list[str], str]:
-    """The names of the brokers that can be measured here, and a sentence when Apache's is not among them."""
+    """Return the names of the brokers that can be measured here, and a sentence when Apache's is not among them."""
     try:
         classpath(SERVERS_4)
         if newest:

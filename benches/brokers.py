@@ -82,7 +82,7 @@ class RegisteredBroker:
 
 
 def placed(topics: int, brokers: int, per_topic: int) -> list[list[int]]:
-    """Which topics each broker has, when each topic is on *per_topic* of them, in turn."""
+    """Return which topics each broker has, when each topic is on *per_topic* of them, in turn."""
     table: list[list[int]] = [[] for _ in range(brokers)]
     for topic in range(topics):
         for copy in range(per_topic):
@@ -106,7 +106,7 @@ def registered(namesrv: str, placement: Sequence[Sequence[int]]) -> Iterator[lis
 
 
 def route_bytes(namesrv: str, topic: int, brokers: int) -> int:
-    """The size of the route of a topic, which must name so many brokers."""
+    """Return the size of the route of a topic, which must name so many brokers."""
     answer = ask(namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": f"{TOPIC_PREFIX}{topic}"})
     named = answer.body.count(b'"brokerAddrs"'), answer.body.count(b'"readQueueNums"')
     if answer.code != ResponseCode.SUCCESS or named != (brokers, brokers):

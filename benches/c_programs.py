@@ -11,7 +11,7 @@ OUT = Path(__file__).parent / "out"
 
 @cache
 def compiled(name: str) -> Path:
-    """The program made of `loadgen/NAME.c`."""
+    """Return the program made of `loadgen/NAME.c`."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise SystemExit("the benchmark needs a C compiler (cc or gcc) for its load generators")

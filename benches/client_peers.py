@@ -35,7 +35,7 @@ class Peer:
         return OUT / f"peer-{self.module}"
 
     def interpreter(self) -> Path:
-        """The interpreter of its environment, made when it is first needed."""
+        """Return the interpreter of its environment, made when it is first needed."""
         python = self.folder / "bin" / "python"
         ready, wanted = self.folder / "ready", "\n".join(self.packages)
         if not ready.exists() or ready.read_text() != wanted:
@@ -48,7 +48,7 @@ class Peer:
 
 
 def peers() -> list[Peer]:
-    """The other Python clients, as far as it is known where to find them."""
+    """Return the other Python clients, as far as it is known where to find them."""
     known = [
         Peer("rocketmq 0.4.4 (Apache's C++ client)", "native_client", ("rocketmq==0.4.4",), "import rocketmq.client"),
         Peer(
@@ -74,7 +74,7 @@ def peers() -> list[Peer]:
 
 
 def command(name: str, site: ClientSite, home: Path) -> list[str]:
-    """The command line of the client of this name."""
+    """Return the command line of the client of this name."""
     if name == OURS:
         return [sys.executable, "-m", "benches.peers.hanabi_client", site.namesrv]
     if name == JAVA:
@@ -98,7 +98,7 @@ def python_path(name: str) -> str:
 
 
 def clients_here() -> tuple[list[str], list[str]]:
-    """The names of the clients that can be measured here, and a sentence about each that cannot."""
+    """Return the names of the clients that can be measured here, and a sentence about each that cannot."""
     names, missing = [OURS], []
     for peer in peers():
         try:

@@ -18,7 +18,7 @@ HEAD: Final = ("what", "client", "messages/s", "CPU us/message", "ours to this o
 
 
 def rates(results: Results) -> str:
-    """The table. Ratios are of rounds beside each other, and then their median and range."""
+    """Return the table. Ratios are of rounds beside each other, and then their median and range."""
     rows: list[list[str]] = []
     for what, clients in results.items():
         ours = clients[OURS]
@@ -48,7 +48,8 @@ def ratios(ours: Rounds | str, theirs: Rounds | str) -> list[float]:
 
 
 def demands(results: Results, *, blocking: str, asyncio: str, consuming: Sequence[str]) -> str:
-    """What is demanded of our client (see docs/performance.md), what was measured, and whether that is enough."""
+    """Return what is demanded of our client (see docs/performance.md), what was measured, and whether that is
+    enough."""
     rows: list[list[str]] = []
     java = ratios(results[blocking][OURS], results[blocking].get(JAVA, ""))
     rows.append(_row("blocking sender to one Java thread", 0.6, java, "{:.2f}"))
@@ -75,7 +76,7 @@ def _row(what: str, least: float, measured: Sequence[float], form: str) -> list[
 
 
 def figures(results: Results) -> dict[str, object]:
-    """The same as plain values."""
+    """Return the same as plain values."""
     return {
         what: {
             name: {"failed": mine}

@@ -57,7 +57,7 @@ def client_site(home: Path) -> Iterator[ClientSite]:
 
 
 def _settings(home: Path, namesrv: str, port: int, proxy_port: int) -> Path:
-    """The proxy's file, which names the broker's."""
+    """Return the proxy's file, which names the broker's."""
     broker = properties(
         home / "broker.conf",
         {

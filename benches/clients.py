@@ -101,7 +101,8 @@ def main(*, quick: bool = False, only: Sequence[str] = ()) -> None:
 def measured(
     programs: Sequence[Program], word: str, asked: Sequence[tuple[object, ...]], rounds: int
 ) -> dict[str, Rounds | str]:
-    """One row: what every client did that can. The last *rounds* count; what was asked before them only warms up."""
+    """Return one row: what every client did that can. The last *rounds* count; what was asked before them only warms
+    up."""
     results: dict[str, list[Round]] = {each.name: [] for each in programs if word in each.can}
     failed: dict[str, str] = {}
     print(f"{word}: {len(results)} clients", file=sys.stderr)  # minutes without a word are long

@@ -33,7 +33,7 @@ def main(*, quick: bool = False) -> None:
 
 
 async def measure(server: RunningBroker, connections: int, *, seconds: int) -> list[str]:
-    """One row: the CPU time of the server while all pulls wait, and its memory then."""
+    """Return one row: the CPU time of the server while all pulls wait, and its memory then."""
     waiting = [asyncio.create_task(_wait(server, PULLS // connections)) for _ in range(connections)]
     process = psutil.Process(server.pid)
     await asyncio.sleep(8)  # until all are there, and what that cost is over

@@ -32,7 +32,7 @@ class Measured:
 
 
 def run_load(address: str, server_pid: int, load: Load) -> Measured:
-    """One round of *load* on the server at *address*; the process's CPU time is taken before and after."""
+    """Return one round of *load* on the server at *address*; the process's CPU time is taken before and after."""
     host, _, port = address.rpartition(":")
     work = (load.connections, load.in_flight, load.seconds, load.topic_prefix, load.topics)
     words = (host, port, *work, load.body_bytes_min, load.queries_max)

@@ -134,7 +134,7 @@ def relays(brokers: list[RunningBroker], at_most: Results, effort: Effort) -> li
 
 
 def pulls(brokers: list[RunningBroker], effort: Effort) -> list[Results]:
-    """All of a backlog; then the same while others send."""
+    """Return all of a backlog; then the same while others send."""
     for server in brokers:
         fill(server, "Backlog", effort.backlog)
     pull = Load(f"pull of 32, {effort.backlog:,} messages in 4 queues", "pull", topic="Backlog", seconds=120)
@@ -154,7 +154,7 @@ def pulls(brokers: list[RunningBroker], effort: Effort) -> list[Results]:
 
 
 def flushed(names: list[str], effort: Effort) -> Results:
-    """Each message on the disk before it is acknowledged."""
+    """Return each message on the disk before it is acknowledged."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         settings = {"flushDiskType": "SYNC_FLUSH"}
         servers = [stack.enter_context(broker(name, Path(folder, str(at)), settings)) for at, name in enumerate(names)]
@@ -162,7 +162,7 @@ def flushed(names: list[str], effort: Effort) -> Results:
 
 
 def with_topics(names: list[str], effort: Effort, count: int) -> Results:
-    """The same sends spread over many topics, which are there from the start."""
+    """Return the same sends spread over many topics, which are there from the start."""
     topics = {f"Many-{number}": TopicConfig(topic_name=f"Many-{number}") for number in range(count)}
     text = encode_body(TopicConfigTable(topic_config_table=topics))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -179,7 +179,7 @@ def with_topics(names: list[str], effort: Effort, count: int) -> Results:
 
 
 def after_a_kill(name: str, effort: Effort) -> list[list[str]]:
-    """How long until a broker that was killed serves again."""
+    """Return how long until a broker that was killed serves again."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")
         with broker(name, home) as server:

@@ -14,7 +14,7 @@ from benches.c_programs import OUT
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, the columns aligned for a reader of plain text too."""
+    """Return a Markdown table, the columns aligned for a reader of plain text too."""
     lines = [head, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     ruled = [head, ["-" * width for width in widths], *rows]
@@ -24,7 +24,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def conditions() -> str:
-    """Where and when this was measured."""
+    """Return where and when this was measured."""
     parts = (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"{os.cpu_count()} cores, {_cpu_model()}, load {os.getloadavg()[0]:.1f} at the end",

@@ -48,7 +48,7 @@ class Measured:
 
 
 def run_load(server: RunningBroker, load: Load) -> Measured:
-    """One round of *load*."""
+    """Return one round of *load*."""
     process = psutil.Process(server.pid)
     before = sum(process.cpu_times()[:2])
     done = subprocess.run(load.command(server), capture_output=True, text=True, check=False)
@@ -77,14 +77,14 @@ class Results:
         return median(round_.cpu_us for round_ in self.rounds[name])
 
     def ratio(self, name: str, peer: str) -> float | None:
-        """How much faster *name* was than *peer*, if both were measured."""
+        """Return how much faster *name* was than *peer*, if both were measured."""
         if name == peer or name not in self.rounds or peer not in self.rounds:
             return None
         pairs = zip(self.rounds[name], self.rounds[peer], strict=True)
         return median(ours.per_second / max(theirs.per_second, 1e-9) for ours, theirs in pairs)
 
     def rows(self) -> list[list[str]]:
-        """One row a server, under HEAD."""
+        """Return one row a server, under HEAD."""
         return [[self.title, name, *self._cells(name)] for name in self.rounds]
 
     def _cells(self, name: str) -> list[str]:

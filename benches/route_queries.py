@@ -47,7 +47,7 @@ def main(*, quick: bool = False) -> None:
 
 
 def measure(names: list[str], per_topic: int, *, quick: bool) -> dict[int, dict[str, list[Measured]]]:
-    """The rounds of every server by the number of queries in flight; all servers run at once, one has work."""
+    """Return the rounds of every server by the number of queries in flight; all servers run at once, one has work."""
     rounds, seconds = (2, 1.0) if quick else (7, 3.0)
     placement = placed(TOPICS, BROKERS, per_topic)
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:

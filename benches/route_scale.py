@@ -62,7 +62,7 @@ class Cost:
 
 
 def measure(name: str, topics: int, *, quick: bool) -> Cost:
-    """A new server with so many topics."""
+    """Return a new server with so many topics."""
     repeats, seconds = (2, 0.5) if quick else (10, 3.0)
     placement = placed(topics, BROKERS, BROKERS)
     with tempfile.TemporaryDirectory() as folder, name_server(name, Path(folder, "server", "home")) as server:

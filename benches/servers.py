@@ -39,7 +39,7 @@ def name_server(name: str, home: Path) -> Iterator[RunningServer]:
 
 
 def servers_here() -> tuple[list[str], str]:
-    """The names of the servers that can be measured here, and a sentence when Apache's is not among them."""
+    """Return the names of the servers that can be measured here, and a sentence when Apache's is not among them."""
     try:
         classpath(SERVERS_4)
     except JavaUnavailable as error:

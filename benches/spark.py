@@ -117,7 +117,7 @@ class Bench:
         assert arrived == self._messages // 5 * times
 
     def _store_reader(self, schema: str | None = None) -> DataFrameReader:
-        """A new one each time: `schema` changes the reader that it is asked of, for all that it loads later."""
+        """Return a new one each time: `schema` changes the reader that it is asked of, for all that it loads later."""
         reader = self._spark.read.format("rocketmq-store").option("subscribe", TOPIC)
         return reader if schema is None else reader.schema(schema)
 

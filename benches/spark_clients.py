@@ -45,7 +45,7 @@ def finish(process: "subprocess.Popen[str]") -> Told:
 
 
 def pull(namesrv: str, topic: str, count: int) -> Told:
-    """A plain loop: pull, look at each message, until *count* were seen."""
+    """Return a plain loop: pull, look at each message, until *count* were seen."""
     seen = body_bytes = 0
     with hanabi.PullConsumer("plain-loop", namesrv=namesrv) as consumer:
         began = time.perf_counter()

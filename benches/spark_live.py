@@ -94,7 +94,7 @@ class LiveStream:
         return sum(self._consumer.end_offset(queue) for queue in self._queues)
 
     def _progress(self) -> tuple[int, int]:
-        """The last trigger that is over, and how many messages were read by then, which the offsets say."""
+        """Return the last trigger that is over, and how many messages were read by then, which the offsets say."""
         progress = self._query.lastProgress
         if progress is None:
             return -1, 0

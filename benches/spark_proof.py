@@ -14,7 +14,7 @@ BODY_AT = 88  # in a record whose hosts are of IPv4
 
 
 def digest(frame: DataFrame) -> dict[str, int]:
-    """The number of rows, the bytes of their bodies, and for each column a hash over all of its values."""
+    """Return the number of rows, the bytes of their bodies, and for each column a hash over all of its values."""
     return _collect(frame, {name: f.col(name) for name in frame.columns})
 
 

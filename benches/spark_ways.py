@@ -64,8 +64,8 @@ def alternate(ways: Iterable[Way], rounds: int, apart: frozenset[int], *, warm_u
 
 
 def speed_ratio(ours: Way, theirs: Way) -> float:
-    """Messages a second of *ours* to those of *theirs*: the median over pairs of rounds, in which the machine was the
-    same."""
+    """Return messages a second of *ours* to those of *theirs*: the median over pairs of rounds, in which the machine
+    was the same."""
     pairs = zip(ours.seconds, theirs.seconds, strict=False)
     return median((ours.messages / mine) / (theirs.messages / other) for mine, other in pairs)
 
@@ -91,7 +91,7 @@ def demand(name: str, got: float, wanted: float, digits: int = 2) -> list[str]:
 
 
 def cpu_seconds(apart: frozenset[int] = frozenset()) -> float:
-    """What all processes below this one have used, those that ended included; not those *apart*, nor theirs."""
+    """Return what all processes below this one have used, those that ended included; not those *apart*, nor theirs."""
     total, todo = 0.0, list(psutil.Process().children())
     while todo:
         process = todo.pop()

@@ -31,7 +31,7 @@ def main(*, quick: bool = False) -> None:
 
 
 def measure(name: str, serve: Serve, starts: int) -> list[str]:
-    """One row. Apache's name server and broker are two processes, started one after the other; the memory is the
+    """Return one row. Apache's name server and broker are two processes, started one after the other; the memory is the
     broker's alone."""
     seconds: list[float] = []
     megabytes: list[float] = []

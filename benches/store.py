@@ -86,7 +86,7 @@ def main(*, quick: bool = False, gigabytes: float | None = None, directory: str 
 
 
 def verdict(costs: Sequence[Cost]) -> str:
-    """Whether the demands are met here."""
+    """Return whether the demands are met here."""
     told = []
     for cost in costs[1:]:
         kind = "read" if "read" in cost.what else "no keys" if "no key" in cost.what else "keys"
@@ -98,7 +98,7 @@ def verdict(costs: Sequence[Cost]) -> str:
 
 
 def messages(count: int, *, keyed: bool, body: bytes = BODY) -> list[PendingMessage]:
-    """Messages as a Java client sends them, over all queues."""
+    """Return messages as a Java client sends them, over all queues."""
     ids = UniqueIds(lambda: int(time.time() * 1000), ip=bytes(4), process_id=1, loader_hash=1)
     made = []
     for number in range(count):
@@ -135,7 +135,7 @@ def cost_us(work: Callable[[], object], count: int, rounds: int) -> list[float]:
 
 
 def copies(root: Path, rounds: int) -> Cost:
-    """The floor: the bytes of a record copied into a preallocated, mapped file, one by one."""
+    """Return the floor: the bytes of a record copied into a preallocated, mapped file, one by one."""
     record, count = bytes(1_150), 20_000
     with (root / "copy").open("w+b") as file:
         size = len(record) * count * (rounds + 1)
@@ -262,7 +262,7 @@ def growth_row(what: str, first: float, last: float, bytes_each: float) -> list[
 
 
 def private_bytes() -> int:
-    """The memory of this process that is not a mapped file."""
+    """Return the memory of this process that is not a mapped file."""
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
         if line.startswith("Anonymous:"):
             return int(line.split()[1]) * 1024

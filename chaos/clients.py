@@ -72,7 +72,7 @@ class Clients:
         return client
 
     def take(self, number: str) -> Client:
-        """The chosen one, which counts as gone from now on."""
+        """Return the chosen one, which counts as gone from now on."""
         return self.running.pop(int(number) % len(self.running))
 
     def choose(self, number: str) -> Client:

@@ -39,7 +39,7 @@ class ShiftedClock:
 
 
 def compile_library(folder: Path) -> Path:
-    """The library, made in *folder* and tried on a Python process."""
+    """Return the library, made in *folder* and tried on a Python process."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise ClockUnavailable("there is no C compiler (cc or gcc) for the library that sets clocks")

@@ -70,7 +70,7 @@ class Recording:
             )
 
     def _record(self, message: StoredMessage) -> bool:
-        """Whether the listener takes it."""
+        """Return whether the listener takes it."""
         label = label_of(message.body)
         where = {
             "consumer": self._name,

@@ -128,7 +128,7 @@ class Follower:
         self._read: dict[Path, int] = {}
 
     def new(self) -> Iterator[AnyEvent]:
-        """The events since the last call; a line that is not whole yet waits for the next."""
+        """Yield the events since the last call; a line that is not whole yet waits for the next."""
         for path in sorted(self._folder.glob("*.jsonl")):
             with path.open("rb") as file:
                 file.seek(self._read.get(path, 0))

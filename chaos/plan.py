@@ -102,7 +102,7 @@ LANES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
 def make_plan(
     seed: int, seconds: float, kinds: Collection[FaultKind] = tuple(FaultKind)
 ) -> dict[str, tuple[Fault, ...]]:
-    """The faults of a run of so many *seconds*, by lane. The same arguments give the same plan."""
+    """Return the faults of a run of so many *seconds*, by lane. The same arguments give the same plan."""
     return {
         lane: tuple(_lane(random.Random(f"{seed}/{lane}"), seconds, [kind for kind in of_lane if kind in kinds]))
         for lane, of_lane in LANES.items()

@@ -81,7 +81,7 @@ class Sending:
                 tasks.create_task(self._keep_order_of(queue))
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
-        """All there are; none if it is stopped before it finds out."""
+        """Return all there are; none if it is stopped before it finds out."""
         while not self.stopped:
             try:
                 return await self._producer.queues(topic)

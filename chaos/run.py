@@ -129,8 +129,8 @@ async def _first_of_each(follower: Follower, ledger: Ledger, kinds: Collection[K
 async def _play_all(
     settings: Settings, running: World, start: float, tell: Tell, troubles: list[str]
 ) -> tuple[list[tuple[str, Played]], dict[str, str]]:
-    """Every lane, until the time is over. A fault that is late because the one before it took long is played late; one
-    whose turn comes after the end is left out, and that is told."""
+    """Return every lane, until the time is over. A fault that is late because the one before it took long is played
+    late; one whose turn comes after the end is left out, and that is told."""
     plan = settings.plan or make_plan(settings.seed, settings.seconds, settings.faults)
     played: list[tuple[str, Played]] = []
     skipped: dict[str, str] = {}

@@ -52,12 +52,12 @@ def topic_of(kind: Kind) -> str:
 
 
 def group_of(kind: Kind) -> str:
-    """The consumers'."""
+    """Return the consumers'."""
     return f"chaos_{kind}"
 
 
 def body_of(label: Label) -> bytes:
-    """The whole body, padding included: the same label has the same body."""
+    """Return the whole body, padding included: the same label has the same body."""
     dice = random.Random(str(label))
     size = dice.choices(_BODY_BYTES, _BODY_WEIGHTS)[0]
     padding = dice.randbytes(size // 2) + b"." * (size // 2)
@@ -65,7 +65,7 @@ def body_of(label: Label) -> bytes:
 
 
 def label_of(body: bytes) -> Label | None:
-    """Whose body this is; None if it is not as it was sent."""
+    """Return whose body this is; None if it is not as it was sent."""
     head, _, padding = body.partition(b"\n")
     try:
         kind, producer, number, checksum = head.decode("ascii").split(" ")
@@ -81,7 +81,7 @@ def delay_level_of(number: int) -> int:
 
 
 def delay_s_of(number: int) -> float:
-    """How long a message of the delayed traffic is to wait, whichever way it was asked for."""
+    """Return how long a message of the delayed traffic is to wait, whichever way it was asked for."""
     return float(delay_level_of(number) or 2)
 
 
@@ -92,10 +92,10 @@ def outcome_of(number: int) -> Outcome:
 
 
 def is_committed(number: int) -> bool:
-    """Whether consumers are to see this message of the transactional traffic."""
+    """Return whether consumers are to see this message of the transactional traffic."""
     return outcome_of(number) in (Outcome.COMMIT, Outcome.CHECKED_COMMIT)
 
 
 def failures_of(number: int) -> int:
-    """How often the listener of the retry traffic fails on this message before it takes it."""
+    """Return how often the listener of the retry traffic fails on this message before it takes it."""
     return (0, 1, 0, 2)[number % 4]

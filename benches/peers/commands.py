@@ -76,7 +76,7 @@ class Arrivals:
                 self._done.set()
 
     def wait(self) -> Measured:
-        """When all have come or the time is over."""
+        """Return when all have come or the time is over."""
         if not self._first_came.wait(FIRST_TIMEOUT_S):
             raise TimeoutError(f"no message came in {FIRST_TIMEOUT_S} s")
         if not self._done.wait(self._seconds + STALL_TIMEOUT_S):

@@ -25,7 +25,7 @@ def early(ledger: Ledger, clock_wrong: Mapping[str, Sequence[Interval]]) -> list
 
 
 def lateness(ledger: Ledger) -> list[float]:
-    """How many seconds after its time each message came first, in ascending order."""
+    """Return how many seconds after its time each message came first, in ascending order."""
     return sorted(
         min(each.at for each in deliveries) - ledger.attempted[label] - delay_s_of(label.number)
         for label, deliveries in ledger.delivered.items()

@@ -55,7 +55,8 @@ def delivered_again(ledger: Ledger) -> int:
 
 
 def stored_again(ledger: Ledger) -> int:
-    """Messages that lie at more than one place of their topic: an answer was lost and the send was tried again."""
+    """Return messages that lie at more than one place of their topic: an answer was lost and the send was tried
+    again."""
     return sum(
         len({each.place for each in several if _is_first_hand(each)}) > 1 for several in ledger.delivered.values()
     )

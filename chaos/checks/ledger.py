@@ -50,8 +50,8 @@ class Ledger:
         }
 
     def was_refused(self, label: Label) -> bool:
-        """Whether it is certain that no broker stored it: every try ended with that. The last one of a producer that
-        was killed has no end."""
+        """Return whether it is certain that no broker stored it: every try ended with that. The last one of a
+        producer that was killed has no end."""
         failures = self.failed.get(label, ())
         return (
             label not in self.acknowledged
@@ -63,5 +63,5 @@ class Ledger:
         return self.owed() - self.accepted
 
     def deliveries(self) -> list[Delivered]:
-        """All of them, in the order of time."""
+        """Return all of them, in the order of time."""
         return sorted((each for several in self.delivered.values() for each in several), key=lambda each: each.at)

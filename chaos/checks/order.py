@@ -41,7 +41,7 @@ def reordered(ledger: Ledger) -> list[str]:
 
 
 def stored_out_of_order(ledger: Ledger) -> list[str]:
-    """One sender sends to a queue one message after the other, so their first places in it must ascend."""
+    """Return one sender sends to a queue one message after the other, so their first places in it must ascend."""
     first: dict[tuple[Queue, str], dict[int, int]] = defaultdict(dict)
     for queue, deliveries in _by_queue(ledger).items():
         for each in deliveries:
@@ -58,8 +58,8 @@ def stored_out_of_order(ledger: Ledger) -> list[str]:
 
 
 def overlaps(ledger: Ledger) -> int:
-    """How often two members were at work on one queue at once. A member that is stopped, or whose broker forgot its
-    lock by a crash, cannot know; so it is counted and not judged."""
+    """Return how often two members were at work on one queue at once. A member that is stopped, or whose broker
+    forgot its lock by a crash, cannot know; so it is counted and not judged."""
     returned = {(each.consumer, each.broker, each.queue_id, each.offset): each.at for each in ledger.returned}
     count = 0
     for (broker, queue_id), deliveries in _by_queue(ledger).items():

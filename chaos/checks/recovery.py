@@ -28,7 +28,7 @@ class Pulse:
             self._deliveries[delivery.broker].append(delivery.at)
 
     def after(self, moment: float, brokers: Iterable[str]) -> Recovery:
-        """How long all of *brokers* took to go on after *moment*: the slowest of them counts."""
+        """Return how long all of *brokers* took to go on after *moment*: the slowest of them counts."""
         names = list(brokers)
         return Recovery(
             _slowest([_next(self._sends[name], moment) for name in names]),
@@ -36,7 +36,7 @@ class Pulse:
         )
 
     def longest_silence_s(self, start: float, end: float) -> float:
-        """The longest time between *start* and *end* in which no broker acknowledged anything."""
+        """Return the longest time between *start* and *end* in which no broker acknowledged anything."""
         inside = sorted(at for several in self._sends.values() for at in several if start < at < end)
         edges = [start, *inside, end]
         return max(after - before for before, after in pairwise(edges))

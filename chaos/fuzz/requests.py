@@ -36,7 +36,7 @@ _BOMB: Final = zlib.compress(bytes(50_000_000), 9)
 
 
 def strange(dice: random.Random, bodies: Sequence[bytes]) -> bytes:
-    """One request. *bodies* are real ones, of any kind."""
+    """Return one request. *bodies* are real ones, of any kind."""
     code = dice.choice(CODES) if dice.random() < 0.95 else dice.randrange(-10, 70_000)
     kind = REQUEST_HEADERS.get(code)
     fields: dict[str, str] = {}
@@ -58,8 +58,8 @@ def strange(dice: random.Random, bodies: Sequence[bytes]) -> bytes:
 
 
 def is_harmful(frame: bytes) -> bool:
-    """Whether servers that understand *frame*, which has its length in front, would rightly do harm: then it proves
-    nothing. A mutation of a harmless one may have become that."""
+    """Return whether servers that understand *frame*, which has its length in front, would rightly do harm: then it
+    proves nothing. A mutation of a harmless one may have become that."""
     try:
         return decode_command(frame[4:]).code in HARMFUL_ON_PURPOSE
     except MQError:

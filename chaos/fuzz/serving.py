@@ -49,7 +49,7 @@ async def _keep_telling(file: Path) -> None:
 
 
 async def _watch(seconds: float) -> float:
-    """The most processor time that this thread took between two looks, in so many *seconds*."""
+    """Return the most processor time that this thread took between two looks, in so many *seconds*."""
     ends, busy_s, before = time.monotonic() + seconds, 0.0, time.thread_time()
     while time.monotonic() < ends:
         await asyncio.sleep(LOOK_S)

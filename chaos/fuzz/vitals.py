@@ -53,7 +53,7 @@ def read_vitals(busy_s: float) -> Vitals:
 
 
 def quiet(readings: Sequence[Vitals], moments: Sequence[tuple[float, float]]) -> list[Vitals]:
-    """One reading for each quiet time: the middle of those in it, field by field."""
+    """Return one reading for each quiet time: the middle of those in it, field by field."""
     found: list[Vitals] = []
     for start, end in moments:
         inside = [each for each in readings if start <= each.at <= end]

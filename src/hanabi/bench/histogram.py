@@ -11,13 +11,13 @@ _HALF: Final = 1 << (_EXACT_BITS - 1)
 
 
 def bucket_of(us: int) -> int:
-    """Which bucket counts *us*; it grows with *us*."""
+    """Return which bucket counts *us*; it grows with *us*."""
     shift = max(us.bit_length() - _EXACT_BITS, 0)
     return (shift * _HALF) + (us >> shift)
 
 
 def largest_in(bucket: int) -> int:
-    """The largest time that *bucket* counts."""
+    """Return the largest time that *bucket* counts."""
     if bucket < 2 * _HALF:
         return bucket
     shift = bucket // _HALF - 1
@@ -48,7 +48,7 @@ class Histogram:
         self.max_us = max(self.max_us, other.max_us)
 
     def percentile(self, percent: float) -> int:
-        """The time that *percent* of those counted do not exceed; 0 if there is none."""
+        """Return the time that *percent* of those counted do not exceed; 0 if there is none."""
         wanted = self.count * percent / 100
         seen = 0
         for bucket in sorted(self._counts):

@@ -12,7 +12,7 @@ class Journeys:
         self._arrivals: Counter[int] = Counter()
 
     def begin(self, at: float) -> int:
-        """The number of the message that is sent now."""
+        """Return the number of the message that is sent now."""
         self.begun.append(at)
         return len(self.begun) - 1
 
@@ -21,7 +21,7 @@ class Journeys:
             self._outstanding.add(number)
 
     def arrived(self, number: int) -> bool:
-        """True: for the first time."""
+        """Return true: for the first time."""
         self._outstanding.discard(number)
         self._arrivals[number] += 1
         return self._arrivals[number] == 1

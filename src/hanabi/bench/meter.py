@@ -64,7 +64,7 @@ class Meter:
 
 
 def reason_of(error: Exception) -> str:
-    """The kind of error, in a word; of a send that failed, that of its last try."""
+    """Return the kind of error, in a word; of a send that failed, that of its last try."""
     if isinstance(error, SendFailed) and error.attempts:
         error = error.attempts[-1].error
     return type(error).__name__

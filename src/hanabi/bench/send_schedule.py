@@ -48,7 +48,7 @@ class SendSchedule:
         self.ended: Ended | None = None
 
     def take(self, now: float) -> Turn | None:
-        """The next turn; None when it is over, and `ended` says why."""
+        """Return the next turn; None when it is over, and `ended` says why."""
         rate = self._limits.rate
         due = now if rate is None else self._began + self._taken / rate
         if self._left is not None and self._left <= 0:

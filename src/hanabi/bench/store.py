@@ -141,7 +141,7 @@ def _checked(result: PutResult) -> None:
 
 
 def _message(size: int) -> Callable[[], PendingMessage]:
-    """Messages with a tag, over all queues."""
+    """Return messages with a tag, over all queues."""
     body, properties, number = os.urandom(size), encode_properties({"TAGS": "bench", "WAIT": "true"}), 0
 
     def make() -> PendingMessage:

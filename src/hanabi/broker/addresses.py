@@ -23,14 +23,14 @@ _INTERFACE_NAME_BYTES_MAX: Final = 15
 
 
 def advertised_host(configured: str, listened_on: str) -> str:
-    """The host that others are told: what was *configured*, or where we listen, or the machine's address."""
+    """Return the host that others are told: what was *configured*, or where we listen, or the machine's address."""
     if configured:
         return configured
     return local_address() if listened_on in _ANY else listened_on
 
 
 def pick_address(addresses: Iterable[str]) -> str | None:
-    """The best of a machine's addresses, as Apache: IPv4 that is not 192.168, the last IPv4, the first IPv6."""
+    """Return the best of a machine's addresses, as Apache: IPv4 that is not 192.168, the last IPv4, the first IPv6."""
     outside = [address for address in addresses if not ipaddress.ip_address(address.partition("%")[0]).is_loopback]
     v4 = [address for address in outside if ":" not in address]
     if v4:
@@ -44,7 +44,7 @@ def local_address() -> str:
 
 
 def _interface_addresses() -> list[str]:
-    """The IPv4 address of each interface that is no bridge; empty where the system does not tell."""
+    """Return the IPv4 address of each interface that is no bridge; empty where the system does not tell."""
     if not sys.platform.startswith("linux"):
         return []
     import fcntl
@@ -72,7 +72,7 @@ def _addresses_of_name() -> list[str]:
 
 
 def in_figures(host: str) -> str:
-    """The address that stored messages and message ids carry for *host*. A name is looked up, which blocks."""
+    """Return the address that stored messages and message ids carry for *host*. A name is looked up, which blocks."""
     try:
         return str(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:

@@ -308,7 +308,7 @@ class PermissionWatch:
 
 
 async def _first_address(host: str) -> str:
-    """What *host* will be bound as; *host* itself if nobody knows it, of which the listener will complain."""
+    """Return what *host* will be bound as; *host* itself if nobody knows it, of which the listener will complain."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

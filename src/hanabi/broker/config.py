@@ -37,7 +37,7 @@ ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 
 def local_host_name() -> str:
-    """The name of a broker that was given none, as Apache's."""
+    """Return the name of a broker that was given none, as Apache's."""
     return socket.gethostname() or DEFAULT_BROKER_NAME
 
 
@@ -140,7 +140,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.cluster_name}_REPLY_TOPIC"
 
     def remoting(self) -> RemotingConfig:
-        """The limits of the transport that these settings ask for."""
+        """Return the limits of the transport that these settings ask for."""
         limits = RemotingConfig(idle_seconds=float(self.idle_seconds_max), connections_max=self.connections_max)
         if self.write_buffer_bytes_max:
             return msgspec.structs.replace(limits, write_buffer_bytes_max=self.write_buffer_bytes_max)
@@ -151,7 +151,7 @@ BROKER_KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(Br
 
 
 def as_properties(config: BrokerConfig | StoreConfig) -> dict[str, str]:
-    """The settings as text under RocketMQ's names; what is unset is left out, as Java leaves out nulls."""
+    """Return the settings as text under RocketMQ's names; what is unset is left out, as Java leaves out nulls."""
     fields = msgspec.structs.fields(type(config))
     values = ((item.encode_name, getattr(config, item.name)) for item in fields)
     return {
@@ -162,14 +162,14 @@ def as_properties(config: BrokerConfig | StoreConfig) -> dict[str, str]:
 def parse_broker_config(
     properties: Mapping[str, str], broker: BrokerConfig | None = None, store: StoreConfig | None = None
 ) -> tuple[BrokerConfig, StoreConfig]:
-    """The settings in *properties* over those given; keys of neither struct are not looked at."""
+    """Return the settings in *properties* over those given; keys of neither struct are not looked at."""
     for_broker = {key: value for key, value in properties.items() if key in BROKER_KEYS}
     for_store = {key: value for key, value in properties.items() if key in STORE_KEYS}
     return with_properties(broker or BrokerConfig(), for_broker), with_properties(store or StoreConfig(), for_store)
 
 
 def read_broker_config(path: Path) -> tuple[BrokerConfig, StoreConfig]:
-    """The settings in a broker.conf; what it does not mention has its default."""
+    """Return the settings in a broker.conf; what it does not mention has its default."""
     try:
         properties = decode_properties(path.read_bytes())
         for key in properties:

@@ -44,7 +44,7 @@ def broker_handlers(
     registered: Callable[[], Awaitable[None]],
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
-    """All of it. *store_host* is what messages carry as our address, *address* what clients were told, and
+    """Return all of it. *store_host* is what messages carry as our address, *address* what clients were told, and
     *registered* waits until the name servers know the newest topics."""
     settings, topics, groups, offsets = tables.settings, tables.topics, tables.groups, tables.offsets
     stats, producers, consumers = tables.stats, tables.producers, tables.consumers

@@ -16,7 +16,7 @@ _FILE = Path("config") / "brokerName"
 
 
 def remembered_name(home: Path) -> str | None:
-    """The name that *home* was served under last; None when that is not known. Writes nothing."""
+    """Return the name that *home* was served under last; None when that is not known. Writes nothing."""
     try:
         return _table(home).load() or None
     except StoreDamaged as error:

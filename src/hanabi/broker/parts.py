@@ -58,7 +58,7 @@ class Arrivals:
         self._by_topic[topic] = arrived
 
     def listens(self, topic: str, queue_id: int) -> bool:
-        """Whether anybody would hear of a message of this queue."""
+        """Return whether anybody would hear of a message of this queue."""
         return (topic, queue_id) in self._awaited or topic in self._by_topic
 
     def arrived(self, message: Dispatched) -> None:
@@ -88,12 +88,12 @@ class Tables:
         self.arrivals = Arrivals(self.held_pulls)
 
     def _deliver_time_ms(self, level: int, stored_ms: int) -> int:
-        """When a message of a delay level is due. The store's times never go back: after the clock was set back they
-        stand still, and a message would seem to wait for longer than its level allows."""
+        """Return when a message of a delay level is due. The store's times never go back: after the clock was set
+        back they stand still, and a message would seem to wait for longer than its level allows."""
         return self.delay_levels.deliver_time_ms(level, min(stored_ms, self._now_ms()))
 
     def store_hooks(self) -> Hooks:
-        """What the store calls while it appends."""
+        """Return what the store calls while it appends."""
         bits = self.settings.broker.filter_bitmap_enabled
         return Hooks(
             on_append=self.arrivals.arrived,

@@ -188,7 +188,7 @@ class Registration:
         server.other = None if other == me.address else other
 
     def _first_known(self) -> "_Server | None":
-        """Whose word about order counts: one, so that two which differ do not make us change all the time."""
+        """Return whose word about order counts: one, so that two which differ do not make us change all the time."""
         return next((server for server in self._servers if server.known_version is not None), None)
 
     async def _has_newest(self, server: "_Server", request: "_Request") -> bool:
@@ -234,8 +234,8 @@ class Registration:
         return reply
 
     async def _current_request(self) -> "_Request":
-        """What there is to say now; encoded again only if it changed. Of many topics in a thread: 40,000, compressed,
-        take 80 ms."""
+        """Return what there is to say now; encoded again only if it changed. Of many topics in a thread: 40,000,
+        compressed, take 80 ms."""
         broker = self._settings.broker
         async with self._encoding:
             state = (self._topics.data_version, broker.permission, broker.compressed_register)

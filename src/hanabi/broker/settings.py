@@ -145,12 +145,12 @@ class Settings:
             callback()
 
     def text(self) -> str:
-        """All settings in force, as a properties file."""
+        """Return all settings in force, as a properties file."""
         return format_properties({**IGNORED_KEYS, **as_properties(self.store), **as_properties(self.broker)})
 
 
 def kept_changes(path: Path) -> dict[str, str]:
-    """What was changed at run time and is in force again at the next start; *path* is only read."""
+    """Return what was changed at run time and is in force again at the next start; *path* is only read."""
     kept = DurableTable(path, encode=_encode, decode=decode_properties).load() or {}
     return {key: value for key, value in kept.items() if key in CHANGEABLE}
 

@@ -99,7 +99,7 @@ def _open_standard_streams() -> None:
 
 
 def command_tree(prog_name: str) -> Any:
-    """The whole tree of commands. Their help fills its lines, however wide, and names no type of a switch."""
+    """Return the whole tree of commands. Their help fills its lines, however wide, and names no type of a switch."""
     root = typer.main.get_command(app)
     commands: list[Any] = [root]
     while commands:

@@ -55,7 +55,7 @@ def disk_facts(broker: Broker) -> DiskFacts:
 
 
 def broker_lines(broker: Broker, disk: DiskFacts, series_max: int = SERIES_MAX) -> Iterator[str]:
-    """All families of *broker*."""
+    """Return all families of *broker*."""
     bounded = Bounded(series_max)
     return chain(
         _traffic(broker, bounded),
@@ -205,7 +205,8 @@ def _state(broker: Broker) -> Iterator[str]:
 
 
 def _delayed(broker: Broker) -> Iterator[tuple[int, int]]:
-    """How many messages wait in each delay level that was ever used. What was delivered is known once something was."""
+    """Yield how many messages wait in each delay level that was ever used. What was delivered is known once
+    something was."""
     reader, delivered = broker.store.reader, broker.services.delivery.table().offset_table
     for queue_id in sorted(broker.store.queues_of(SCHEDULE_TOPIC)):
         begin = max(delivered.get(queue_id + 1, 0), reader.min_offset(SCHEDULE_TOPIC, queue_id))

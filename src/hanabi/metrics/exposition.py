@@ -22,7 +22,7 @@ def labels(**values: object) -> str:
 
 
 def family(name: str, kind: str, about: str, samples: Iterable[Sample]) -> Iterator[str]:
-    """The lines of one family: counters and gauges."""
+    """Yield the lines of one family: counters and gauges."""
     yield f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
     for label_text, value in samples:
         yield f"{name}{label_text} {value}\n"

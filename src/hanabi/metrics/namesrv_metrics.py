@@ -7,7 +7,7 @@ from hanabi.namesrv.name_server import NameServer
 
 
 def namesrv_lines(server: NameServer) -> Iterator[str]:
-    """The families of *server*."""
+    """Yield the families of *server*."""
     brokers, processes, topics = server.routes.size()
     yield from gauge("hanabi_namesrv_brokers", "Registered broker names.", brokers)
     yield from gauge("hanabi_namesrv_broker_processes", "Registered masters and slaves.", processes)

@@ -53,7 +53,7 @@ def _entries(folder: str) -> int:
 
 
 def process_lines(facts: ProcessFacts) -> Iterator[str]:
-    """All of it, and which version of us runs."""
+    """Yield all of it, and which version of us runs."""
     about = labels(version=__version__, python=platform.python_version())
     yield from gauge("hanabi_build_info", "Versions of Hanabi and Python.", [(about, 1)])
     yield from counter("process_cpu_seconds_total", "Processor time spent, user and system.", facts.cpu_seconds)

@@ -14,7 +14,7 @@ OK: Final = "ok"
 
 
 def broker_checks(broker: Broker) -> dict[str, str]:
-    """What a running broker has to say: `ok`, or why not."""
+    """Return what a running broker has to say: `ok`, or why not."""
     return {"broker": OK, "disk": _disk(broker), "registered": _registered(broker)}
 
 

@@ -12,7 +12,7 @@ from hanabi.remoting.transport.server import ServerStatistics
 
 
 def server_lines(servers: Mapping[str, ServerStatistics], times: Mapping[str, RequestTimes]) -> Iterator[str]:
-    """The families of all servers, by their names."""
+    """Yield the families of all servers, by their names."""
     each = [(labels(server=name), statistics) for name, statistics in servers.items()]
     yield from gauge("hanabi_connections", "Open connections.", [(name, one.connections) for name, one in each])
     for family, about, value in (

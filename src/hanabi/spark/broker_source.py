@@ -33,7 +33,7 @@ class BrokerSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """All columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
+        """Return all columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
         with plain_errors():
             return source_struct(source_columns(self.options))
 

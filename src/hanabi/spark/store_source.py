@@ -34,7 +34,7 @@ class StoreSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """All columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
+        """Return all columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
         if self._common.is_damage_report:
             return struct_of(DAMAGE)
         return source_struct(MESSAGE | RAW if self._common.has_raw_record else MESSAGE)

@@ -103,7 +103,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "StoreConfig":
-        """The settings in *properties* that are ours; a bad one raises ConfigError, others are not looked at."""
+        """Return the settings in *properties* that are ours; a bad one raises ConfigError, others are not looked at."""
         ours = {key: value.strip() for key, value in properties.items() if key in STORE_KEYS}
         try:
             return msgspec.convert(ours, cls, strict=False)

@@ -231,7 +231,7 @@ class Indexer:
         self.unindexed.append(_Unindexed(topic, names, log_offset, store_ms))
 
     def _deliver_time(self, properties: bytes, store_ms: int, code: int) -> int:
-        """What the delay topic's queues keep in place of the tags code."""
+        """Return what the delay topic's queues keep in place of the tags code."""
         level = find_property(properties, b"DELAY")
         if level is None or self._hooks.deliver_time_ms is None:
             return code

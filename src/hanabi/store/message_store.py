@@ -242,7 +242,7 @@ class MessageStore:
         return kind(StoreSide(*parts, self._takes_messages, self._appended))
 
     def _takes_messages(self) -> bool:
-        """Whether a put needs no look at what is wrong with the store."""
+        """Return whether a put needs no look at what is wrong with the store."""
         indexer = self._indexer
         return not (self._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed)
 
@@ -283,7 +283,7 @@ class MessageStore:
         restore_queue_offsets(self._commit_log, self._queues)
 
     def _why_refused(self) -> PutResult | None:
-        """Why no message can be taken; None if one can again."""
+        """Return why no message can be taken; None if one can again."""
         reason = ""
         if self._closed:
             reason = f"the store {self.config.root} is closed"
@@ -332,7 +332,7 @@ class MessageStore:
         return self._queues.descriptors.limit + file_systems + 2 * mapped
 
     def read_log(self, log_offset: int) -> memoryview | None:
-        """The log's bytes from there to the end of the file, for a slave; empty at the end, None outside."""
+        """Return the log's bytes from there to the end of the file, for a slave; empty at the end, None outside."""
         return self._log.read_tail(log_offset)
 
     def queues(self) -> Iterator[tuple[str, int]]:
@@ -340,7 +340,7 @@ class MessageStore:
         return ((queue.topic, queue.queue_id) for queue in self._queues)
 
     def queues_of(self, topic: str) -> list[int]:
-        """The queue ids of one topic."""
+        """Return the queue ids of one topic."""
         return [queue.queue_id for queue in self._queues.queues_of(topic)]
 
     # Deleting
@@ -357,7 +357,7 @@ class MessageStore:
         return self._queues.delete_queue(topic, queue_id)
 
     def unused_topics(self, known: Container[str]) -> list[str]:
-        """The topics with queues that are not *known*."""
+        """Return the topics with queues that are not *known*."""
         return [topic for topic in self._queues.topics() if topic not in known and topic not in _KEPT_TOPICS]
 
     def delete_unused_topics(self, known: Container[str]) -> list[str]:
@@ -368,7 +368,7 @@ class MessageStore:
         return unused
 
     def expired_queues(self) -> list[tuple[str, int]]:
-        """The queues whose messages are all gone. Should they come again, they begin at 0."""
+        """Return the queues whose messages are all gone. Should they come again, they begin at 0."""
         expired = self._queues.expired(self._log.min_offset)
         return [(queue.topic, queue.queue_id) for queue in expired if queue.topic != SCHEDULE_TOPIC]
 

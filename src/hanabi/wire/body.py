@@ -23,7 +23,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 def written(value: T, *, name: str | None = None) -> T:
-    """A default for a field that is written even when it has its default.
+    """Return a default for a field that is written even when it has its default.
 
     `omit_defaults` recognises plain defaults and empty built-in containers, but not the result of a function.
     *name* is for what Java does not spell in plain camel case.

@@ -170,7 +170,7 @@ class RequestCode(IntEnum):
 
 
 def request_name(code: int) -> str:
-    """The name of a request code for people to read; the number itself where we know none."""
+    """Return the name of a request code for people to read; the number itself where we know none."""
     member = RequestCode._value2member_map_.get(code)
     return member.name if member else str(code)
 

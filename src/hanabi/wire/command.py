@@ -58,14 +58,14 @@ class Command(msgspec.Struct, kw_only=True):
         return bool(self.flag & Flag.ONEWAY)
 
     def fields(self) -> dict[str, str]:
-        """The header fields as text."""
+        """Return the header fields as text."""
         raw = bytes(self.raw_fields)
         if self.form is _BINARY:
             return _decode_binary_fields(raw)
         return _decode_json_fields(raw)
 
     def header(self, kind: type[H]) -> H:
-        """The header fields as a *kind*; a protocol error names the kind and the field that is wrong."""
+        """Return the header fields as a *kind*; a protocol error names the kind and the field that is wrong."""
         try:
             if self.form is _BINARY:
                 return msgspec.convert(_decode_binary_fields(bytes(self.raw_fields)), kind, strict=False)
@@ -97,7 +97,7 @@ _FIELDS_MAX = 4096  # the largest header has some thirty
 
 
 def decode_command(frame: bytes, header_bytes_max: int = HEADER_BYTES_MAX) -> Command:
-    """One frame, without its length prefix, as a command.
+    """Return one frame, without its length prefix, as a command.
 
     A header costs far more than as many bytes of body, so it has a limit of its own.
     """
@@ -164,7 +164,7 @@ def _decode_binary_header(header: bytes) -> Command:
 
 
 def _take(data: bytes, position: int, length: struct.Struct) -> tuple[bytes, int]:
-    """The bytes behind the length at *position*, and where they end."""
+    """Return the bytes behind the length at *position*, and where they end."""
     (size,) = length.unpack_from(data, position)
     start = position + length.size
     end = start + size
@@ -226,7 +226,8 @@ def encode_head(
     language: Language = Language.PYTHON,
     version: int = VERSION,
 ) -> bytes:
-    """All of a frame that stands before its body, length prefix included. The body may be sent after it in pieces.
+    """Return all of a frame that stands before its body, length prefix included. The body may be sent after it in
+    pieces.
 
     The binary form has no room for codes such as POP's: these go as JSON, which every peer reads in any frame.
     """
@@ -278,7 +279,8 @@ def encode_request(
     oneway: bool = False,
     form: HeaderForm = HeaderForm.JSON,
 ) -> bytes:
-    """A whole request frame. A header may come as its fields, where they are more than a typed one has: signed, say."""
+    """Return a whole request frame. A header may come as its fields, where they are more than a typed one has:
+    signed, say."""
     head = encode_head(
         code=code,
         opaque=opaque,

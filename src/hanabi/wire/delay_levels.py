@@ -28,11 +28,11 @@ class DelayLevels(NamedTuple):
         return len(self.delays_ms)
 
     def delay_ms(self, level: int) -> int | None:
-        """How long messages of *level* wait; None if there is no such level."""
+        """Return how long messages of *level* wait; None if there is no such level."""
         return self.delays_ms[level - 1] if 1 <= level <= len(self.delays_ms) else None
 
     def deliver_time_ms(self, level: int, store_ms: int) -> int:
-        """When a message of *level* that was stored at *store_ms* is due: the store's hook.
+        """Return when a message of *level* that was stored at *store_ms* is due: the store's hook.
 
         A level above the highest counts as the highest, as where such a message is diverted.
         """
@@ -41,7 +41,7 @@ class DelayLevels(NamedTuple):
 
 
 def parse_delay_levels(text: str) -> DelayLevels:
-    """The levels in *text*; ConfigError names the key and what is wrong."""
+    """Return the levels in *text*; ConfigError names the key and what is wrong."""
     words = text.split()
     if not 0 < len(words) <= _LEVELS_MAX:
         raise ConfigError(f"{_KEY} must have between 1 and {_LEVELS_MAX} delays such as 1s 5m 2h, not {len(words)}")

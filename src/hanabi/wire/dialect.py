@@ -81,7 +81,7 @@ class _Reader:
         return RemoteProtocolError(f"bad JSON: {problem[:100]} before character {self._position}")
 
     def _token(self) -> tuple[str, str]:
-        """The next token: its kind, which is the mark itself for a mark, and its text."""
+        """Return the next token: its kind, which is the mark itself for a mark, and its text."""
         match = _TOKEN.match(self._text, self._position)
         if match is None:
             raise self._error(f"{self._text[self._position : self._position + 10]!r}")
@@ -91,7 +91,7 @@ class _Reader:
         return (text[0] if kind == "mark" else kind), text
 
     def _value(self, kind: str, text: str, step: Any) -> Any:
-        """The value that begins with this token, at *step* in the container around it."""
+        """Return the value that begins with this token, at *step* in the container around it."""
         self._count(1)
         if kind in _TEXT:
             return self._unescaped(text)
@@ -192,7 +192,7 @@ class _Reader:
         raise self._error(f"the escape {match[0]!r}")
 
     def _referred(self, path: Any) -> Any:
-        """The earlier value at *path*, such as `$.brokerDatas[0]`. Forward and circular ones are refused."""
+        """Return the earlier value at *path*, such as `$.brokerDatas[0]`. Forward and circular ones are refused."""
         if not isinstance(path, str) or not path.startswith("$") or not self._open:
             raise self._error(f"the reference {path!r}")
         value, level, position = self._open[0].value, 0, 1

@@ -180,7 +180,7 @@ def _writer(kind: Any, standard: bool) -> Writer:
 
 
 def _writer_for(kind: inspect.Type, standard: bool) -> Writer | None:
-    """How to write a value of *kind*; None if msgspec writes it as it must be."""
+    """Return how to write a value of *kind*; None if msgspec writes it as it must be."""
     if isinstance(kind, inspect.StructType):
         return _struct_writer(kind, standard)
     if isinstance(kind, inspect.DictType):
@@ -234,7 +234,7 @@ def _quoted(key: str | int) -> bytes:
 
 
 def _key_writer(kind: inspect.Type, standard: bool) -> Writer | None:
-    """How to write a key of *kind*; None if in quotes, as msgspec does."""
+    """Return how to write a key of *kind*; None if in quotes, as msgspec does."""
     if isinstance(kind, inspect.IntType):
         return None if standard else _encode
     if isinstance(kind, inspect.StructType):

@@ -56,8 +56,8 @@ class FrameDecoder:
         return frames
 
     def joined(self, data: bytes) -> bytes:
-        """What was buffered and *data*, in one piece that begins with a frame, for who can do without cutting it; what
-        of it is left is to be fed. Empty, and kept here, where no frame is complete yet."""
+        """Return what was buffered and *data*, in one piece that begins with a frame, for who can do without cutting
+        it; what of it is left is to be fed. Empty, and kept here, where no frame is complete yet."""
         buffer = self._buffer
         if not buffer:
             return data

@@ -25,7 +25,7 @@ _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """The properties in *data*: UTF-8, or Latin-1 as Java's own reader takes it where it is not UTF-8."""
+    """Return the properties in *data*: UTF-8, or Latin-1 as Java's own reader takes it where it is not UTF-8."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -93,7 +93,7 @@ def _unescape(text: str, line_number: int) -> str:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """One `key=value` line each."""
+    """Return one `key=value` line each."""
     return "".join(f"{_escape_key(key)}={_escape_value(value)}\n" for key, value in properties.items())
 
 

@@ -22,12 +22,12 @@ class Client:
 
 
 def client_of(client_id: str, request: Command, connection: Connection) -> Client:
-    """The client that sent *request* by *connection*, under the id that it gave in the body."""
+    """Return the client that sent *request* by *connection*, under the id that it gave in the body."""
     return Client(client_id, connection, language_name(request.language), request.version)
 
 
 def language_name(language: str | int | None) -> str:
-    """A command names its language by name in JSON, by number in binary. What no `Language` is, is OTHER."""
+    """Return a command names its language by name in JSON, by number in binary. What no `Language` is, is OTHER."""
     if isinstance(language, str):
         return language if language in Language.__members__ else Language.OTHER.name
     if language is None or language not in Language._value2member_map_:

@@ -46,7 +46,7 @@ class ClientCalls:
         self._reading = asyncio.Lock()
 
     def why_not_reset(self, group: str) -> Reply | None:
-        """Why the members of *group* cannot be told to start elsewhere; None if they can."""
+        """Return why the members of *group* cannot be told to start elsewhere; None if they can."""
         return _too_old(self._members(group), V3_0_7_SNAPSHOT)
 
     def is_online(self, group: str) -> bool:
@@ -67,8 +67,8 @@ class ClientCalls:
                 logger.warning("reset of group %s: %s is not told: %s", asked.group, member.client.client_id, error)
 
     async def consumer_status(self, asked: GetConsumerStatusHeader) -> Reply:
-        """The offsets that the members of a group have in memory, by client id; of one client if one is named. Who does
-        not answer is left out."""
+        """Return the offsets that the members of a group have in memory, by client id; of one client if one is
+        named. Who does not answer is left out."""
         members = self._members(asked.group)
         if not members:
             remark = f"No Any Consumer online in the consumer group: [{asked.group}]"
@@ -159,7 +159,7 @@ def _reads_list(member: Member, asker: str) -> bool:
 
 
 def _reset_bodies(offsets: Mapping[MessageQueue, int]) -> tuple[bytes, bytes]:
-    """The same table for most clients, and for those in C++."""
+    """Return the same table for most clients, and for those in C++."""
     entries = [
         QueueAndOffset(broker_name=queue.broker_name, offset=offset, queue_id=queue.queue_id, topic=queue.topic)
         for queue, offset in offsets.items()

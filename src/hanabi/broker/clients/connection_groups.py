@@ -34,5 +34,5 @@ class ConnectionGroups:
                 del self._groups[connection]
 
     def of(self, connection: Connection) -> Set[str]:
-        """A copy, to go through while groups are left."""
+        """Return a copy, to go through while groups are left."""
         return frozenset(self._groups.get(connection, ()))

@@ -36,7 +36,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def statement_of(group: str, data: ConsumerData, subscriptions: Iterable[SubscriptionData]) -> Statement:
-    """What *data* says. The retry topic is left out: whether a member has it follows from the message model."""
+    """Return what *data* says. The retry topic is left out: whether a member has it follows from the message model."""
     own_retry_topic = retry_topic(group)
     wanted = (
         (subscription.topic, subscription.expression_type or "TAG", _expression(subscription))
@@ -117,12 +117,12 @@ class ConsumerGroup:
         return self._encoded_client_ids
 
     def find(self, client_id: str) -> Member | None:
-        """The member with this id; of several, the one heard of last."""
+        """Return the member with this id; of several, the one heard of last."""
         found = (member for member in self.members.values() if member.client.client_id == client_id)
         return max(found, key=lambda member: member.seen_ms, default=None)
 
     def said_under(self, fingerprint: int) -> Member | None:
-        """Some member with this fingerprint, which clients that say the same have in common."""
+        """Return some member with this fingerprint, which clients that say the same have in common."""
         for member in self.members.values():
             if member.fingerprint == fingerprint and member.statement is not None:
                 return member

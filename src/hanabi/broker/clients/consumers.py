@@ -69,14 +69,14 @@ class Consumers:
     # Looking
 
     def __contains__(self, connection: Connection) -> bool:
-        """Whether it is a member of any group."""
+        """Return whether it is a member of any group."""
         return connection in self._connections
 
     def find_group(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
 
     def groups(self) -> Mapping[str, ConsumerGroup]:
-        """All groups with members, to look at."""
+        """Return all groups with members, to look at."""
         return self._groups
 
     def client_ids(self, group: str) -> tuple[str, ...]:
@@ -92,11 +92,11 @@ class Consumers:
         return found.find(client_id) if found is not None else None
 
     def groups_of_topic(self, topic: str) -> set[str]:
-        """The groups that subscribe to *topic*."""
+        """Return the groups that subscribe to *topic*."""
         return {name for name, group in self._groups.items() if topic in group.subscriptions}
 
     def differing(self) -> list[ConsumerGroup]:
-        """The groups whose members subscribe differently."""
+        """Return the groups whose members subscribe differently."""
         return [group for group in self._groups.values() if not group.agrees]
 
     # Coming
@@ -110,8 +110,8 @@ class Consumers:
         without_subscriptions: bool = False,
         notifies: bool = True,
     ) -> bool:
-        """A sign of life. Return whether we know what the member subscribes to: one that sent its fingerprint alone may
-        have to say it in full. *notifies* is the group's own switch for notices."""
+        """Return a sign of life. Return whether we know what the member subscribes to: one that sent its fingerprint
+        alone may have to say it in full. *notifies* is the group's own switch for notices."""
         group = self._groups.get(data.group_name)
         old = group.members.get(client.connection) if group is not None else None
         now_ms = self._now_ms()
@@ -152,7 +152,8 @@ class Consumers:
     def _heard(
         self, group: ConsumerGroup | None, client: Client, data: ConsumerData, fingerprint: int, without: bool
     ) -> Member:
-        """The member that a heartbeat describes. One without subscriptions means those said under its fingerprint."""
+        """Return the member that a heartbeat describes. One without subscriptions means those said under its
+        fingerprint."""
         subscriptions, known = data.subscription_data_set, True
         if without:
             speaker = group.said_under(fingerprint) if group is not None else None
@@ -274,8 +275,8 @@ class Consumers:
 
 
 def _same(old: Member, client: Client, data: ConsumerData, fingerprint: int, without: bool) -> bool:
-    """Whether the member says what it said before. The version of a subscription counts too: a client that subscribes
-    anew must get into the merged table."""
+    """Return whether the member says what it said before. The version of a subscription counts too: a client that
+    subscribes anew must get into the merged table."""
     said = old.data
     return (
         old.statement is not None

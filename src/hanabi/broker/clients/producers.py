@@ -39,7 +39,7 @@ class Producers:
         self._ids: dict[Connection, str] = {}  # the other way round: a connection has one id at a time
 
     def __contains__(self, connection: Connection) -> bool:
-        """Whether it is a member of any group."""
+        """Return whether it is a member of any group."""
         return connection in self._connections
 
     def heartbeat(self, client: Client, group: str) -> None:
@@ -80,7 +80,7 @@ class Producers:
                 yield connection
 
     def silent_ms(self, member: Producer) -> int:
-        """How long ago it was last heard."""
+        """Return how long ago it was last heard."""
         return self._now_ms() - member.seen_ms
 
     def excuse(self, ms: int) -> None:
@@ -90,8 +90,8 @@ class Producers:
                 member.seen_ms += ms
 
     def pick(self, group: str) -> Connection | None:
-        """The connection of one member, another one each time; None if nobody is there. One that reads what it is sent,
-        if there is any."""
+        """Return the connection of one member, another one each time; None if nobody is there. One that reads what
+        it is sent, if there is any."""
         members = self._groups.get(group)
         if not members:
             return None
@@ -107,16 +107,16 @@ class Producers:
         return behind
 
     def find_client(self, client_id: str) -> Connection | None:
-        """The connection of the producer with this client id, in whatever group."""
+        """Return the connection of the producer with this client id, in whatever group."""
         return self._clients.get(client_id)
 
     def group(self, group: str) -> Iterable[Producer] | None:
-        """The members of a group; None if there is no such group now."""
+        """Return the members of a group; None if there is no such group now."""
         members = self._groups.get(group)
         return members.values() if members is not None else None
 
     def groups(self) -> Mapping[str, Mapping[Connection, Producer]]:
-        """All groups, to look at."""
+        """Return all groups, to look at."""
         return self._groups
 
     def _leave(self, group: str, connection: Connection, why: str) -> None:

@@ -104,7 +104,7 @@ class QueueLocks:
         self._count -= len(self._locks.pop(group, {}))
 
     def of_group(self, group: str) -> Mapping[MessageQueue, QueueLock]:
-        """The locks of a group, to look at; some may have expired."""
+        """Return the locks of a group, to look at; some may have expired."""
         return self._locks.get(group, {})
 
     def _free(self, group: str, queues: Iterable[MessageQueue]) -> None:

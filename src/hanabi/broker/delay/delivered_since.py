@@ -46,7 +46,7 @@ def _came_here(record: Record) -> bool:
 
 
 def _marked_since(store: MessageStore, log_offset: int, mark: bytes) -> Iterator[Record]:
-    """The records from *log_offset* on that have *mark* among their properties.
+    """Yield the records from *log_offset* on that have *mark* among their properties.
 
     Looks for the bytes first: of the many that lie there, few were delayed.
     """

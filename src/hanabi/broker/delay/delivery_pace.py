@@ -23,7 +23,7 @@ _HOPELESS: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDE
 
 
 def pause_ms(failures: int) -> int:
-    """How long to wait after so many failures in a row: longer and longer, up to five seconds."""
+    """Return how long to wait after so many failures in a row: longer and longer, up to five seconds."""
     return min(100 << min(failures - 1, 10), 5_000)
 
 
@@ -36,7 +36,7 @@ class Retries:
         self._failures, self.at_ms = 0, 0
 
     def is_over(self, result: PutResult, now_ms: int, place: Callable[[], str]) -> bool:
-        """Whether there is nothing more to do for the message, of which *place* tells in a log."""
+        """Return whether there is nothing more to do for the message, of which *place* tells in a log."""
         if result.status is PutStatus.PUT_OK:
             self._failures, self.at_ms = 0, 0
             return True

@@ -29,7 +29,8 @@ _NOT_FOR_READERS: Final = sysflag.TRANSACTION_PREPARED  # this bit is in both ty
 
 
 def may_divert(properties: bytes) -> bool:
-    """Whether the message with these *properties* has to be shown to `Diverter.divert`. Cheap: a search of bytes."""
+    """Return whether the message with these *properties* has to be shown to `Diverter.divert`. Cheap: a search of
+    bytes."""
     return b"DELAY\x01" in properties or b"TIMER_DE" in properties
 
 

@@ -66,11 +66,11 @@ class _Level:
         self.retries = Retries()
 
     def name(self) -> str:
-        """The level's place, for a log."""
+        """Return the level's place, for a log."""
         return f"message {self.offset} of {SCHEDULE_TOPIC}/{self.queue_id}"
 
     def next_ms(self, now_ms: int) -> int:
-        """When there is something to do."""
+        """Return when there is something to do."""
         due_ms = self.correct(self.due_ms, now_ms)
         return due_ms if due_ms > self.retries.at_ms or due_ms == NEVER_MS else self.retries.at_ms
 
@@ -144,11 +144,11 @@ class DelayedDelivery:
             tasks.create_task(self._keep_saving())
 
     def table(self) -> DelayOffsetTable:
-        """How far each level is delivered, as brokers tell each other (GET_ALL_DELAY_OFFSET)."""
+        """Return how far each level is delivered, as brokers tell each other (GET_ALL_DELAY_OFFSET)."""
         return DelayOffsetTable(offset_table={level: self._levels[level].offset for level in sorted(self._touched)})
 
     def running_stats(self) -> dict[str, str]:
-        """What the runtime info tells of each level: delivered up to, stored up to."""
+        """Return what the runtime info tells of each level: delivered up to, stored up to."""
         reader = self._store.reader
         return {
             f"scheduleMessageOffset_{number}": f"{level.offset},{reader.max_offset(SCHEDULE_TOPIC, level.queue_id)}"
@@ -217,7 +217,7 @@ class DelayedDelivery:
         return count
 
     def _deliver_one(self, level: _Level, record: Record, now_ms: int) -> bool:
-        """False if it must be tried again."""
+        """Return false if it must be tried again."""
         if self._repeats and record.queue_offset < self._repeats_below.get(level.queue_id + 1, 0):
             known = identity(record)
             if known in self._repeats:
@@ -259,13 +259,14 @@ class DelayedDelivery:
         level.due_ms = 0 if times[0] is None else times[0]
 
     def _deliver_times(self, level: _Level, count: int) -> list[int | None]:
-        """When the next messages are due; None where their records are lost, and then there is nothing to wait for."""
+        """Return when the next messages are due; None where their records are lost, and then there is nothing to
+        wait for."""
         entries = self._store.queries.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count) or ()
         known = ((entry.known_tags_code, entry) for entry in entries)
         return [self._time_by_record(level, entry) if code is None else code for code, entry in known]
 
     def _time_by_record(self, level: _Level, entry: QueueEntry) -> int | None:
-        """When a message is due whose time the queue has lost with its extension."""
+        """Return when a message is due whose time the queue has lost with its extension."""
         store_ms = self._store.queries.store_time_at(entry.log_offset)
         return None if store_ms < 0 else self._delays.deliver_time_ms(level.queue_id + 1, store_ms)
 
@@ -298,7 +299,7 @@ class DelayedDelivery:
             self._write(saved)
 
     def _changed(self) -> _Saved | None:
-        """What is to be written; None if the files say it already, or must not be changed yet."""
+        """Return what is to be written; None if the files say it already, or must not be changed yet."""
         if self._look_from is not None or self._repeats:
             return None  # what was delivered in the life before is known by what the files say now
         current = _Saved(self._store.max_log_offset, self.table().offset_table)

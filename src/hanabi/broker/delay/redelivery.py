@@ -23,13 +23,13 @@ class LostWayError(MQError):
 
 
 def after_level(record: Record) -> PendingMessage:
-    """What *record* of the delay topic becomes when its time has come."""
+    """Return what *record* of the delay topic becomes when its time has come."""
     topic, queue_id = _destination(record)
     return _with(record, topic, queue_id, record.properties)
 
 
 def after_timer(record: Record, now_ms: int) -> PendingMessage:
-    """What *record* of the timer topic becomes when its time has come."""
+    """Return what *record* of the timer topic becomes when its time has come."""
     topic, queue_id = _destination(record)
     return _with(record, topic, queue_id, _touched(record, decode_properties(record.properties), now_ms))
 
@@ -43,7 +43,7 @@ def rolled(record: Record, now_ms: int) -> PendingMessage:
 
 
 def identity(record: Record) -> int:
-    """The same for a waiting message and for what it becomes; only good in this process.
+    """Return the same for a waiting message and for what it becomes; only good in this process.
 
     Messages that cannot be told apart have the same, so whoever compares must count.
     """

@@ -182,7 +182,7 @@ class Timer:
             self._save_now.set()
 
     def _roll_window_ms(self) -> int:
-        """How long a message may stay where it lies in the log: less than the log is kept."""
+        """Return how long a message may stay where it lies in the log: less than the log is kept."""
         kept_ms = self._settings.store.file_reserved_hours * _HOUR_MS
         return max(min(_ROLL_WINDOW_MS, kept_ms * 2 // 3), _ROLL_WINDOW_MS_MIN)
 
@@ -359,7 +359,7 @@ class Timer:
             self._cancelled[key] = due + 2 * PRECISION_MS
 
     def _is_cancelled(self, record: Record) -> bool:
-        """A cancellation names the unique key, from 5.3.2 on with the topic before it."""
+        """Return a cancellation names the unique key, from 5.3.2 on with the topic before it."""
         unique_key = find_property(record.properties, b"UNIQ_KEY")
         topic = find_property(record.properties, b"REAL_TOPIC")
         return unique_key is not None and (unique_key in self._cancelled or f"{topic}+{unique_key}" in self._cancelled)

@@ -55,7 +55,7 @@ def encode_entry(slot: int, queue_offset: int, log_offset: int, size: int) -> by
 
 
 def decode_entries(raw: bytes | bytearray, start: int = 0, end: int | None = None) -> Iterator[Entry]:
-    """The entries in *raw* from byte *start* to *end*. StoreDamaged if there is something else."""
+    """Yield the entries in *raw* from byte *start* to *end*. StoreDamaged if there is something else."""
     view = memoryview(raw)[start:end]
     if len(view) % ENTRY.size:
         raise StoreDamaged(f"{len(view)} bytes are no number of entries")
@@ -87,7 +87,7 @@ class TimerFiles:
         )
 
     def open(self) -> Checkpoint | None:
-        """What is there; None for nothing. StoreDamaged if the files are not what the checkpoint says."""
+        """Return what is there; None for nothing. StoreDamaged if the files are not what the checkpoint says."""
         checkpoint = self._table.load()
         if checkpoint is None:
             return None
@@ -109,7 +109,7 @@ class TimerFiles:
             raise StoreError.from_os_error(error, f"clearing {self._directory}") from error
 
     def read(self, checkpoint: Checkpoint, bucket: int) -> bytes:
-        """The entries of a file; none if the checkpoint knows no such file.
+        """Return the entries of a file; none if the checkpoint knows no such file.
 
         StoreDamaged if it holds less than it should, another StoreError if the system refuses to read it now.
         """

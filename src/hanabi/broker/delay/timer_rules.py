@@ -27,7 +27,7 @@ def java_long(text: str) -> int | None:
 
 
 def asked_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
-    """The moment that a sender asked for; None if what it wrote is no number."""
+    """Return the moment that a sender asked for; None if what it wrote is no number."""
     if (seconds := properties.get(names.TIMER_DELAY_SEC)) is not None:
         number = java_long(seconds)
         return None if number is None else now_ms + number * 1_000
@@ -62,7 +62,7 @@ def due_ms(properties: bytes, store_ms: int) -> int | None:
 
 
 def look_ms(due: int, store_ms: int, window_ms: int) -> int:
-    """When to look at a message: when it is due, or before its part of the log gets too old.
+    """Return when to look at a message: when it is due, or before its part of the log gets too old.
 
     Then it is stored again. As TimerMessageStore.doEnqueue: what would remain for less than a third of another window
     is divided evenly.

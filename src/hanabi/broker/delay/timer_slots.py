@@ -19,7 +19,7 @@ class Slots:
         self._current, self._at = bytearray(), 0
 
     def __len__(self) -> int:
-        """How many slots have entries, without the one that is being worked on."""
+        """Return how many slots have entries, without the one that is being worked on."""
         return len(self._waiting)
 
     @property
@@ -37,7 +37,7 @@ class Slots:
             self._cancelling.add(slot)
 
     def due(self, now_ms: int) -> Entry | None:
-        """The entry that is next, if its slot has come; the same again until it is `done`."""
+        """Return the entry that is next, if its slot has come; the same again until it is `done`."""
         if self._at == len(self._current):
             if not self._heap or self._heap[0] * SLOT_MS > now_ms:
                 return None

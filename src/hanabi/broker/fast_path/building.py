@@ -35,7 +35,7 @@ class PullPart(NamedTuple):
 
 
 def is_compiled() -> bool:
-    """Whether the fast path is built, and wanted."""
+    """Return whether the fast path is built, and wanted."""
     if os.environ.get("HANABI_PURE_PYTHON"):
         return False
     try:

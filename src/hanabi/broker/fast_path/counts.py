@@ -39,5 +39,5 @@ class Counts:
         return self._handler.handled
 
     def reasons(self) -> Iterator[tuple[str, int]]:
-        """Each reason to decline, and how often it was one."""
+        """Return each reason to decline, and how often it was one."""
         return ((reason.name.lower(), self.declined[reason]) for reason in Declined if self.declined[reason])

@@ -34,7 +34,7 @@ class BloomFilter:
         self.bits = (bits + 7) // 8 * 8
 
     def positions(self, text: str) -> BloomPositions:
-        """The bits of *text*. One may come twice."""
+        """Return the bits of *text*. One may come twice."""
         code = murmur3_128_low(text.encode("utf-8", "replace"))
         first, second = code & 0xFFFF_FFFF, code >> 32
         bit_pos = []
@@ -46,16 +46,16 @@ class BloomFilter:
         return BloomPositions(self.bits, tuple(bit_pos))
 
     def fits(self, positions: BloomPositions | None) -> bool:
-        """Whether *positions* were made by a filter of this size."""
+        """Return whether *positions* were made by a filter of this size."""
         return positions is not None and positions.bit_num == self.bits and len(positions.bit_pos) == self.hashes
 
     def bitmap(self, mask: int) -> bytes:
-        """The bits of *mask* as an entry keeps them."""
+        """Return the bits of *mask* as an entry keeps them."""
         return mask.to_bytes(self.bits // 8, "little")
 
 
 def bit_mask(positions: BloomPositions) -> int:
-    """All bits of *positions* in one number: a bitmap has them if `bitmap_number(bitmap) & mask == mask`."""
+    """Return all bits of *positions* in one number: a bitmap has them if `bitmap_number(bitmap) & mask == mask`."""
     mask = 0
     for position in positions.bit_pos:
         mask |= 1 << position
@@ -63,7 +63,7 @@ def bit_mask(positions: BloomPositions) -> int:
 
 
 def bitmap_number(bitmap: bytes) -> int:
-    """A bitmap as a number, bit by bit."""
+    """Return a bitmap as a number, bit by bit."""
     return int.from_bytes(bitmap, "little")
 
 
@@ -72,7 +72,7 @@ def _log(base: float, value: float) -> float:
 
 
 def murmur3_128_low(data: bytes) -> int:
-    """The first eight bytes of MurmurHash3 x64 128 with seed 0, as a number without sign: guava's `asLong`."""
+    """Return the first eight bytes of MurmurHash3 x64 128 with seed 0, as a number without sign: guava's `asLong`."""
     first = second = 0
     whole = len(data) // 16 * 16
     for at in range(0, whole, 16):

@@ -75,7 +75,7 @@ class ConsumerFilters:
         return self._count
 
     def find(self, topic: str, group: str) -> FilterData | None:
-        """The filter of *group* on *topic*, dead or alive."""
+        """Return the filter of *group* on *topic*, dead or alive."""
         filters = self._by_topic.get(topic)
         return filters.get(group) if filters is not None else None
 
@@ -96,8 +96,8 @@ class ConsumerFilters:
             self._bury(data)
 
     def filter_bits(self, dispatched: Dispatched) -> bytes | None:
-        """The store's hook: the bits of all groups whose filters want this message. None if nobody filters its topic,
-        or if bits are switched off."""
+        """Return the store's hook: the bits of all groups whose filters want this message. None if nobody filters
+        its topic, or if bits are switched off."""
         filters = self._by_topic.get(dispatched.topic)
         if filters is None or not self._settings.broker.filter_bitmap_enabled:
             return None
@@ -184,7 +184,7 @@ class ConsumerFilters:
         return self._compile_seconds > 0
 
     def _make_room(self, data: FilterData, old: FilterData | None) -> bool:
-        """Whether *data* can be taken, perhaps after the longest dead have gone for it."""
+        """Return whether *data* can be taken, perhaps after the longest dead have gone for it."""
         if old is not None:
             self._remove(old)
         if self._has_room(data):
@@ -203,7 +203,7 @@ class ConsumerFilters:
             self._put(msgspec.structs.replace(data, dead_ms=max(self._now_ms(), data.born_ms)))
 
     def _is_left(self, data: FilterData) -> bool:
-        """Whether the members that knew *data* are gone.
+        """Return whether the members that knew *data* are gone.
 
         The clocks of those who come now may be behind theirs, and then so are their versions; Apache would filter by
         the old expression for a day.

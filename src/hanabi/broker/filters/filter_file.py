@@ -70,12 +70,12 @@ def stored(filters: Iterable[FilterData]) -> StoredFilters:
 
 
 def filter_file(path: Path) -> DurableTable[StoredFilters]:
-    """The file at *path*."""
+    """Return the file at *path*."""
     return DurableTable(path, encode=pretty, decode=lambda raw: decode_file(raw, StoredFilters))
 
 
 def restored(content: StoredFilters, bloom: BloomFilter, now_ms: int) -> list[FilterData]:
-    """The filters in *content*, all of them dead until their groups come back.
+    """Return the filters in *content*, all of them dead until their groups come back.
 
     None at all if the bloom filter has another size now: the bits in the store then mean something else.
     """

@@ -38,7 +38,7 @@ class MessageFilter(NamedTuple):
 def make_filter(
     subscription: SubscriptionData, data: FilterData | None, filters: ConsumerFilters, *, retry: bool = False
 ) -> MessageFilter:
-    """The filter of *subscription*. *data* is its compiled expression if it is no list of tags.
+    """Return the filter of *subscription*. *data* is its compiled expression if it is no list of tags.
 
     *retry* (`filterSupportRetry`): messages of a retry topic are judged by the group's filter on the topic from which
     they came. Without it all of them pass, as they have been wanted once.

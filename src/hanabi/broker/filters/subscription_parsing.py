@@ -13,12 +13,12 @@ TAG: Final = "TAG"
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Whether this is the old way, tags with bars between them; the others are expressions."""
+    """Return whether this is the old way, tags with bars between them; the others are expressions."""
     return not expression_type or expression_type == TAG
 
 
 def parse_subscription(topic: str, text: str | None, expression_type: str | None, version: int) -> SubscriptionData:
-    """The subscription to *topic*. ValueError says what is wrong; expressions are not looked into."""
+    """Return the subscription to *topic*. ValueError says what is wrong; expressions are not looked into."""
     if expression_type is not None and expression_type != TAG:
         if not text:
             raise ValueError(f"there is no expression of type {expression_type}")

@@ -46,7 +46,7 @@ def client_call_handlers(
     groups: Groups,
     settings: Settings,
 ) -> dict[int, Handler]:
-    """Which handler answers which request code. *record* is a store's `queries.record`."""
+    """Return which handler answers which request code. *record* is a store's `queries.record`."""
     resets = ResetHandlers(calls, plans, offsets, settings)
     questions = QuestionHandlers(calls, record, topics, groups, settings)
     return {

@@ -51,7 +51,7 @@ def client_handlers(
     groups: Groups,
     settings: Settings,
 ) -> dict[int, Handler]:
-    """Which handler answers which request code."""
+    """Return which handler answers which request code."""
     presence = PresenceHandlers(producers, consumers, topics, groups)
     members = MemberHandlers(consumers, locks)
     subscriptions = SubscriptionHandlers(settings)
@@ -93,7 +93,7 @@ class PresenceHandlers:
         return _heard(known)
 
     def _signs_of_life(self, client: Client, data: HeartbeatData) -> Iterator[bool]:
-        """One step for each group: whether we know what the client subscribes to there."""
+        """Yield one step for each group: whether we know what the client subscribes to there."""
         for consumer in data.consumer_data_set:
             yield self._consumer(client, consumer, data)
         for producer in data.producer_data_set:

@@ -34,7 +34,7 @@ BODY_BYTES_MAX: Final = 1024  # none of them has one
 def offset_handlers(
     store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: Commits
 ) -> dict[int, Handler]:
-    """What answers questions about offsets."""
+    """Return what answers questions about offsets."""
     of_groups = GroupOffsets(store, topics, groups, offsets, commits)
     of_queues = QueueOffsets(store)
     return {
@@ -59,8 +59,8 @@ class GroupOffsets:
         self._topics, self._groups, self._offsets, self._commits = topics, groups, offsets, commits
 
     def query(self, asked: QueryConsumerOffsetHeader, _request: Command, _connection: Connection) -> Reply:
-        """The group's offset. A new group gets 0 in a young queue, whose first message is still at hand: what was sent
-        before its first consumer came is not to be missed. Elsewhere it is told to choose itself."""
+        """Return the group's offset. A new group gets 0 in a young queue, whose first message is still at hand: what
+        was sent before its first consumer came is not to be missed. Elsewhere it is told to choose itself."""
         topic, queue_id = asked.topic, asked.queue_id
         offset = self._offsets.find(asked.consumer_group, topic, queue_id)
         if offset >= 0:

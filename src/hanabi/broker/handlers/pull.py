@@ -45,7 +45,7 @@ def pull_handlers(
     settings: Settings,
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
-    """What answers pulls."""
+    """Return what answers pulls."""
     pulls = Pulls(store, access, commits, held_pulls, stats, settings, now_ms)
     handler = Handler(PullMessageHeader, pulls.handle, BODY_BYTES_MAX, pull_part(pulls, store))
     return {RequestCode.PULL_MESSAGE: handler, RequestCode.LITE_PULL_MESSAGE: handler}
@@ -71,7 +71,7 @@ class Pulls:
         self._told: set[tuple[str, str, int]] = set()
 
     def handle(self, pull: PullMessageHeader, _request: Command, connection: Connection) -> Reply | HeldPull:
-        """The messages, why there are none, or a reply that comes when there are."""
+        """Return the messages, why there are none, or a reply that comes when there are."""
         self.handled += 1
         began_ms = self.now_ms()
         access = self.admit(pull, connection.peer)
@@ -110,7 +110,7 @@ class Pulls:
         )
 
     def _again(self, held: HeldPull) -> Reply:
-        """The reply to a pull that was woken, or whose time is over."""
+        """Return the reply to a pull that was woken, or whose time is over."""
         pull, began_ms = held.header, self.now_ms()
         access = self.admit(pull, held.connection.peer)
         if isinstance(access, Reply):
@@ -210,7 +210,7 @@ def _may_wait(result: GetResult, offset: int) -> bool:
 
 
 def _fields(result: GetResult, suggested: int) -> dict[str, str]:
-    """A PullMessageReplyHeader as it travels: to make one first takes longer than all checks of the pull."""
+    """Return a PullMessageReplyHeader as it travels: to make one first takes longer than all checks of the pull."""
     return {
         "suggestWhichBrokerId": str(suggested),
         "nextBeginOffset": str(result.next_offset),

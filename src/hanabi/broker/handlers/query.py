@@ -105,7 +105,7 @@ class QueryHandlers:
 
 
 def newest_within(records: list[memoryview], bytes_max: int) -> list[memoryview]:
-    """The last of *records* that are no more than *bytes_max* together, and one in any case."""
+    """Return the last of *records* that are no more than *bytes_max* together, and one in any case."""
     total = 0
     for count, record in enumerate(reversed(records)):
         total += len(record)

@@ -47,7 +47,7 @@ def reply_handlers(
     *,
     random_below: Callable[[int], int] = random.randrange,
 ) -> dict[int, Handler]:
-    """The handlers of answers; *find_client* knows the connection of a client by its id."""
+    """Return the handlers of answers; *find_client* knows the connection of a client by its id."""
     replies = _Replies(intake, topics, settings, StoreHost(store_host), find_client, now_ms, random_below)
     return {
         RequestCode.SEND_REPLY_MESSAGE: Handler(SendMessageHeader, replies.handle),

@@ -73,7 +73,8 @@ def send_handlers(
     random_below: Callable[[int], int] = random.randrange,
     now_ms: Callable[[], int] = wall_ms,
 ) -> dict[int, Handler]:
-    """The handlers of all that stores messages for producers; *store_host* as `own_address.store_host` makes it."""
+    """Return the handlers of all that stores messages for producers; *store_host* as `own_address.store_host` makes
+    it."""
     rules = SendRules(settings, flow, StoreHost(store_host), now_ms)
     targets = SendTargets(topics, settings, rules.store_host)
     sends = Sends(intake, topics, groups, settings, rules, targets, transactions, random_below)
@@ -193,7 +194,7 @@ class Sends:
         request: Command,
         connection: Connection,
     ) -> Iterator[PendingMessage]:
-        """The messages of a batch, one at a time; *shared* are the properties that all of them get."""
+        """Yield the messages of a batch, one at a time; *shared* are the properties that all of them get."""
         born_host = host_of_peer(connection.peer)
         try:
             for part in each_of_batch(request.body):
@@ -250,7 +251,7 @@ class Sends:
     def _answer(
         self, result: PutResult, message_id: str, queue_id: int, queue_offset: int, waits: bool
     ) -> Reply | Awaitable[Reply]:
-        """Where it is stored: at once, or when it is stored as safely as the sender wants."""
+        """Return where it is stored: at once, or when it is stored as safely as the sender wants."""
         fields = {
             "msgId": message_id,
             "queueId": str(queue_id),
@@ -280,7 +281,7 @@ class Sends:
         return self._random_below(target.write_queues)
 
     def _tried_again(self, message: PendingMessage, header: AnySendMessageHeader, request: Command) -> PendingMessage:
-        """A consumer sends a message to the retry topic of its group: perhaps it was tried often enough."""
+        """Return a consumer sends a message to the retry topic of its group: perhaps it was tried often enough."""
         group_name = message.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.find(group_name)
         if group is None:
@@ -320,5 +321,5 @@ async def _when_durable(durable: Awaitable[PutStatus], fields: dict[str, str]) -
 
 @lru_cache(maxsize=16_384)  # of connections that are open, and some that were
 def host_of_peer(peer: str) -> bytes:
-    """The address of a client as records carry it."""
+    """Return the address of a client as records carry it."""
     return encode_host(*parse_address(peer))

@@ -63,7 +63,7 @@ def send_back_handlers(
     *,
     random_below: Callable[[int], int] = random.randrange,
 ) -> dict[int, Handler]:
-    """The handler of what consumers give back."""
+    """Return the handler of what consumers give back."""
     sends_back = _SendsBack(store, intake, topics, groups, settings, stats, flow, StoreHost(store_host), random_below)
     return {RequestCode.CONSUMER_SEND_MSG_BACK: Handler(ConsumerSendMsgBackHeader, sends_back.handle)}
 

@@ -7,7 +7,7 @@ from hanabi.wire.codes import request_name
 
 
 def join_handlers(*tables: Mapping[int, Handler]) -> dict[int, Handler]:
-    """All *tables* as one. Two that want the same code are a mistake of ours, found at the start."""
+    """Return all *tables* as one. Two that want the same code are a mistake of ours, found at the start."""
     joined: dict[int, Handler] = {}
     for table in tables:
         if twice := joined.keys() & table.keys():

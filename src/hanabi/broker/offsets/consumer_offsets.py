@@ -66,7 +66,7 @@ class ConsumerOffsets:
         self._pairs = OffsetPairs(map(_topic_and_group, self._table))
 
     def __len__(self) -> int:
-        """How many queues of groups have an offset."""
+        """Return how many queues of groups have an offset."""
         return self._count
 
     @property
@@ -77,32 +77,33 @@ class ConsumerOffsets:
     # Asking
 
     def find(self, group: str, topic: str, queue_id: int) -> int:
-        """How far the group has come; -1 if nobody knows."""
+        """Return how far the group has come; -1 if nobody knows."""
         offsets = self._table.get(f"{topic}@{group}")
         return offsets.get(queue_id, NOT_FOUND) if offsets is not None else NOT_FOUND
 
     def of(self, group: str, topic: str) -> Offsets:
-        """The offsets of all queues of the topic for which the group has one."""
+        """Return the offsets of all queues of the topic for which the group has one."""
         return dict(self._table.get(f"{topic}@{group}", {}))
 
     def topics_of(self, group: str) -> set[str]:
-        """The topics in which the group has an offset."""
+        """Return the topics in which the group has an offset."""
         return self._pairs.topics_of(group)
 
     def groups_of(self, topic: str) -> set[str]:
-        """The groups that have an offset in the topic."""
+        """Return the groups that have an offset in the topic."""
         return self._pairs.groups_of(topic)
 
     def each_topic_and_group(self) -> Iterator[tuple[str, str]]:
-        """Each topic in which a group has an offset, with that group, one at a time. Commits may go on meanwhile."""
+        """Return each topic in which a group has an offset, with that group, one at a time. Commits may go on
+        meanwhile."""
         return map(_topic_and_group, list(self._table))
 
     def table(self) -> ConsumerOffsetTable:
-        """All offsets, a copy."""
+        """Return all offsets, a copy."""
         return ConsumerOffsetTable(offset_table={key: dict(offsets) for key, offsets in self._table.items()})
 
     def encoded_members(self) -> Iterator[bytes]:
-        """Each topic and group with its offsets, as `encode_body(table())` writes them, one at a time.
+        """Yield each topic and group with its offsets, as `encode_body(table())` writes them, one at a time.
 
         Commits may go on meanwhile: what they change is told as it was or as it is.
         """
@@ -172,7 +173,7 @@ class ConsumerOffsets:
             self.remove(group, topic)
 
     def _with_one_more(self, key: str) -> Offsets:
-        """The offsets under *key*, for one more to be put into them."""
+        """Return the offsets under *key*, for one more to be put into them."""
         if self._count >= self._offsets_max:
             raise SystemBusy(f"{key} gets no new offset: there are {self._count}, the limit")
         self._count += 1
@@ -311,8 +312,8 @@ class ConsumerOffsets:
         return table
 
     def _encode(self, table: dict[str, Offsets]) -> bytes:
-        """The file. Each step is safe while the other thread commits: a key that changes meanwhile is encoded as it
-        was or as it is, and is in `_changed` again. The pauses are for that thread, which is the event loop's."""
+        """Return the file. Each step is safe while the other thread commits: a key that changes meanwhile is encoded
+        as it was or as it is, and is in `_changed` again. The pauses are for that thread, which is the event loop's."""
         changed, pieces = self._changed, self._pieces
         for number in range(len(changed)):
             try:

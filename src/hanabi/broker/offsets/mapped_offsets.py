@@ -73,7 +73,7 @@ class Found(NamedTuple):
 
 
 def read_mapped_offsets(raw: bytes) -> Found | None:
-    """What is in the file; None if it is none of ours. Never more than was written whole."""
+    """Return what is in the file; None if it is none of ours. Never more than was written whole."""
     if len(raw) < _HEAD.size or raw[:8] not in (MAGIC, MAGIC_UNCHECKED):
         return None
     _, digest, next_digest = _HEAD.unpack_from(raw)
@@ -84,7 +84,7 @@ def read_mapped_offsets(raw: bytes) -> Found | None:
 
 
 def _checked_offsets(raw: bytes) -> tuple[dict[OffsetKey, int], int]:
-    """The offsets, and how many records are damaged."""
+    """Return the offsets, and how many records are damaged."""
     offsets: dict[OffsetKey, int] = {}
     damaged, at = 0, _HEAD.size
     while at + _RECORD.size <= len(raw):
@@ -122,7 +122,7 @@ def _crc_of(queue_id: int, key: bytes) -> int:
 
 
 def _mark(offset: int, crc: int) -> int:
-    """The offset and its checksum in the record with this *crc*; forgotten, if no mark can hold it."""
+    """Return the offset and its checksum in the record with this *crc*; forgotten, if no mark can hold it."""
     if not 0 <= offset < _OFFSETS_END:
         return _FORGOTTEN
     return binascii.crc_hqx(offset.to_bytes(6, "little"), crc & 0xFFFF) << _OFFSET_BITS | offset
@@ -169,7 +169,7 @@ class _MarksFile:
         return self._end + _record_bytes(len(key)) + _RECORD.size <= len(self._map)
 
     def append(self, key: bytes, queue_id: int, offset: int) -> int:
-        """A new record; return its slot: where its mark is, and what is needed to write another one."""
+        """Return a new record; return its slot: where its mark is, and what is needed to write another one."""
         start, behind_head, crc = self._end, self._end + _RECORD.size, _crc_of(queue_id, key)
         self.words[start // 8] = _mark(offset, crc)
         self._map[behind_head : behind_head + len(key)] = key

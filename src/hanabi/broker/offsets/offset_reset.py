@@ -16,7 +16,7 @@ NO_OFFSET = -1
 
 class CommittedOffsets(Protocol):
     def find(self, group: str, topic: str, queue_id: int) -> int:
-        """How far the group has come; -1 if nobody knows."""
+        """Return how far the group has come; -1 if nobody knows."""
 
 
 class QueueEnds(Protocol):

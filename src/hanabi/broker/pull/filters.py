@@ -50,7 +50,7 @@ class PullFilters:
         self._own_characters = 0
 
     def find(self, pull: PullMessageHeader, group: SubscriptionGroupConfig) -> MessageFilter | Reply:
-        """The filter for *pull*, or the reply that refuses it."""
+        """Return the filter for *pull*, or the reply that refuses it."""
         if pull.sys_flag & SUBSCRIPTION:
             own = self._own.get((pull.consumer_group, pull.topic, pull.subscription, pull.expression_type))
             return own if own is not None else self._make_own(pull)

@@ -29,7 +29,7 @@ _EMPTY: Final = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE
 
 
 def code_of(status: GetStatus, offset: int) -> ResponseCode:
-    """The answer to a pull from *offset* that ended with *status*.
+    """Return the answer to a pull from *offset* that ended with *status*.
 
     A queue without messages is a fresh one to who starts at 0, and one that was lost to who had come further.
     """
@@ -40,10 +40,10 @@ def code_of(status: GetStatus, offset: int) -> ResponseCode:
 
 
 def remark_of(status: GetStatus) -> str:
-    """The status by its name. Apache makes a queue when it is asked for, so to its peers there is always one."""
+    """Return the status by its name. Apache makes a queue when it is asked for, so to its peers there is always one."""
     return GetStatus.NO_MESSAGE_IN_QUEUE.value if status in _EMPTY else status.value
 
 
 def suggested_broker(group: SubscriptionGroupConfig, *, suggests_slave: bool) -> int:
-    """Which broker of this name should be pulled from next."""
+    """Return which broker of this name should be pulled from next."""
     return group.which_broker_when_consume_slowly if suggests_slave else group.broker_id

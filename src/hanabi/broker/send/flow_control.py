@@ -91,7 +91,7 @@ class FlowControl:
 
 
 def flush_ms_max(config: StoreConfig) -> int:
-    """How long a message may lie in memory alone before the disk counts as busy."""
+    """Return how long a message may lie in memory alone before the disk counts as busy."""
     if config.flush_mode is FlushMode.SYNC_FLUSH:
         planned_ms = config.sync_flush_timeout_ms
     else:

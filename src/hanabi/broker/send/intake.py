@@ -98,7 +98,7 @@ class Intake:
         return asyncio.shield(self.flush_of_turn(result.end_offset))
 
     def flush_of_turn(self, log_offset: int) -> asyncio.Future[PutStatus]:
-        """How it ended that the log was brought to the disk up to *log_offset*; not to be cancelled.
+        """Return how it ended that the log was brought to the disk up to *log_offset*; not to be cancelled.
 
         All that one turn of the loop stored waits for one flush, and costs one word from its thread.
         """

@@ -31,24 +31,24 @@ def dead_letter_topic(group: str) -> str:
 
 
 def topic_sys_flag(topic: str, unit_mode: bool) -> int:
-    """The system flag for a topic that a client in *unit_mode* makes by sending to it."""
+    """Return the system flag for a topic that a client in *unit_mode* makes by sending to it."""
     if not unit_mode:
         return 0
     return UNIT_SUBSCRIBED if topic.startswith(RETRY_PREFIX) else UNIT
 
 
 def tries_max(group: SubscriptionGroupConfig, client_version: int, asked: int | None) -> int:
-    """How often a message of this group is tried: as the client says, if it is one that can."""
+    """Return how often a message of this group is tried: as the client says, if it is one that can."""
     return asked if asked is not None and client_version >= _V3_4_9 else group.retry_max_times
 
 
 def is_dead(reconsume_times: int, tries_max: int) -> bool:
-    """Whether it was tried often enough."""
+    """Return whether it was tried often enough."""
     return reconsume_times >= tries_max
 
 
 def retry_level(reconsume_times: int, asked: int, tries_max: int) -> int | None:
-    """The delay level for the next try; None if there is none and the message becomes a dead letter.
+    """Return the delay level for the next try; None if there is none and the message becomes a dead letter.
 
     *asked* is the client's wish: 0 leaves it to us, below that it wants no more tries.
     """
@@ -58,7 +58,7 @@ def retry_level(reconsume_times: int, asked: int, tries_max: int) -> int | None:
 
 
 def sent_back_properties(raw: bytes, *, topic: str, message_id: str, level: int | None) -> bytes:
-    """The properties with which a message comes back: where it came from first, and when it is due.
+    """Return the properties with which a message comes back: where it came from first, and when it is due.
 
     *topic* and *message_id* are those of the record that failed now, which may be a retry itself.
     """

@@ -29,7 +29,7 @@ class SendRules:
         self.form_5 = form_of_5(config.cluster_name, self.region, self.trace_on, self._new_key)
 
     def is_open(self) -> bool:
-        """Whether sends are taken without another question."""
+        """Return whether sends are taken without another question."""
         if self._settings.broker is not self.config:
             self._read(self._settings.broker)
         return self._flow.busy is None and not self.config.start_accept_sends_at_ms
@@ -48,12 +48,13 @@ class SendRules:
 
 
 def unique_ids(store_host: StoreHost, now_ms: Callable[[], int]) -> UniqueIds:
-    """The keys that messages without one get, as Java's MessageClientIDSetter makes them."""
+    """Return the keys that messages without one get, as Java's MessageClientIDSetter makes them."""
     return UniqueIds(now_ms, ip=store_host.raw[:-4], process_id=os.getpid(), loader_hash=now_ms())
 
 
 def _moment(at_ms: int) -> str:
-    """A time as Apache writes it, or as a number where it lies behind the calendar's end: 2^63 - 1 means never."""
+    """Return a time as Apache writes it, or as a number where it lies behind the calendar's end: 2^63 - 1 means
+    never."""
     try:
         at = datetime.fromtimestamp(at_ms / 1000).astimezone()
     except (ValueError, OverflowError, OSError):

@@ -16,6 +16,6 @@ class StoreHost:
         self._id_prefix = raw.hex().upper()
 
     def message_id(self, log_offset: int) -> str:
-        """The id of the message at *log_offset*: `wire.message.message_id.encode_offset_id`, with its first part made
-        once."""
+        """Return the id of the message at *log_offset*: `wire.message.message_id.encode_offset_id`, with its first
+        part made once."""
         return self._id_prefix + log_offset.to_bytes(8, "big").hex().upper()

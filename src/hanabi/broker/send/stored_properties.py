@@ -63,7 +63,7 @@ def sent_properties(text: str, form: RecordForm) -> tuple[bytes, bool, bool]:
 
 
 def stored_text(properties: dict[str, str], form: RecordForm, left_out: str) -> str:
-    """What the record keeps of *properties*, to which is added what the broker says."""
+    """Return what the record keeps of *properties*, to which is added what the broker says."""
     properties |= form.added
     order = names_in_java_order(tuple(properties), form.buckets)
     return "\x02".join([f"{name}\x01{properties[name]}" for name in order if name != left_out]) + form.end
@@ -79,12 +79,12 @@ def batch_properties(text: str, form: RecordForm) -> tuple[bytes, bool]:
 
 
 def delay_level(raw: bytes) -> int:
-    """The delay level that was asked for; 0 for none, and for what is not a number."""
+    """Return the delay level that was asked for; 0 for none, and for what is not a number."""
     return _level(parse_properties(raw.decode("utf-8", "replace")))
 
 
 def without_delay(raw: bytes) -> bytes:
-    """The same properties, to be delivered at once."""
+    """Return the same properties, to be delivered at once."""
     bounded = f"\x02{raw.decode('utf-8', 'surrogateescape')}\x02"
     for name in _DELAYS:
         bounded = _without(bounded, name)
@@ -108,7 +108,7 @@ def _is_true(text: str | None) -> bool:
 
 
 def _without(bounded: str, name: str) -> str:
-    """All properties but those called *name*; both have their separators around them."""
+    """Return all properties but those called *name*; both have their separators around them."""
     at = bounded.find(name)
     while at >= 0:
         bounded = bounded[:at] + bounded[bounded.index("\x02", at + 1) :]

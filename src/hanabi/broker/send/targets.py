@@ -47,7 +47,7 @@ class SendTargets:
         self._known: dict[str, SendTarget] = {}  # perhaps of settings that changed
 
     def find(self, header: AnySendMessageHeader, peer: str) -> SendTarget:
-        """The target that *header* names, made if the rules allow it; *peer* is the client, for remarks."""
+        """Return the target that *header* names, made if the rules allow it; *peer* is the client, for remarks."""
         config = self._find_config(header.topic)
         target = self._known.get(header.topic)
         if target is None or target.config is not config:

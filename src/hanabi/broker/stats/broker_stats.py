@@ -160,7 +160,7 @@ class BrokerStats:
     # Asking
 
     def view(self, stats_name: str, stats_key: str) -> StatsView | None:
-        """One counter by Java's name and key; None if nothing was counted under them."""
+        """Return one counter by Java's name and key; None if nothing was counted under them."""
         tally = self._find(stats_name, stats_key)
         if tally is None:
             return None
@@ -168,29 +168,29 @@ class BrokerStats:
         return StatsView(figures(Window.MINUTE), figures(Window.HOUR), figures(Window.DAY))
 
     def group_get_tps(self, group: str, topic: str) -> float:
-        """How many messages a second the group was handed in the last minute."""
+        """Return how many messages a second the group was handed in the last minute."""
         tally = self._group_get.get((topic, group))
         return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
 
     def topic_put_tps(self, topic: str) -> float:
-        """How many messages a second were stored in the last minute."""
+        """Return how many messages a second were stored in the last minute."""
         tally = self._topic_put.get(topic)
         return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
 
     def put_totals(self) -> "Totals":
-        """What was stored since the start, by topic."""
+        """Return what was stored since the start, by topic."""
         return Totals(("topic",), ((topic,) for topic in self._topic_put), self._topic_put.values())
 
     def get_totals(self) -> "Totals":
-        """What was handed out since the start, by topic and group."""
+        """Return what was handed out since the start, by topic and group."""
         return Totals(("topic", "group"), self._group_get, self._group_get.values())
 
     def send_back_totals(self) -> "Totals":
-        """What was sent back since the start, by topic and group."""
+        """Return what was sent back since the start, by topic and group."""
         return Totals(("topic", "group"), self._send_back, self._send_back.values())
 
     def fallen_behind(self, size_max: int) -> dict[str, int]:
-        """The groups that read over *size_max* bytes behind the end of the log, and how far behind."""
+        """Return the groups that read over *size_max* bytes behind the end of the log, and how far behind."""
         behind: dict[str, int] = {}
         for (_, _, group), size in self._fall_bytes.items():
             if size > size_max:

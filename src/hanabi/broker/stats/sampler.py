@@ -28,7 +28,7 @@ class Sampler:
         self._phases: tuple[set[Tally], ...] = tuple(set() for _ in range(_PHASES))
 
     def new_tally(self) -> Tally:
-        """A tally that is sampled from now on. It joins the smallest tenth."""
+        """Return a tally that is sampled from now on. It joins the smallest tenth."""
         phase = min(range(_PHASES), key=lambda index: len(self._phases[index]))
         tally = Tally(phase)
         self._phases[phase].add(tally)

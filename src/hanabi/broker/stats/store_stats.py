@@ -92,7 +92,7 @@ class StoreStats:
         self._turn_ms, self._turn_puts = now_ms + _TURN_MS, self.puts
 
     def runtime_info(self, now_ms: int) -> dict[str, str]:
-        """The store's part of the runtime information, by Java's keys."""
+        """Return the store's part of the runtime information, by Java's keys."""
         return {
             "bootTimestamp": str(self.started_ms),
             "runtime": _runtime_text(now_ms - self.started_ms),
@@ -122,7 +122,7 @@ class StoreStats:
         }
 
     def _rates(self, number: Callable[[_Sample], int]) -> str:
-        """How many a second over the last 10, 60 and 600 seconds, or over what there is."""
+        """Return how many a second over the last 10, 60 and 600 seconds, or over what there is."""
         last = self._samples[-1]
         texts = []
         for seconds in _RATES_OVER_SECONDS:
@@ -133,7 +133,7 @@ class StoreStats:
 
 
 def percentile_ms(fine_counts: list[int], share: float) -> float:
-    """The time within which *share* of the puts were done, from the finer classes; in between by proportion."""
+    """Return the time within which *share* of the puts were done, from the finer classes; in between by proportion."""
     wanted = int(sum(fine_counts) * share)
     passed = 0
     lower = 0
@@ -163,6 +163,6 @@ def _runtime_text(ms: int) -> str:
 
 
 def _next_morning_ms(now_ms: int) -> int:
-    """The next midnight on this machine's clock."""
+    """Return the next midnight on this machine's clock."""
     today = datetime.fromtimestamp(now_ms / 1000).replace(hour=0, minute=0, second=0, microsecond=0)
     return int((today + timedelta(days=1)).timestamp() * 1000)

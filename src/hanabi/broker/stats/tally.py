@@ -56,11 +56,11 @@ class Tally:
             del samples[:_FIELDS]
 
     def message_figures(self, window: Window) -> Figures:
-        """What the messages were in that window."""
+        """Return what the messages were in that window."""
         return self._figures(window, 2, self.messages)
 
     def byte_figures(self, window: Window) -> Figures:
-        """What the bytes were in that window."""
+        """Return what the bytes were in that window."""
         return self._figures(window, 3, self.bytes)
 
     def _figures(self, window: Window, field: int, now: int) -> Figures:

@@ -56,7 +56,7 @@ class Groups:
         return list(self._table.members)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, made if it is not there and the rules allow it."""
+        """Return the group, made if it is not there and the rules allow it."""
         known = self.known(group)
         return known if known is not None else self._create(group)
 
@@ -101,7 +101,7 @@ class Groups:
             self._table.put({group: msgspec.structs.replace(old, consume_enable=False)})
 
     def table(self) -> SubscriptionGroupTable:
-        """All groups, with the version of their table."""
+        """Return all groups, with the version of their table."""
         return SubscriptionGroupTable(
             data_version=self._table.version, subscription_group_table=dict(self._table.members)
         )

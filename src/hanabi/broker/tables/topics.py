@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 def validate_topic(name: str) -> str | None:
-    """Why *name* cannot be a topic's, in Apache's words; None if it can."""
+    """Return why *name* cannot be a topic's, in Apache's words; None if it can."""
     if not name.strip():
         return "The specified topic is blank."
     if not _LEGAL(name):
@@ -61,12 +61,12 @@ def validate_topic(name: str) -> str | None:
 
 
 def is_legal_name(name: str) -> bool:
-    """Whether a topic or a group may have these characters."""
+    """Return whether a topic or a group may have these characters."""
     return _LEGAL(name) is not None
 
 
 def perm_text(perm: int) -> str:
-    """A permission as Apache's tools show it: RW-, RWX, R--..."""
+    """Return a permission as Apache's tools show it: RW-, RWX, R--..."""
     return "".join(
         letter if perm & bit else "-" for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
     )
@@ -100,16 +100,16 @@ class Topics:
         return list(self._table.members)
 
     def is_system(self, topic: str) -> bool:
-        """Whether this topic belongs to the broker and not to an application."""
+        """Return whether this topic belongs to the broker and not to an application."""
         return topic in SYSTEM_TOPICS or topic in self._at_start or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
     @staticmethod
     def may_send(topic: str) -> bool:
-        """Whether clients may send to this topic."""
+        """Return whether clients may send to this topic."""
         return topic not in NOT_FOR_SENDING
 
     def table(self) -> TopicConfigTable:
-        """All topics, with the version of their table."""
+        """Return all topics, with the version of their table."""
         return TopicConfigTable(data_version=self._table.version, topic_config_table=dict(self._table.members))
 
     def save(self) -> None:
@@ -127,7 +127,7 @@ class Topics:
     def create_on_send(
         self, topic: str, default_topic: str, queue_nums: int, topic_sys_flag: int = 0, peer: object = ""
     ) -> TopicConfig | None:
-        """The topic, made from *default_topic* if it is not there and the rules allow it."""
+        """Return the topic, made from *default_topic* if it is not there and the rules allow it."""
         known = self.find(topic)
         if known is not None:
             return known
@@ -146,7 +146,7 @@ class Topics:
     def create_on_send_back(
         self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int = 0
     ) -> TopicConfig | None:
-        """The topic, made if it is not there: retry, dead-letter and system topics need no default topic."""
+        """Return the topic, made if it is not there: retry, dead-letter and system topics need no default topic."""
         known = self.find(topic)
         return known if known is not None else self._create(_topic(topic, queue_nums, perm, topic_sys_flag), "broker")
 
@@ -186,7 +186,7 @@ class Topics:
         )
 
     def newest(self, topic: str) -> TopicConfig | None:
-        """The topic as it will be when all that administrators asked for is in the file."""
+        """Return the topic as it will be when all that administrators asked for is in the file."""
         return self._table.newest(topic)
 
     def update(self, *topics: TopicConfig) -> Awaitable[None]:
@@ -255,7 +255,7 @@ def _decode(raw: bytes) -> Content[TopicConfig]:
 
 
 def system_topics(settings: Settings) -> dict[str, TopicConfig]:
-    """The topics that a broker has from its start."""
+    """Return the topics that a broker has from its start."""
     broker = settings.broker
     read_write = PERM_READ | PERM_WRITE
     cluster_perm = PERM_INHERIT | (read_write if broker.cluster_topic_enabled else 0)

@@ -90,7 +90,7 @@ class VersionedTable(Generic[T]):
     # Asking
 
     def newest(self, name: str) -> T | None:
-        """The member as it will be when all changes that were asked for are in force."""
+        """Return the member as it will be when all changes that were asked for are in force."""
         return self._ahead[name] if name in self._ahead else self.members.get(name)
 
     @property
@@ -146,7 +146,7 @@ class VersionedTable(Generic[T]):
         self._ahead.update(dict.fromkeys(change.gone))
 
     def _begin(self) -> Callable[[], None]:
-        """The write of all that was asked for."""
+        """Return the write of all that was asked for."""
         self._in_flight, self._asked = self._asked, []
         members = dict(self.members)
         for change in self._in_flight:
@@ -232,7 +232,7 @@ class VersionedTable(Generic[T]):
         pieces.append(b"\n\t}")
 
     def _member(self, name: str, member: T) -> bytes:
-        """The member as it stands in the file, behind the comma of the one before."""
+        """Return the member as it stands in the file, behind the comma of the one before."""
         known = self._written.get(name)
         if known is not None and known[0] is member:
             return known[1]

@@ -87,7 +87,7 @@ class CheckBack:
             yield
 
     def round(self) -> Iterator[None]:
-        """One look at everything that has not ended."""
+        """Yield one look at everything that has not ended."""
         end = self._store.reader.max_offset(HALF_TOPIC, QUEUE_ID)
         self._unasked.clear()
         self._topics.create_on_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE)
@@ -127,7 +127,8 @@ class CheckBack:
         self._offsets.reset(TRANSACTION_GROUP, OP_HALF_TOPIC, QUEUE_ID, ended.op_offset)
 
     def _next_half(self) -> HalfMessage | None:
-        """The half message at `half_offset`, which goes forward if there is none; None at the end of the queue."""
+        """Return the half message at `half_offset`, which goes forward if there is none; None at the end of the
+        queue."""
         ended, reader = self._ended, self._store.reader
         while ended.half_offset < reader.max_offset(HALF_TOPIC, QUEUE_ID):
             result = self._store.get(HALF_TOPIC, QUEUE_ID, ended.half_offset, 1)
@@ -141,7 +142,8 @@ class CheckBack:
         return None
 
     def _deal_with(self, half: HalfMessage, round_end: int) -> bool:
-        """False if the round must stop before *half*. *round_end*: where the queue ended when the round began."""
+        """Return false if the round must stop before *half*. *round_end*: where the queue ended when the round
+        began."""
         broker = self._settings.broker
         verdict = judge(
             half,
@@ -162,7 +164,7 @@ class CheckBack:
         return self._ask(half)
 
     def _has_ended_otherwise(self, half: HalfMessage) -> bool:
-        """Whether what becomes of *half* was decided by another copy of it."""
+        """Return whether what becomes of *half* was decided by another copy of it."""
         if self._has_first_copy_ended(half):
             return True
         if self._copies.has_newer(half):
@@ -217,7 +219,7 @@ class CheckBack:
         return False
 
     def _put(self, message: PendingMessage) -> AppendResult | None:
-        """Where the message went; None if it cannot be stored now, which is logged."""
+        """Return where the message went; None if it cannot be stored now, which is logged."""
         try:
             result = self._intake.put(message)
         except MQError as error:

@@ -24,11 +24,11 @@ class Copies:
         self._queries = queries
 
     def has_newer(self, half: HalfMessage) -> bool:
-        """Whether a copy of *half* lies behind it: that one decides."""
+        """Return whether a copy of *half* lies behind it: that one decides."""
         return any(copy.log_offset > half.record.log_offset for copy in self._find(HALF_TOPIC, half))
 
     def is_committed(self, half: HalfMessage) -> bool:
-        """Whether consumers have got the message of this transaction already."""
+        """Return whether consumers have got the message of this transaction already."""
         topic = half.real_topic
         return topic is not None and any(
             sysflag.transaction_type(message.sys_flag) == sysflag.TRANSACTION_COMMIT

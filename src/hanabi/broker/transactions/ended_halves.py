@@ -48,7 +48,7 @@ class EndedHalves:
         self._largest: deque[int] = deque()  # of each op message from `op_offset` on, the largest offset it tells of
 
     def end_of(self, half_offset: int, log_offset: int) -> End:
-        """How the half message at *half_offset* of the queue, and at *log_offset* of the log, has ended."""
+        """Return how the half message at *half_offset* of the queue, and at *log_offset* of the log, has ended."""
         index = half_offset - self._base
         if not 0 <= index < len(self._marks) or self._told_at[index] <= log_offset:
             return End.NOT_YET

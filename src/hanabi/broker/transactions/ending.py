@@ -121,7 +121,8 @@ class Ending:
 
 
 def why_wrong(half: HalfMessage, header: EndTransactionHeader) -> str:
-    """Why *header* cannot be about *half*; empty if it can. The id is checked where both have one, Apache does not."""
+    """Return why *header* cannot be about *half*; empty if it can. The id is checked where both have one, Apache
+    does not."""
     record = half.record
     if half.group is None or half.group != header.producer_group:
         return "The producer group wrong"

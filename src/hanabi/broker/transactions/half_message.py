@@ -115,7 +115,7 @@ class HalfMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 def to_final(half: HalfMessage, real_topic: str, real_queue_id: int) -> PendingMessage:
-    """The message that consumers get."""
+    """Return the message that consumers get."""
     return _from_record(
         half.record,
         topic=real_topic,
@@ -126,7 +126,7 @@ def to_final(half: HalfMessage, real_topic: str, real_queue_id: int) -> PendingM
 
 
 def to_op(record: Record, now_ms: int) -> PendingMessage:
-    """The note that the half message *record* has ended. Its host is that of the half message: our own."""
+    """Return the note that the half message *record* has ended. Its host is that of the half message: our own."""
     return PendingMessage(
         OP_HALF_TOPIC,
         QUEUE_ID,
@@ -139,12 +139,12 @@ def to_op(record: Record, now_ms: int) -> PendingMessage:
 
 
 def renewed(half: HalfMessage) -> PendingMessage:
-    """The copy that is asked about. Its number of checks is one higher."""
+    """Return the copy that is asked about. Its number of checks is one higher."""
     return _with_properties(half, {names.TRANSACTION_CHECK_TIMES: str(half.check_times + 1)})
 
 
 def renewed_unasked(half: HalfMessage) -> PendingMessage:
-    """The copy of one that may not be asked about yet, so that those behind it need not wait.
+    """Return the copy of one that may not be asked about yet, so that those behind it need not wait.
 
     Producers end it by the place of its first copy, which therefore goes with it. It counts as no check. (It does in
     Apache, so that with a long immunity a message is given up before anybody was asked.)
@@ -155,17 +155,17 @@ def renewed_unasked(half: HalfMessage) -> PendingMessage:
 
 
 def can_be_renewed(half: HalfMessage) -> bool:
-    """Whether the copies of *half*, with the notes that they have beside its properties, are not too long."""
+    """Return whether the copies of *half*, with the notes that they have beside its properties, are not too long."""
     return all(len(copy.properties) <= PROPERTIES_BYTES_MAX for copy in (renewed(half), renewed_unasked(half)))
 
 
 def given_up(half: HalfMessage) -> PendingMessage:
-    """What is kept of a half message that nobody will be asked about any more."""
+    """Return what is kept of a half message that nobody will be asked about any more."""
     return _from_record(half.record, topic=CHECK_MAX_TIME_TOPIC, queue_id=0)
 
 
 def revived(half: HalfMessage) -> PendingMessage:
-    """The half message again, as if nobody had been asked about it: an administrator wants it."""
+    """Return the half message again, as if nobody had been asked about it: an administrator wants it."""
     return _with_properties(half, {names.TRANSACTION_CHECK_TIMES: "0"})
 
 
@@ -205,7 +205,8 @@ def check_request(
 
 
 def ended_offsets(op: Record) -> list[int]:
-    """The queue offsets of the half messages that *op* says have ended: one from 4.9.x, several from 5.x ("7,9,")."""
+    """Return the queue offsets of the half messages that *op* says have ended: one from 4.9.x, several from 5.x
+    ("7,9,")."""
     if find_property(op.properties, b"TAGS") != REMOVE_TAG:
         return []
     numbers = (_number(text) for text in op.body.decode("ascii", "replace").split(","))

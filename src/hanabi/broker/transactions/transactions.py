@@ -60,7 +60,7 @@ class Transactions:
         return self._intake.put(half)
 
     def check(self) -> Iterator[None]:
-        """One round of asking. It does its work in small pieces, as it is iterated over."""
+        """Return one round of asking. It does its work in small pieces, as it is iterated over."""
         return self._check_back.round()
 
     async def run(self) -> None:

@@ -268,7 +268,7 @@ def store(
 def _measured(
     site: Site, work: "Callable[[Admin, Stopped], Awaitable[T]]", failed: Callable[[T], bool]
 ) -> tuple[T, int]:
-    """What *work* measured, and the exit code."""
+    """Return what *work* measured, and the exit code."""
     from hanabi.cli.bench.progress import Stopped
 
     stopped = Stopped()
@@ -286,7 +286,7 @@ def _end(code: int) -> None:
 def _limits(
     site: Site | None, seconds: float | None, count: int | None, rate: float | None, size: int, yes: bool
 ) -> "Limits":
-    """How long and how much. What is known to be more than 1 GB must be wanted; what nobody knows ends there."""
+    """Return how long and how much. What is known to be more than 1 GB must be wanted; what nobody knows ends there."""
     from hanabi.bench.send_schedule import BESIDE_BODY_BYTES, Limits
 
     if seconds is not None and count is not None:

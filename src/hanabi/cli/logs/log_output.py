@@ -105,7 +105,8 @@ class Patience:
         self._lines: Counter[str] = Counter()
 
     def passes(self, record: logging.LogRecord) -> list[logging.LogRecord]:
-        """What is to be written now: *record*, or nothing, and before it what was left out in the minute before."""
+        """Return what is to be written now: *record*, or nothing, and before it what was left out in the minute
+        before."""
         records: list[logging.LogRecord] = []
         minute = int(self._now() // 60)
         if minute != self._minute:
@@ -128,7 +129,7 @@ class Patience:
 
 
 def own_record(level: int, message: str, *arguments: object) -> logging.LogRecord:
-    """A line about the log itself, for those who cannot log it because they are what writes it."""
+    """Return a line about the log itself, for those who cannot log it because they are what writes it."""
     return logging.LogRecord(__name__, level, __file__, 0, message, arguments, None)
 
 

@@ -151,7 +151,7 @@ def _copies(body: bytes, count: int) -> Iterator[list[bytes]]:
 
 
 def _lines() -> Iterator[list[bytes]]:
-    """The lines of stdin as they come: whoever writes one now and then sees it sent at once."""
+    """Yield the lines of stdin as they come: whoever writes one now and then sees it sent at once."""
     rest = b""
     while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")

@@ -286,8 +286,8 @@ def _broker(
     name: str | None = None,
     default_namesrv: str | None = None,
 ) -> "BrokerToStart":
-    """What the file says, and over it what the command line says. *name* is for a new broker that no file describes,
-    *default_namesrv* for one that nobody has told its name servers."""
+    """Return what the file says, and over it what the command line says. *name* is for a new broker that no file
+    describes, *default_namesrv* for one that nobody has told its name servers."""
     from hanabi.broker.config import BrokerConfig, read_broker_config
     from hanabi.broker.home_name import remembered_name
     from hanabi.cli.serve.serving import BrokerToStart
@@ -328,7 +328,7 @@ def _broker(
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """A file that was read before, as it is."""
+    """Return a file that was read before, as it is."""
     from hanabi.wire.java_properties import decode_properties
 
     return decode_properties(path.read_bytes())

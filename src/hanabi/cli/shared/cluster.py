@@ -47,7 +47,7 @@ TlsFile = Annotated[
 
 
 def client_config(namesrv: str | None, namespace: str, access_key: str | None, tls_file: Path | None) -> "ClientConfig":
-    """How to reach the cluster that the options describe."""
+    """Return how to reach the cluster that the options describe."""
     from hanabi.client.config import NAMESRV_VARIABLE, ClientConfig, Credentials
 
     access = None
@@ -66,7 +66,7 @@ def client_config(namesrv: str | None, namespace: str, access_key: str | None, t
 
 
 def request_seconds(default: float) -> float:
-    """How long a server may take for its answer: as the environment says, or *default*."""
+    """Return how long a server may take for its answer: as the environment says, or *default*."""
     text = os.environ.get(TIMEOUT_VARIABLE, "")
     try:
         seconds = float(text or default)

@@ -72,7 +72,7 @@ def show(context: typer.Context, shell: str | None) -> None:
 
 
 def _checked(shell: str) -> str:
-    """The name of a shell that can complete."""
+    """Return the name of a shell that can complete."""
     named = _callers_shell() if shell == CALLERS_SHELL else shell
     if named not in SHELLS:
         raise ConfigError(f"there is no completion for the shell {named}: it must be one of {', '.join(SHELLS)}")
@@ -80,7 +80,7 @@ def _checked(shell: str) -> str:
 
 
 def _callers_shell() -> str:
-    """The shell that runs this process."""
+    """Return the shell that runs this process."""
     from shellingham import ShellDetectionFailure, detect_shell  # type: ignore[import-untyped]
 
     try:
@@ -127,7 +127,7 @@ def _completing(ask: Ask) -> Complete:
 
 
 def matching(names: Iterable[str], incomplete: str) -> list[str]:
-    """The *names* that begin so and can be typed without quotes. Pure."""
+    """Return the *names* that begin so and can be typed without quotes. Pure."""
     return sorted(
         {
             name
@@ -148,7 +148,7 @@ def inside(names: Iterable[str], namespace: str) -> list[str]:
 
 
 def _asked(context: typer.Context, ask: Ask) -> list[str]:
-    """The names at the cluster; none if it cannot be asked."""
+    """Return the names at the cluster; none if it cannot be asked."""
     import asyncio
 
     from hanabi.admin import Admin
@@ -174,7 +174,7 @@ def _patience() -> float:
 
 
 def _config(given: dict[str, Any]) -> "ClientConfig":
-    """The cluster of the words that are written."""
+    """Return the cluster of the words that are written."""
     return cluster.client_config(given.get("namesrv"), "", given.get("access_key"), given.get("tls_config"))
 
 

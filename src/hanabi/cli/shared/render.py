@@ -35,7 +35,7 @@ def table(
 
 
 def _needed(columns: Sequence[str], texts: list[list[str]], size: Callable[[str], int]) -> int:
-    """The width of a table whose cells take their *size*. Pure."""
+    """Return the width of a table whose cells take their *size*. Pure."""
     sizes = [max(map(size, (name, *cells))) for name, *cells in zip(columns, *texts, strict=True)]
     return sum(sizes) + GAP * (len(sizes) - 1)
 
@@ -75,7 +75,8 @@ def pairs(values: Iterable[tuple[str, Cell]], *, width: int | None = None) -> st
 
 
 def _pair(name: str, value: str, indent: int, width: int) -> str:
-    """One name with its value; a value with a word too long for the place beside the name stands below it. Pure."""
+    """Return one name with its value; a value with a word too long for the place beside the name stands below it.
+    Pure."""
     beside = [piece.rstrip() for piece in _pieces(value)]
     fits = max(map(len, beside)) <= width - indent
     if fits:
@@ -85,7 +86,7 @@ def _pair(name: str, value: str, indent: int, width: int) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The lines of *text*, each as full as *width* allows. Pure."""
+    """Return the lines of *text*, each as full as *width* allows. Pure."""
     lines = [""]
     for piece in _pieces(text):
         if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
@@ -95,7 +96,8 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _pieces(text: str) -> list[str]:
-    """The parts of *text* that a line may end after: words with the space behind them, and parts of lists. Pure."""
+    """Return the parts of *text* that a line may end after: words with the space behind them, and parts of lists.
+    Pure."""
     return _BREAK_AFTER.split(text)
 
 
@@ -110,7 +112,7 @@ def cell_text(cell: Cell) -> str:
 
 
 def moment(time_ms: int) -> str:
-    """A time for people; servers say 0, or less, for never."""
+    """Return a time for people; servers say 0, or less, for never."""
     return time_text(time_ms) if time_ms > 0 else "-"
 
 

@@ -10,7 +10,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(time_ms: int | None) -> str:
-    """A time as people read it, UTC. One that no calendar has, as damage makes them, stays a number."""
+    """Return a time as people read it, UTC. One that no calendar has, as damage makes them, stays a number."""
     if time_ms is None:
         return "-"
     try:
@@ -25,7 +25,7 @@ def is_number(text: str) -> bool:
 
 
 def is_plausible(time_ms: int) -> bool:
-    """Whether a bare number is one of milliseconds: a moment from 2001 to 2286."""
+    """Return whether a bare number is one of milliseconds: a moment from 2001 to 2286."""
     return MILLISECONDS_MIN <= time_ms < MILLISECONDS_MAX
 
 

@@ -128,7 +128,7 @@ def record_line(record: Record) -> MessageLine:
 
 
 def entry_text(entry: QueueLine | IndexLine) -> str:
-    """An entry of a queue or of the index, in one line."""
+    """Return an entry of a queue or of the index, in one line."""
     if isinstance(entry, QueueLine):
         line = (
             f"{entry.topic}/{entry.queue_id} {entry.queue_offset}: log offset {entry.log_offset}, size {entry.size},"

@@ -37,7 +37,7 @@ class Cluster:
         self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def queues(self) -> list[MessageQueue]:
-        """All queues that are wanted and can be read, sorted. A topic that is named must exist."""
+        """Return all queues that are wanted and can be read, sorted. A topic that is named must exist."""
         wanted = self._options.wanted
         is_pattern = wanted.pattern is not None
         topics = wanted.matching(await self.topics()) if is_pattern else sorted(wanted.topics)
@@ -45,7 +45,7 @@ class Cluster:
         return sorted(queue for queues in routes.values() for queue in queues if wanted.has(queue))
 
     async def topics(self) -> list[str]:
-        """All topics that a name server knows."""
+        """Return all topics that a name server knows."""
         error: MQError | None = None
         for address in self._core.config.namesrv_addresses:
             try:
@@ -55,11 +55,11 @@ class Cluster:
         raise error or ConnectError("there is no name server")
 
     async def first_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """The oldest offset of each queue that is still kept."""
+        """Return the oldest offset of each queue that is still kept."""
         return await self._each(queues, self._first_offset)
 
     async def end_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """The offset that the next message of each queue will get."""
+        """Return the offset that the next message of each queue will get."""
         return await self._each(queues, self._end_offset)
 
     async def resolve(self, bound: Bound, queues: list[MessageQueue], first: Offsets, end: Offsets) -> Offsets:
@@ -82,14 +82,14 @@ class Cluster:
         return await self._each(queues, find)
 
     async def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
-        """The message before each offset; queues where there is none are left out."""
+        """Return the message before each offset; queues where there is none are left out."""
         found = await self._each(
             [queue for queue, offset in offsets.items() if offset], lambda queue: self._mark(queue, offsets[queue] - 1)
         )
         return {queue: mark for queue, mark in found.items() if mark is not None}
 
     async def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
-        """The first message of each queue that was stored at its time or later; its end if there is none."""
+        """Return the first message of each queue that was stored at its time or later; its end if there is none."""
         return await self._each(times_ms, lambda queue: self._at(queue, times_ms[queue], first[queue], end[queue]))
 
     async def check_readable(self, start: Offsets) -> None:
@@ -163,14 +163,14 @@ class Cluster:
         return await first_not_older(first, end, hint, is_older)
 
     async def _store_time_ms(self, queue: MessageQueue, offset: int) -> int | None:
-        """When the message at *offset* was stored; None if it is not there any more."""
+        """Return when the message at *offset* was stored; None if it is not there any more."""
         reply = await self._pull_one(queue, offset, ALL)
         if reply.code != ResponseCode.SUCCESS:
             return None
         return decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])]).store_timestamp_ms
 
     async def _mark(self, queue: MessageQueue, offset: int) -> Mark | None:
-        """The message at *offset*; None if it is not there (any more)."""
+        """Return the message at *offset*; None if it is not there (any more)."""
         reply = await self._pull_one(queue, offset, ALL)
         if reply.code != ResponseCode.SUCCESS:
             return None
@@ -190,7 +190,7 @@ def _is_servers_own(topic: str, brokers: Iterable[str], datas: Iterable[Any]) ->
 def ask_cluster(
     options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]], patience_s: float = 0.0
 ) -> T:
-    """The answer to a question that is asked once, from a program that has no event loop."""
+    """Return the answer to a question that is asked once, from a program that has no event loop."""
 
     async def ask() -> T:
         core = await Core.acquire(options.client)

@@ -140,19 +140,19 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 
 def source_columns(given: Mapping[str, str]) -> dict[str, DataType]:
-    """The columns of a source with these options; the same for both kinds of reading."""
+    """Return the columns of a source with these options; the same for both kinds of reading."""
     values = OptionValues(given, tuple(dict.fromkeys((*BATCH, *STREAM))), NAME)
     record = RAW if values.truth("rawRecord", default=False) else {}
     return MESSAGE | record | (DAMAGED if _on_damage(values) == "raw" else {})
 
 
 def readable_columns(options: ReadOptions) -> dict[str, DataType]:
-    """The columns that a schema may ask for."""
+    """Return the columns that a schema may ask for."""
     return MESSAGE | RAW | (DAMAGED if options.on_damage == "raw" else {})
 
 
 def client_config(values: OptionValues) -> ClientConfig:
-    """How to reach the cluster."""
+    """Return how to reach the cluster."""
     return ClientConfig(
         namesrv=values.text("namesrv") or "",
         access=_credentials(values),

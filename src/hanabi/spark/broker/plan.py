@@ -12,7 +12,7 @@ from hanabi.spark.shared.ranges import QueueRange, plan_ranges, with_marks
 
 
 async def plan_batch(cluster: Cluster, options: BatchOptions) -> list[QueueRange]:
-    """The tasks of a batch."""
+    """Return the tasks of a batch."""
     read = options.read
     queues = await existing_queues(cluster, read.wanted)
     first, end = await cluster.first_offsets(queues), await cluster.end_offsets(queues)
@@ -29,7 +29,7 @@ async def plan_batch(cluster: Cluster, options: BatchOptions) -> list[QueueRange
 
 
 async def existing_queues(cluster: Cluster, wanted: Wanted) -> list[MessageQueue]:
-    """The queues to begin with. What was assigned must be among them."""
+    """Return the queues to begin with. What was assigned must be among them."""
     queues = await cluster.queues()
     if missing := wanted.missing(queues):
         raise ConfigError(f"option assign: there is no {missing[0]}")
@@ -43,7 +43,7 @@ def check_order(queue: MessageQueue, starting: Bound, start: int, ending: Bound,
 
 
 def within(queue: MessageQueue, start: int, stop: int, first: int, end: int, *, fail: bool) -> tuple[int, int]:
-    """What of [start, stop) the queue still has, which has [first, end). The rest is lost, or never was."""
+    """Return what of [start, stop) the queue still has, which has [first, end). The rest is lost, or never was."""
     if start < first and start < stop:
         lost(queue, start, min(first, stop), f"the oldest that is kept is {first}", fail=fail)
     if stop > end and stop > start:

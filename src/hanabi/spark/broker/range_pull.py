@@ -55,7 +55,8 @@ class RangePull:
         self._ahead: asyncio.Task[list[bytes]] | None = None
 
     async def chunk(self) -> list[bytes]:
-        """The next answers, about as many as make a batch; none at the end. The ones after them are on their way."""
+        """Return the next answers, about as many as make a batch; none at the end. The ones after them are on their
+        way."""
         ahead = self._ahead or asyncio.ensure_future(self._chunk())
         self._ahead = ahead
         found = await ahead
@@ -90,7 +91,7 @@ class RangePull:
         return bodies
 
     def _begin(self, offset: int, end: int) -> Slot:
-        """All answers for the messages [*offset*, *end*), which are asked for now."""
+        """Return all answers for the messages [*offset*, *end*), which are asked for now."""
         slot: Slot = asyncio.get_running_loop().create_future()
 
         def ended(answer: Command | TransportError) -> None:
@@ -130,7 +131,7 @@ class RangePull:
         task.add_done_callback(ended)
 
     async def _fetch(self, offset: int, end: int) -> list[bytes]:
-        """All answers for the messages [*offset*, *end*), one after the other, and patiently."""
+        """Return all answers for the messages [*offset*, *end*), one after the other, and patiently."""
         queue, fail = self._part.queue, self._options.fail_on_data_loss
         bodies: list[bytes] = []
         while offset < end:
@@ -172,8 +173,8 @@ class RangePull:
 
 
 def _plain_answer(answer: Command | TransportError, offset: int) -> tuple[list[bytes], int]:
-    """What a pull from *offset* on brought, and where to go on: at *offset* again if there is anything to say about it,
-    which is for `RangePull._fetch` to hear."""
+    """Return what a pull from *offset* on brought, and where to go on: at *offset* again if there is anything to say
+    about it, which is for `RangePull._fetch` to hear."""
     if isinstance(answer, TransportError) or answer.code != ResponseCode.SUCCESS:
         return [], offset
     try:
@@ -186,5 +187,6 @@ def _plain_answer(answer: Command | TransportError, offset: int) -> tuple[list[b
 
 
 def _fields_of_all(options: ReadOptions, queue: MessageQueue, subscription: SubscriptionData) -> dict[str, str]:
-    """What all pulls of a queue have in common: put together once, because it costs more than the rest of a pull."""
+    """Return what all pulls of a queue have in common: put together once, because it costs more than the rest of a
+    pull."""
     return header_fields(pull_header(options.pulling_group, queue, 0, 0, subscription))

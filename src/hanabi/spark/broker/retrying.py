@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """What *ask* returns; tried again for so many *seconds*, and then its last error is raised."""
+    """Return what *ask* returns; tried again for so many *seconds*, and then its last error is raised."""
     clock = asyncio.get_running_loop().time
     ends, wait = clock() + seconds, FIRST_WAIT_S
     while True:

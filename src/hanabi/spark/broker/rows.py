@@ -75,7 +75,7 @@ class RangeRows:
             )  # fmt: skip
 
     def _new(self, layout: Layout) -> Mask:
-        """Those that belong to the range and did not come before."""
+        """Return those that belong to the range and did not come before."""
         offsets = layout.field(_QUEUE_OFFSET_AT, ">i8")
         if not len(offsets):
             return np.empty(0, np.bool_)

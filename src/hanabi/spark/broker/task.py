@@ -18,7 +18,7 @@ from hanabi.spark.shared.worker_gc import leave_modules_alone
 def read_range(
     options: ReadOptions, expression: Expression, schema: pa.Schema, part: QueueRange
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of *part* that *expression* wants. While one chunk is decoded, the next one is pulled."""
+    """Yield the messages of *part* that *expression* wants. While one chunk is decoded, the next one is pulled."""
     leave_modules_alone()
     loop = LoopThread.acquire()
     try:

@@ -10,7 +10,8 @@ IsOlder = Callable[[int], Awaitable[bool]]
 
 
 async def first_not_older(low: int, high: int, hint: int, is_older: IsOlder) -> int:
-    """The first of the offsets [*low*, *high*) that is not older, or *high*. Store times do not go back in a queue."""
+    """Return the first of the offsets [*low*, *high*) that is not older, or *high*. Store times do not go back in a
+    queue."""
     hint = min(max(hint, low), high)
     step = 1
     if hint < high and await is_older(hint):

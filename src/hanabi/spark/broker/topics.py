@@ -23,8 +23,8 @@ class Wanted:
     assigned: frozenset[tuple[str, str, int]] | None = None
 
     def matching(self, topics: Iterable[str]) -> list[str]:
-        """Those of *topics* that the pattern takes. Brokers' own topics are none of them, and retry and dead-letter
-        topics only if the pattern names their kind."""
+        """Return those of *topics* that the pattern takes. Brokers' own topics are none of them, and retry and
+        dead-letter topics only if the pattern names their kind."""
         groups = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
         return sorted(
             topic
@@ -43,7 +43,7 @@ class Wanted:
         )
 
     def missing(self, queues: Iterable[MessageQueue]) -> list[str]:
-        """What was assigned and is none of *queues*."""
+        """Return what was assigned and is none of *queues*."""
         there = {(queue.topic, queue.broker_name, queue.queue_id) for queue in queues}
         there |= {(topic, ANY_BROKER, queue_id) for topic, _, queue_id in there}
         return [

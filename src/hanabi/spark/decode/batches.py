@@ -58,7 +58,7 @@ class Rows:
         return self.layout.store_times_ms
 
     def message_ids(self) -> pa.Array:
-        """The producer's ids; the broker's where the producer made none."""
+        """Return the producer's ids; the broker's where the producer made none."""
         unique = self.properties.find(names.UNIQUE_KEY)
         return pc.coalesce(unique, self.offset_message_ids) if unique.null_count else unique
 
@@ -80,7 +80,7 @@ def decode_batches(
     keep_damaged: bool = False,
     on_damaged: OnDamaged = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of *layout* as rows of *schema*, whose names are those of `columns`.
+    """Yield the records of *layout* as rows of *schema*, whose names are those of `columns`.
 
     Usually one batch; more if bodies unpack to very much. Bodies are looked at where *schema* has them, or the whole
     record: those with a wrong checksum and those that do not unpack are left out, or with *keep_damaged* stay as they

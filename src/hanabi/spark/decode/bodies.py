@@ -26,7 +26,7 @@ class Bodies(NamedTuple):
 
 
 def read_bodies(layout: Layout, bytes_max: int = UNPACKED_BYTES_MAX) -> Bodies:
-    """The bodies of *layout*, unpacked."""
+    """Return the bodies of *layout*, unpacked."""
     flags = layout.sys_flags
     compressed = np.flatnonzero(flags & sysflag.COMPRESSED)
     if not len(compressed):

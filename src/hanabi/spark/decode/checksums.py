@@ -11,7 +11,7 @@ from hanabi.wire.message.crc import crc32
 
 
 def bodies_match(layout: Layout) -> Mask:
-    """Whether each body has its record's CRC. As in Java, an empty one has none."""
+    """Return whether each body has its record's CRC. As in Java, an empty one has none."""
     view, checksum = memoryview(layout.buffer), crc32
     starts, ends = layout.body_at.tolist(), (layout.body_at + layout.body_bytes).tolist()
     found = np.array([checksum(view[start:end]) for start, end in zip(starts, ends, strict=True)], np.int64)

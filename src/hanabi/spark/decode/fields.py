@@ -12,7 +12,8 @@ Stretches: TypeAlias = NDArray[np.void]  # bytes, the same number of them in eac
 
 
 def field_at(data: Bytes, positions: Positions, kind: str) -> NDArray[Any]:
-    """The number of type *kind* (such as ">i8") that begins at each of *positions*, in this machine's byte order.
+    """Return the number of type *kind* (such as ">i8") that begins at each of *positions*, in this machine's byte
+    order.
 
     All of them must lie inside.
     """
@@ -33,14 +34,14 @@ def field_near(data: Bytes, positions: Positions, kind: str) -> NDArray[Any]:
 
 
 def stretches_near(data: Bytes, positions: Positions, size: int) -> Stretches:
-    """The *size* bytes at each of *positions*, copied together. As with `field_near`, a position may be wrong, and
-    *data* must hold at least one stretch."""
+    """Return the *size* bytes at each of *positions*, copied together. As with `field_near`, a position may be
+    wrong, and *data* must hold at least one stretch."""
     everywhere = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
     return everywhere[np.clip(positions, 0, len(data) - size)]
 
 
 def field_of(stretches: Stretches, at: int, kind: str) -> NDArray[Any]:
-    """The number of type *kind* that begins *at* bytes into each of *stretches*, as `field_at` gives it."""
+    """Return the number of type *kind* that begins *at* bytes into each of *stretches*, as `field_at` gives it."""
     stored = np.dtype(kind)
     if not len(stretches):
         return np.empty(0, stored.newbyteorder("="))

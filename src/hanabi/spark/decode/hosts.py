@@ -35,7 +35,7 @@ def store_hosts(layout: Layout) -> pa.Array:
 
 
 def offset_message_ids(layout: Layout) -> pa.Array:
-    """The broker's own id of each message: its host and its log offset in hexadecimal digits."""
+    """Return the broker's own id of each message: its host and its log offset in hexadecimal digits."""
     hosts_at = layout.store_timestamp_at + 8
     return _by_length(layout.family & 2 != 0, lambda rows, size: _offset_ids(layout, hosts_at, rows, size))
 
@@ -71,7 +71,7 @@ def _written_out(hosts: NDArray[np.uint64]) -> pa.Array:
 
 
 def _by_length(is_v6: Mask, make: Callable[[Mask, int], pa.Array]) -> pa.Array:
-    """What *make* makes of the rows with a host of IPv4 and of the others, in the order of the rows."""
+    """Return what *make* makes of the rows with a host of IPv4 and of the others, in the order of the rows."""
     if not is_v6.any():
         return make(~is_v6, V4_BYTES)
     if is_v6.all():

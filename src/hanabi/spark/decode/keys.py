@@ -16,7 +16,7 @@ _MAY_BE_SPACE_MIN: Final = 0xC2
 
 
 def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
-    """A list of keys for each of *values*, strings or null; an empty list for null."""
+    """Return a list of keys for each of *values*, strings or null; an empty list for null."""
     content, offsets = content_of(values)
     content = content[offsets[0] : offsets[-1]]
     ends = offsets.astype(np.int64) - offsets[0]
@@ -42,7 +42,7 @@ def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
 
 
 def _begins_value(ends: Positions, length: int) -> Mask:
-    """Whether a value begins at each byte."""
+    """Return whether a value begins at each byte."""
     begins = np.zeros(length + 1, np.bool_)
     begins[ends] = True
     return begins[:-1]

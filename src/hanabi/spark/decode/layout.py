@@ -57,7 +57,7 @@ class Layout:
         return len(self.starts)
 
     def only(self, chosen: "Mask | slice") -> "Layout":
-        """Some of the records."""
+        """Return some of the records."""
         if isinstance(chosen, np.ndarray) and chosen.all():
             return self
         arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -68,8 +68,8 @@ class Layout:
         return np.frombuffer(self.buffer, np.uint8)
 
     def field(self, at: int, kind: str) -> NDArray[Any]:
-        """The number *at* bytes into each record (drawn in `wire.message.record`). It must come before the hosts, or
-        all hosts be of IPv4."""
+        """Return the number *at* bytes into each record (drawn in `wire.message.record`). It must come before the
+        hosts, or all hosts be of IPv4."""
         return field_of(self.heads, at, kind)
 
     @cached_property
@@ -123,7 +123,7 @@ class Layout:
 
 
 def lay_out(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> tuple[Layout, Positions]:
-    """The records that begin at *starts* and have *sizes*, and the rows of those that are not whole.
+    """Return the records that begin at *starts* and have *sizes*, and the rows of those that are not whole.
 
     Records that the caller found in ascending order are the quick case.
     """

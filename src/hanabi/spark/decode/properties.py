@@ -78,7 +78,8 @@ class Properties:
         return starts
 
     def find(self, name: str) -> pa.Array:
-        """The value of one property in each record, null where it has none. The last one counts, as in a dictionary."""
+        """Return the value of one property in each record, null where it has none. The last one counts, as in a
+        dictionary."""
         raw = name.encode()
         same = (self._middles - self._names_at == len(raw)) & (
             self._name_starts == np.uint64(int.from_bytes(raw[:8].ljust(8, b"\0"), "little"))
@@ -109,7 +110,7 @@ class Properties:
         return slices_of(self._buffer, starts, self._values_end[pairs] - starts, pa.string())
 
     def as_maps(self, kind: pa.MapType) -> pa.Array:
-        """All properties of each record, of Arrow type *kind*."""
+        """Return all properties of each record, of Arrow type *kind*."""
         names_at, middles, values_at, values_end, record_pairs = self._unique_pairs()
         names = slices_of(self._buffer, names_at, middles - names_at, pa.string())
         values = slices_of(self._buffer, values_at, values_end - values_at, pa.string())
@@ -158,5 +159,5 @@ class Properties:
 
 
 def _is_one_in_each(middles: Positions, starts: Positions, ends: Positions) -> bool:
-    """Whether each stretch has just one of *middles*, as it nearly always is: then no search is needed."""
+    """Return whether each stretch has just one of *middles*, as it nearly always is: then no search is needed."""
     return len(middles) == len(starts) and bool(((middles >= starts) & (middles < ends)).all())

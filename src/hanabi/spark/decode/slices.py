@@ -17,7 +17,7 @@ _VIEWS: Final = {pa.binary(): pa.binary_view(), pa.string(): pa.string_view()}
 
 
 def slices_of(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: pa.DataType) -> pa.Array:
-    """The bytes [start, start + length) of *buffer* for each pair, as an array of *kind* (binary or string).
+    """Return the bytes [start, start + length) of *buffer* for each pair, as an array of *kind* (binary or string).
 
     They must lie inside. They should ascend and not overlap, as slices of records do; others cost a Python loop.
     """
@@ -58,7 +58,8 @@ def _one_by_one(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: 
 
 
 def content_of(array: pa.Array) -> tuple[Bytes, NDArray[np.int32]]:
-    """The bytes of a string or binary array that nobody sliced, and the offsets into them (one more than elements)."""
+    """Return the bytes of a string or binary array that nobody sliced, and the offsets into them (one more than
+    elements)."""
     _, offsets, data = array.buffers()
     if not len(array):
         return np.empty(0, np.uint8), np.zeros(1, np.int32)

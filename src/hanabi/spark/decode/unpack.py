@@ -22,7 +22,7 @@ def unpack(body: bytes, sys_flag: int, body_bytes_max: int = BODY_BYTES_MAX) -> 
 
 
 def unpack_by_arrow(body: bytes, codec: str, body_bytes_max: int) -> bytes:
-    """The content of *body*, a frame of *codec*."""
+    """Return the content of *body*, a frame of *codec*."""
     try:
         plain: bytes = pa.CompressedInputStream(pa.BufferReader(body), codec).read(body_bytes_max + 1)
     except OSError as error:  # also for what is cut off

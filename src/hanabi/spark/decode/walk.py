@@ -25,7 +25,7 @@ class Walked(NamedTuple):
 
 
 def walk(buffer: pa.Buffer, start: int = 0, end: int | None = None) -> Walked:
-    """The records from *start* on that begin and end before *end*. Looks at sizes and magics only."""
+    """Return the records from *start* on that begin and end before *end*. Looks at sizes and magics only."""
     view = memoryview(buffer)
     end = len(view) if end is None else end
     starts: list[int] = []

@@ -20,7 +20,8 @@ def read_archive(
     since_ms: int | None = None,
     until_ms: int | None = None,
 ) -> DataFrame:
-    """The messages of the archive at *url*, stored in [since, until). Only files of these topics and hours are read.
+    """Return the messages of the archive at *url*, stored in [since, until). Only files of these topics and hours are
+    read.
 
     Raises ConfigError if there is no archive, or a topic that is named is not in it.
     """

@@ -29,7 +29,7 @@ def check_name(name: str) -> None:
 
 
 def find(name: str) -> Pipeline[Any]:
-    """The pipeline of that name. Raises ConfigError if there is none, or Spark is not installed."""
+    """Return the pipeline of that name. Raises ConfigError if there is none, or Spark is not installed."""
     check_name(name)
     try:
         module = import_module(f"{PACKAGE}.{name.replace('-', '_')}")

@@ -48,7 +48,7 @@ def flag_of(name: str) -> str:
 
 
 def parse_flags(struct: type[msgspec.Struct], words: Sequence[str], pipeline: str) -> dict[str, Any]:
-    """What *words* of a command line say: `--key value`, `--key=value`, `--switch`, `--no-switch`.
+    """Return what *words* of a command line say: `--key value`, `--key=value`, `--switch`, `--no-switch`.
 
     A list is given with commas, or by saying the option again.
     """
@@ -82,7 +82,7 @@ def parse_flags(struct: type[msgspec.Struct], words: Sequence[str], pipeline: st
 
 
 def check_names(struct: type[msgspec.Struct], told: Mapping[str, Any], pipeline: str, where: str) -> dict[str, Any]:
-    """What a file tells, under the names of the fields."""
+    """Return what a file tells, under the names of the fields."""
     kinds = {field.name: field.type for field in _fields(struct)}
     found: dict[str, Any] = {}
     for key, value in told.items():
@@ -96,7 +96,7 @@ def check_names(struct: type[msgspec.Struct], told: Mapping[str, Any], pipeline:
 
 
 def build(struct: type[T], said: Mapping[str, Any], pipeline: str) -> T:
-    """The checked options. *said* has names of fields, and values as texts or as a file had them."""
+    """Return the checked options. *said* has names of fields, and values as texts or as a file had them."""
     values: dict[str, Any] = {}
     hints = get_type_hints(struct, include_extras=True)
     for field in _fields(struct):
@@ -146,7 +146,7 @@ def _as_text(value: Any) -> Any:
 
 
 def _plain(kind: inspect.Type | None) -> inspect.Type | None:
-    """What a field holds, apart from descriptions and from being left out."""
+    """Return what a field holds, apart from descriptions and from being left out."""
     if isinstance(kind, inspect.Metadata):
         return _plain(kind.type)
     if isinstance(kind, inspect.UnionType):

@@ -67,7 +67,8 @@ class Origin(Connection, frozen=True, kw_only=True):
         return StoreHome.open(Path(self.store), Path(self.commit_log) if self.commit_log else None)
 
     def read(self, spark: SparkSession, columns: str) -> DataFrame:
-        """The messages, with *columns* only (as `.schema(...)` wants them): everything else is not even decoded."""
+        """Return the messages, with *columns* only (as `.schema(...)` wants them): everything else is not even
+        decoded."""
         home = self.store_home
         if home is not None:
             reader = spark.read.format(STORE_FORMAT).options(**self._store_options(home))
@@ -114,7 +115,7 @@ class Origin(Connection, frozen=True, kw_only=True):
 
 
 def user_topics(home: StoreHome) -> list[str]:
-    """The topics of a store that are neither the broker's own nor made for retries and dead letters."""
+    """Return the topics of a store that are neither the broker's own nor made for retries and dead letters."""
     others = (RETRY_PREFIX, DEAD_LETTER_PREFIX, LIGHT_QUEUE_PREFIX)
     topics = {queue.topic for queue in find_queues(home.queues)}
     return sorted(topic for topic in topics if not is_system(topic) and not topic.startswith(others))

@@ -35,7 +35,7 @@ _JVM_ENDS_SECONDS: Final = 30
 
 
 def settings_for(name: str, master: str, *, pipeline: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a session: ours, those of the pipeline, those of the user, who has the last word."""
+    """Return all settings of a session: ours, those of the pipeline, those of the user, who has the last word."""
     here = _ON_THIS_MACHINE if master.startswith("local") else {}
     named = {"spark.master": master, "spark.app.name": f"hanabi {name}"}
     return {**_ALWAYS, **here, **pipeline, **user, **named}

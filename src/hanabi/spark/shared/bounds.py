@@ -32,7 +32,7 @@ class Bound:
         return self.time_ms if self.time_ms is not None else self.times_ms.get(queue)
 
     def resolve(self, queue: MessageQueue, first: int, end: int) -> int:
-        """The offset for a queue that has the messages [*first*, *end*), apart from moments."""
+        """Return the offset for a queue that has the messages [*first*, *end*), apart from moments."""
         told = self.offsets.get(queue)
         if told is None:
             told = EARLIEST if self.otherwise == "earliest" else LATEST
@@ -45,7 +45,7 @@ class Bound:
 
 
 def starting_bound(values: OptionValues, default: End) -> Bound:
-    """What the options say about the beginning."""
+    """Return what the options say about the beginning."""
     name, otherwise, offsets = _offsets(values, "startingOffsets", default)
     late = values.choice("startingOffsetsByTimestampStrategy", "error", "latest")
     times = values.json_object("startingOffsetsByTimestamp")
@@ -61,7 +61,7 @@ def starting_bound(values: OptionValues, default: End) -> Bound:
 
 
 def ending_bound(values: OptionValues) -> Bound:
-    """What the options say about the end, which is not part of what is read."""
+    """Return what the options say about the end, which is not part of what is read."""
     name, otherwise, offsets = _offsets(values, "endingOffsets", "latest")
     if otherwise == "earliest" or EARLIEST in offsets.values():
         raise ConfigError("option endingOffsets must not be earliest: nothing would be read")

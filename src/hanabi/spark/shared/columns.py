@@ -58,7 +58,7 @@ def struct_of(columns: dict[str, DataType]) -> StructType:
 
 
 def source_struct(columns: dict[str, DataType]) -> StructType:
-    """What a source of messages gives. Says what is never null: Spark then looks for no nulls there, which saves
+    """Return what a source of messages gives. Says what is never null: Spark then looks for no nulls there, which saves
     some of the JVM's CPU."""
     return StructType(
         [StructField(name, _without_nulls(kind), nullable=name in _MAY_BE_NULL) for name, kind in columns.items()]

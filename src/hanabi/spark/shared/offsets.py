@@ -28,7 +28,7 @@ def to_json(offsets: Mapping[MessageQueue, int]) -> JsonOffsets:
 
 
 def from_json(told: object, where: str, *, least: int = 0) -> Offsets:
-    """The offsets that *told* has; ConfigError says what is wrong *where*, such as "option startingOffsets"."""
+    """Return the offsets that *told* has; ConfigError says what is wrong *where*, such as "option startingOffsets"."""
     found: Offsets = {}
     for topic, brokers in _object(told, where).items():
         for broker_name, queues in _object(brokers, f"{where}, topic {topic}").items():
@@ -41,7 +41,7 @@ def from_json(told: object, where: str, *, least: int = 0) -> Offsets:
 
 
 def _offset(told: object, place: str, least: int) -> int:
-    """A number, or the first one of what a checkpoint says (see `positions`)."""
+    """Return a number, or the first one of what a checkpoint says (see `positions`)."""
     offset = told[0] if isinstance(told, list) and told else told
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < least:
         raise ConfigError(f"{place}: {told!r} must be a whole number, at least {least}")
@@ -55,5 +55,5 @@ def _object(told: object, where: str) -> dict[str, Any]:
 
 
 def describe(queue: MessageQueue) -> str:
-    """A queue in an error."""
+    """Return a queue in an error."""
     return f"topic {queue.topic}, queue {queue.queue_id} of {queue.broker_name}"

@@ -31,11 +31,11 @@ class OptionValues:
                 raise ConfigError(f"{source} has no option {name!r}{f': {why}' if why else did_you_mean(name, known)}")
 
     def text(self, name: str) -> str | None:
-        """What was given, None for nothing."""
+        """Return what was given, None for nothing."""
         return self._given.get(name.lower()) or None
 
     def choice(self, name: str, *choices: str) -> str:
-        """One of *choices*; the first is the default."""
+        """Return one of *choices*; the first is the default."""
         value = (self.text(name) or choices[0]).lower()
         if value not in choices:
             raise ConfigError(f"option {name}={value!r}: must be one of {', '.join(choices)}")
@@ -58,7 +58,7 @@ class OptionValues:
         return int(value)
 
     def words(self, name: str, separator: str = ",") -> frozenset[str] | None:
-        """A list, with blanks around its words ignored."""
+        """Return a list, with blanks around its words ignored."""
         value = self.text(name)
         if value is None:
             return None
@@ -68,7 +68,7 @@ class OptionValues:
         return words
 
     def time_ms(self, name: str) -> int | None:
-        """A time: milliseconds since 1970, or as ISO 8601 writes it (UTC unless it says otherwise)."""
+        """Return a time: milliseconds since 1970, or as ISO 8601 writes it (UTC unless it says otherwise)."""
         value = self.text(name)
         if value is None:
             return None

@@ -43,17 +43,17 @@ class Queues(Protocol):
     """Questions about queues, to a cluster or to the files of a broker."""
 
     def firsts(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """The oldest offset of each queue that is still kept."""
+        """Return the oldest offset of each queue that is still kept."""
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
-        """The message before each offset; queues where there is none are left out."""
+        """Return the message before each offset; queues where there is none are left out."""
 
     def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
-        """The first message of each queue that was stored at its time or later; its end if there is none."""
+        """Return the first message of each queue that was stored at its time or later; its end if there is none."""
 
 
 def broken_off(done: Positions, ends: Mapping[MessageQueue, int], queues: Queues) -> Offsets:
-    """The queues of *done* that do not go on where they were read to, and where reading them goes on.
+    """Return the queues of *done* that do not go on where they were read to, and where reading them goes on.
 
     That is with the first message that was stored when the last one was read, or later: nothing is left out, and little
     is read again. A queue without a mark begins with its first message.
@@ -69,8 +69,8 @@ def broken_off(done: Positions, ends: Mapping[MessageQueue, int], queues: Queues
 
 
 def _replaced(done: Positions, queues: Queues) -> list[MessageQueue]:
-    """The queues in which another message stands before the offset. Where retention deleted that one, the message at
-    the offset must lie behind it in the log."""
+    """Return the queues in which another message stands before the offset. Where retention deleted that one, the
+    message at the offset must lie behind it in the log."""
     asked = {queue: offset for queue, offset in done.offsets.items() if offset and queue in done.marks}
     before = queues.marks(asked)
     behind = queues.marks({queue: offset + 1 for queue, offset in asked.items() if queue not in before})

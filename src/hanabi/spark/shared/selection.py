@@ -34,7 +34,7 @@ class Selection:
         return self.has_topic(topic) and (self.queues is None or (topic, queue_id) in self.queues)
 
     def offsets_of(self, topic: str, queue_id: int, first: int, end: int) -> tuple[int, int]:
-        """What is wanted of a queue that has [first, end), as far as offsets say it."""
+        """Return what is wanted of a queue that has [first, end), as far as offsets say it."""
         queue = topic, queue_id
         return max(first, self.from_offsets.get(queue, 0)), min(end, self.to_offsets.get(queue, end))
 

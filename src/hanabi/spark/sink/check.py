@@ -35,7 +35,7 @@ def check_destination(options: SinkOptions, *, patience_s: float = 0.0) -> None:
 
 
 def has_finished_batches(checkpoint: str | None) -> bool:
-    """Whether a stream has got beyond its first batch: then its cluster was there, and is worth waiting for.
+    """Return whether a stream has got beyond its first batch: then its cluster was there, and is worth waiting for.
 
     What cannot be seen from here is taken for so. Here is a Python worker without a JVM, so nobody can be asked where a
     path without a scheme is (`fs.defaultFS`). But Spark writes `metadata` before it asks for a writer: a checkpoint

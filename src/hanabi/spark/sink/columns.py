@@ -61,7 +61,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamps: RowIds) -> Iterator[SinkRow]:
-    """The messages of *batch*, whose first row has the number *first*. *topic* is for rows that name none."""
+    """Yield the messages of *batch*, whose first row has the number *first*. *topic* is for rows that name none."""
     columns = {name: _values(batch.column(number)) for number, name in enumerate(batch.schema.names)}
     nothing: list[Any] = [None] * batch.num_rows
 
@@ -108,12 +108,12 @@ def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamps: RowIds
 
 
 def _is_own(name: str) -> bool:
-    """Whether a property is the message's own. What was read has also those that brokers and clients wrote."""
+    """Return whether a property is the message's own. What was read has also those that brokers and clients wrote."""
     return name not in names.RESERVED and not name.startswith(names.TRANSIENT_PREFIX)
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """A column as Python values; moments are milliseconds."""
+    """Return a column as Python values; moments are milliseconds."""
     if pa.types.is_timestamp(column.type):
         column = pc.divide(column.cast(pa.int64()), 1_000)  # Spark's are in microseconds
     values: list[Any] = column.to_pylist()

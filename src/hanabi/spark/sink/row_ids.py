@@ -25,7 +25,7 @@ class RowIds:
         self._seen: dict[bytes, int] = {}
 
     def of(self, content: tuple[Any, ...], row_key: str | int | None) -> str:
-        """The stamp of the next row."""
+        """Return the stamp of the next row."""
         if row_key is not None:
             return f"{self._batch}/key={row_key}"
         digest = sha256(_encode(content)).digest()[:_DIGEST_BYTES]

@@ -103,7 +103,7 @@ class RowSender:
         self._known.add(topic)
 
     def _is_away(self, topic: str, error: MQError) -> bool:
-        """Whether waiting may help: a server is down, and not the message or the topic wrong."""
+        """Return whether waiting may help: a server is down, and not the message or the topic wrong."""
         last = error.attempts[-1].error if isinstance(error, SendFailed) and error.attempts else error
         if isinstance(last, SendFailed | TopicNotExist):  # nobody can be written to, or nobody serves the topic
             return topic in self._known

@@ -37,7 +37,7 @@ class Chunk:
 
 
 def entry_chunks(entries: Entries, log: LogReader, rows_max: int, bytes_max: int = CHUNK_BYTES_MAX) -> Iterator[Chunk]:
-    """The records of *entries*, in chunks of at most *rows_max* records and about *bytes_max* bytes."""
+    """Yield the records of *entries*, in chunks of at most *rows_max* records and about *bytes_max* bytes."""
     numbers = log.numbers_of(entries.log_offsets)
     sizes = np.where((entries.sizes >= RECORD_BYTES_MIN) & (entries.sizes <= RECORD_BYTES_MAX), entries.sizes, 0)
     ends = entries.log_offsets + sizes

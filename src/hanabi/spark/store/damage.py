@@ -32,7 +32,7 @@ class Damaged(NamedTuple):
 
 
 def reason_of(raw: bytes) -> str:
-    """Why *raw* is no message, or not the right one."""
+    """Return why *raw* is no message, or not the right one."""
     if not raw.strip(b"\0"):
         return "nothing is written there"
     try:

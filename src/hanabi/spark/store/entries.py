@@ -45,7 +45,7 @@ class Entries:
 
 
 def raw_entries(queue: QueueOnDisk, reader: FileReader, first: int, end: int) -> NDArray[np.void]:
-    """The entries [first, end) as they are stored; zeros for what is not there."""
+    """Return the entries [first, end) as they are stored; zeros for what is not there."""
     found = np.zeros(end - first, ENTRY_DTYPE)
     at = first
     while at < end and queue.file_bytes:
@@ -58,7 +58,7 @@ def raw_entries(queue: QueueOnDisk, reader: FileReader, first: int, end: int) ->
 
 
 def task_entries(home: StoreHome, spans: tuple[Span, ...], tags_codes: list[int] | None) -> Entries:
-    """The entries of *spans*, without those whose tags cannot be among the wanted ones.
+    """Return the entries of *spans*, without those whose tags cannot be among the wanted ones.
 
     Raises DataLost if the topic of one of them was made again after it was planned.
     """
@@ -93,7 +93,8 @@ def _check_same_queue(span: Span, last: NDArray[np.void]) -> None:
 
 
 def _may_have(codes: Positions, wanted: list[int] | None, topic: str) -> Mask:
-    """Which messages may have the wanted tags. In some entries something else stands in the place of the tags."""
+    """Return which messages may have the wanted tags. In some entries something else stands in the place of the
+    tags."""
     if wanted is None or topic == SCHEDULE_TOPIC:
         return np.ones(len(codes), np.bool_)
     return np.isin(codes, wanted) | (codes <= _EXT_ADDRESS_MAX)

@@ -41,7 +41,7 @@ class LogReader:
         return np.where(log_offsets < self.ends[numbers], numbers, -1)
 
     def read(self, pieces: list[tuple[int, int, int]]) -> pa.Buffer:
-        """One buffer with *pieces* behind each other: each a file's number, a log offset in it, and a size.
+        """Return one buffer with *pieces* behind each other: each a file's number, a log offset in it, and a size.
 
         Zeros stand for what the file no longer has.
         """

@@ -68,14 +68,14 @@ def _end_of_log(files: list[DataFile], reader: FileReader, known: int | None) ->
 
 
 def _begins_record(log: LogLookup, log_offset: int) -> bool:
-    """Whether a record lies there that knows it. An entry may have a bad bit."""
+    """Return whether a record lies there that knows it. An entry may have a bad bit."""
     data = log.read(log_offset) or b""
     is_whole = check_record(data, check_crc=False).state is RecordState.WHOLE
     return is_whole and int.from_bytes(data[28:36], "big") == log_offset
 
 
 def log_chunks(task: LogTask, log: LogReader, rows_max: int, bytes_max: int = CHUNK_BYTES_MAX) -> Iterator[Chunk]:
-    """The records of *task*, and in place of what is none a chunk with something that is damaged."""
+    """Yield the records of *task*, and in place of what is none a chunk with something that is damaged."""
     position, wanted = task.start, bytes_max
     with FileReader() as reader:
         while position < task.end:
@@ -104,7 +104,7 @@ def log_chunks(task: LogTask, log: LogReader, rows_max: int, bytes_max: int = CH
 
 
 def _whole_records(log: LogReader, number: int, position: int, size: int, rows_max: int) -> tuple[Chunk, int]:
-    """The records that lie behind each other from *position* on, and how many bytes they are."""
+    """Return the records that lie behind each other from *position* on, and how many bytes they are."""
     buffer = log.read([(number, position, size)])
     starts, sizes, stopped_at = walk(buffer)
     count = min(len(starts), rows_max)

@@ -66,7 +66,7 @@ def parse_store_options(given: Mapping[str, str]) -> StoreOptions:
 
 
 def store_options(values: OptionValues) -> StoreOptions:
-    """Those that batch and stream have in common; what a stream has not is as if it were not given."""
+    """Return those that batch and stream have in common; what a stream has not is as if it were not given."""
     commit_log = values.text("commitLog")
     selection, is_log_scan = _selection(values), values.choice("scan", "queues", "log") == "log"
     home = _open(values.text("path"), Path(commit_log) if commit_log else None)

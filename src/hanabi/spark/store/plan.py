@@ -46,7 +46,7 @@ class WantedQueue:
 
 
 def plan_queue_tasks(options: StoreOptions, selection: Selection) -> list[QueueTask]:
-    """The tasks for the messages of *selection*, in the order of the log."""
+    """Return the tasks for the messages of *selection*, in the order of the log."""
     with FileReader() as reader:
         queues = wanted_queues(options.home, selection, reader)
     return cut_tasks(queues, options)
@@ -75,7 +75,7 @@ def _span(queue: QueueOnDisk, reader: FileReader, first: int, end: int) -> Span:
 
 
 def wanted_queues(home: StoreHome, selection: Selection, reader: FileReader) -> list[WantedQueue]:
-    """Every queue with messages that may be wanted. What light queues refer to is in other queues already."""
+    """Return every queue with messages that may be wanted. What light queues refer to is in other queues already."""
     log = LogLookup(home, reader)
     from_ms, to_ms = selection.from_ms, selection.to_ms
     begin = None if from_ms is None else TimeBoundary(from_ms, log, unknown_is_older=False)

@@ -14,7 +14,7 @@ from hanabi.wire.message.record import decode_dispatch
 
 
 def marks_in_store(home: StoreHome, offsets: Mapping[MessageQueue, int]) -> Marks:
-    """The message before each offset; queues where there is none are left out."""
+    """Return the message before each offset; queues where there is none are left out."""
     found: Marks = {}
     with FileReader() as reader, FileReader() as log_reader:
         log = LogLookup(home, log_reader)
@@ -28,7 +28,7 @@ def marks_in_store(home: StoreHome, offsets: Mapping[MessageQueue, int]) -> Mark
 def since_in_store(
     home: StoreHome, times_ms: Mapping[MessageQueue, int], first: Mapping[MessageQueue, int], end: Offsets
 ) -> Offsets:
-    """The first message of each queue that was stored at its time or later; its end if there is none."""
+    """Return the first message of each queue that was stored at its time or later; its end if there is none."""
     with FileReader() as reader, FileReader() as log_reader:
         log = LogLookup(home, log_reader)
         return {

@@ -19,7 +19,7 @@ class TimeBoundary:
         self._younger_from = 2**63  # from this one on nothing is
 
     def first_in(self, queue: QueueOnDisk, reader: FileReader, low: int, high: int) -> int:
-        """The first message of [low, high) that was stored then or later, or *high*."""
+        """Return the first message of [low, high) that was stored then or later, or *high*."""
         while low < high:
             middle = (low + high) // 2
             entry = queue.entry(reader, middle)

@@ -83,7 +83,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return positions_to_json(Positions(begin, self._view.marks(begin)))
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> JsonPositions:  # noqa: N802
-        """How far this trigger goes. All below *start* is finished work, also after a restart."""
+        """Return how far this trigger goes. All below *start* is finished work, also after a restart."""
         with plain_errors():
             done = positions_from_json(start)
             self._tell_progress(done.offsets)
@@ -125,7 +125,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Decisions
 
     def _still_there(self, begin: Positions, stop: Positions) -> tuple[Offsets, Offsets]:
-        """What of the ranges the cluster still has; what is lost is an error, or left out."""
+        """Return what of the ranges the cluster still has; what is lost is an error, or left out."""
         fail = self._options.read.fail_on_data_loss
         there = set(self._view.queues())
         moving = [queue for queue in stop.offsets if stop.differs(begin, queue)]

@@ -32,7 +32,7 @@ class ClusterView:
         self._ends: Offsets = {}
 
     def queues(self) -> list[MessageQueue]:
-        """All queues that are there now, or were a moment ago."""
+        """Return all queues that are there now, or were a moment ago."""
         if self._clock() >= self._queues_until:
             self._queues = self.ask(lambda cluster: cluster.queues())
             self._queues_until = self._clock() + self._options.discovery_s
@@ -40,7 +40,7 @@ class ClusterView:
         return self._queues
 
     def ends(self) -> Offsets:
-        """Where each queue ends."""
+        """Return where each queue ends."""
         queues = self.queues()
         if self._clock() >= self._ends_until:
             self._ends = self.ask(lambda cluster: cluster.end_offsets(queues))
@@ -53,11 +53,11 @@ class ClusterView:
         return self.ask(lambda cluster: cluster.first_offsets(wanted)) if wanted else {}
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
-        """The message before each offset, asked anew."""
+        """Return the message before each offset, asked anew."""
         return self.ask(lambda cluster: cluster.marks(offsets)) if offsets else {}
 
     def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
-        """The first message of each queue that was stored at its time or later."""
+        """Return the first message of each queue that was stored at its time or later."""
         return self.ask(lambda cluster: cluster.since(times_ms, first, end)) if times_ms else {}
 
     def ask(self, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:

@@ -66,7 +66,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> StoreOffsets:  # noqa: N802
-        """How far this trigger goes."""
+        """Return how far this trigger goes."""
         with plain_errors():
             done = from_store_json(start)
             queues = self._view.queues()
@@ -98,7 +98,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_store_json(Positions(offsets, self._view.marks(offsets)))
 
     def _still_there(self, begin: Positions, stop: Positions) -> list[WantedQueue]:
-        """What of the ranges the files still have; what is lost is an error, or left out."""
+        """Return what of the ranges the files still have; what is lost is an error, or left out."""
         there, fail = self._view.look(self._options.read.selection), self._options.fail_on_data_loss
         moving = [queue for queue in stop.offsets if stop.differs(begin, queue)]
         for queue in moving:

@@ -43,7 +43,7 @@ class StoreView:
         self._until = float("-inf")
 
     def queues(self) -> Queues:
-        """Every queue with messages, as it was a moment ago."""
+        """Return every queue with messages, as it was a moment ago."""
         if self._clock() >= self._until:
             began = self._clock()
             self._queues = self.look(self._options.read.selection)
@@ -60,15 +60,15 @@ class StoreView:
         return {queue: seen[queue].first for queue in queues}
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
-        """The message before each offset."""
+        """Return the message before each offset."""
         return marks_in_store(self._options.read.home, offsets)
 
     def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
-        """The first message of each queue that was stored at its time or later."""
+        """Return the first message of each queue that was stored at its time or later."""
         return since_in_store(self._options.read.home, times_ms, first, end)
 
     def look(self, selection: Selection) -> Queues:
-        """Every queue with messages that *selection* wants, as it is now."""
+        """Return every queue with messages that *selection* wants, as it is now."""
         with FileReader() as reader:
             found = wanted_queues(self._options.read.home, selection, reader)
         return {MessageQueue(each.queue.topic, BROKER, each.queue.queue_id): each for each in found}

@@ -16,12 +16,12 @@ def begun(start: Mapping[MessageQueue, int], firsts: Mapping[MessageQueue, int])
 
 
 def capped(ends: Mapping[MessageQueue, int], target: Mapping[MessageQueue, int]) -> Offsets:
-    """What of *ends* was there when *target* was taken."""
+    """Return what of *ends* was there when *target* was taken."""
     return {queue: min(end, target[queue]) for queue, end in ends.items() if queue in target}
 
 
 def next_offsets(start: Offsets, ends: Mapping[MessageQueue, int], rows_max: int | None) -> Offsets:
-    """Where a trigger that begins at *start* stops. No queue stops before it begins."""
+    """Return where a trigger that begins at *start* stops. No queue stops before it begins."""
     reachable = {queue: max(ends.get(queue, offset), offset) for queue, offset in start.items()}
     return reachable if rows_max is None else share_out(start, reachable, rows_max)
 
@@ -38,7 +38,7 @@ class SmallTriggers:
         self._since: float | None = None  # when the first of the waiting messages was seen
 
     def put_off(self, count: int) -> bool:
-        """Whether a trigger with *count* messages is too small yet."""
+        """Return whether a trigger with *count* messages is too small yet."""
         now = self._clock()
         if self._least is None or count >= self._least:
             self._since = None

@@ -18,7 +18,7 @@ _ZEROS: Final = bytes(1 << 20)
 
 
 def step_bytes(position: int) -> int:
-    """How far ahead of *position* a file gets its blocks: a file that has grown will go on growing."""
+    """Return how far ahead of *position* a file gets its blocks: a file that has grown will go on growing."""
     return min(max(position, STEP_BYTES_MIN), STEP_BYTES_MAX)
 
 
@@ -39,7 +39,7 @@ def allocate(descriptor: int, start: int, end: int, ahead: int, size: int) -> in
 
 
 def _whole_pages(position: int) -> int:
-    """The end of the page before *position*: the kernel wants blocks for all of a page that is written."""
+    """Return the end of the page before *position*: the kernel wants blocks for all of a page that is written."""
     return -(-position // mmap.PAGESIZE) * mmap.PAGESIZE
 
 

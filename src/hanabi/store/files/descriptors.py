@@ -24,7 +24,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 def limit_of_process() -> int:
-    """How many descriptors this process may have."""
+    """Return how many descriptors this process may have."""
     if sys.platform == "win32":
         return sys.maxsize
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -58,14 +58,15 @@ class Descriptors:
 
     @staticmethod
     def share_of(process_limit: int) -> int:
-        """How many of the *process_limit* descriptors a cache keeps: the rest is for connections and other files."""
+        """Return how many of the *process_limit* descriptors a cache keeps: the rest is for connections and other
+        files."""
         return min(DESCRIPTORS_MAX, max(DESCRIPTORS_MIN, process_limit // 4))
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, key: Hashable) -> Descriptor | None:
-        """The open file of *key*, if it is kept. Hold the result for as long as its number is in use."""
+        """Return the open file of *key*, if it is kept. Hold the result for as long as its number is in use."""
         descriptor = self._kept.get(key)
         if descriptor is not None:
             try:  # noqa: SIM105 - `suppress` takes longer than all the rest, and this is on the way of every read

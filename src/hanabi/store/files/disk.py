@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def used_ratio(path: Path) -> float:
-    """How full the disk of *path* is, from 0 to 1 in hundredths rounded up; -1 if nobody can tell.
+    """Return how full the disk of *path* is, from 0 to 1 in hundredths rounded up; -1 if nobody can tell.
 
     Of what a normal user can have, as Java's UtilAll.getDiskPartitionSpaceUsedPercent.
     """

@@ -29,5 +29,5 @@ class FileSystem:
 
 
 def _nearest(directory: Path) -> Path:
-    """The directory, or that of its parents that exists."""
+    """Return the directory, or that of its parents that exists."""
     return next(path for path in (directory, *directory.absolute().parents) if path.is_dir())

@@ -56,7 +56,7 @@ def lock(memory: mmap.mmap) -> str:
 
 
 def unlock(memory: mmap.mmap) -> str:
-    """The opposite."""
+    """Return the opposite."""
     failed = _call("munlock", memory, 0, len(memory))
     return os.strerror(failed) if failed else ""
 

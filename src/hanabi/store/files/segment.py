@@ -38,7 +38,7 @@ sync_file: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 def segment_name(base_offset: int) -> str:
-    """The file name of the segment that starts at *base_offset*: 20 digits."""
+    """Return the file name of the segment that starts at *base_offset*: 20 digits."""
     return f"{base_offset:020d}"
 
 
@@ -211,7 +211,7 @@ class Segment:
     # Reading
 
     def slice(self, position: int, size: int) -> memoryview | None:
-        """The *size* bytes at *position* without a copy, or None where not all of them are written."""
+        """Return the *size* bytes at *position* without a copy, or None where not all of them are written."""
         end = position + size
         if position < 0 or size < 0 or end > self.written:
             return None
@@ -298,7 +298,7 @@ def _zero(descriptor: int, start: int, end: int) -> None:
 
 
 def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where in start..end something may have been written."""
+    """Yield where in start..end something may have been written."""
     while start < end:
         try:
             data = os.lseek(descriptor, start, os.SEEK_DATA)

@@ -59,7 +59,7 @@ _unpack_slot, _unpack_entry = SLOT.unpack_from, ENTRY.unpack_from
 
 
 def index_file_bytes(slots: int, entries_max: int) -> int:
-    """How long an index file is: 420,000,040 bytes with Apache's defaults."""
+    """Return how long an index file is: 420,000,040 bytes with Apache's defaults."""
     return HEADER.size + slots * SLOT.size + entries_max * ENTRY.size
 
 
@@ -201,7 +201,7 @@ class IndexFile:
         return hashed_key, log_offset, seconds, previous
 
     def has_times_in(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether the file's time overlaps with [begin_ms, end_ms] (IndexFile.java, isTimeMatched)."""
+        """Return whether the file's time overlaps with [begin_ms, end_ms] (IndexFile.java, isTimeMatched)."""
         return (
             (begin_ms < self.begin_ms and end_ms > self.end_ms)
             or self.begin_ms <= begin_ms <= self.end_ms
@@ -209,7 +209,8 @@ class IndexFile:
         )
 
     def chain(self, hashed_key: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """The log offsets under *hashed_key*, newest first; None after every PAUSE_STEPS steps, for the caller to stop.
+        """Yield the log offsets under *hashed_key*, newest first; None after every PAUSE_STEPS steps, for the caller to
+        stop.
 
         Entry numbers must fall along a chain: a damaged link can end a search early but not make it run in a circle. A
         chain may begin with entries that do not count yet: another thread is writing a run of them. StoreDamaged where
@@ -375,7 +376,8 @@ class IndexFile:
 
 
 def _step_bytes(used: int) -> int:
-    """How far ahead of *used* bytes of entries their blocks are allocated: less than the log's, as a message is."""
+    """Return how far ahead of *used* bytes of entries their blocks are allocated: less than the log's, as a message
+    is."""
     return blocks.step_bytes(used) // 4
 
 

@@ -20,7 +20,7 @@ _NEXT_64: Final = pow(31, _CHARACTERS_MAX, 1 << 32)
 
 
 def _step(width: int) -> tuple[int, int]:
-    """A mask of every second lane, and what a left lane is too large by."""
+    """Return a mask of every second lane, and what a left lane is too large by."""
     mask = sum(((1 << width) - 1) << at for at in range(0, 8 * _CHARACTERS_MAX, 2 * width))
     return mask, (1 << width) - 31 ** (width // 8)
 
@@ -80,7 +80,7 @@ def _hash_short(text: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def _start_code(start: bytes) -> int:
-    """What the start of a unique key adds to its hash. It is the same for all messages of a producer."""
+    """Return what the start of a unique key adds to its hash. It is the same for all messages of a producer."""
     return _hash(start) * _POWERS[_UNIQUE_KEY_CHARACTERS - len(start)] & 0xFFFF_FFFF
 
 

@@ -150,7 +150,8 @@ class KeyIndex:
                 self._file_to_grow().put(hashed_key, log_offset, store_ms)
 
     def _hashes_at_end(self, log_offset: int) -> list[int] | None:
-        """The hashes under which the last message is known, if it is the one at *log_offset*; None if that is older."""
+        """Return the hashes under which the last message is known, if it is the one at *log_offset*; None if that is
+        older."""
         if log_offset < self.end_log_offset:
             return None
         hashes: list[int] = []
@@ -215,7 +216,7 @@ class KeyIndex:
         is_wanted: Callable[[int], bool] = lambda _: True,
         goes_on: Callable[[], bool] = lambda: True,
     ) -> KeyMatches:
-        """The messages that may have *key*, stored in [begin_ms, end_ms], newest first, at most *count_max*.
+        """Return the messages that may have *key*, stored in [begin_ms, end_ms], newest first, at most *count_max*.
 
         *is_wanted* looks at the log offset of each. A chain may have millions of entries: *goes_on* is asked every
         millisecond or so, and at every message.
@@ -234,7 +235,8 @@ class KeyIndex:
         return KeyMatches(list(found), last.end_ms if last else 0, last.end_log_offset if last else 0, is_complete)
 
     def _candidates(self, hashed_key: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """The log offsets under *hashed_key* in all files, newest first; None now and then, see `IndexFile.chain`."""
+        """Yield the log offsets under *hashed_key* in all files, newest first; None now and then, see
+        `IndexFile.chain`."""
         for file in reversed(self.files):
             if file.has_times_in(begin_ms, end_ms):
                 try:

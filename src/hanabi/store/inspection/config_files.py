@@ -20,7 +20,7 @@ class ConfigFile(msgspec.Struct, rename="camel", frozen=True):
 
 
 def read_config_files(home: StoreHome) -> list[ConfigFile]:
-    """All tables and their backups, by name."""
+    """Return all tables and their backups, by name."""
     files: list[ConfigFile] = []
     try:
         paths = sorted(path for path in home.config.iterdir() if path.name.endswith((".json", ".json.bak")))
@@ -35,7 +35,7 @@ def read_config_files(home: StoreHome) -> list[ConfigFile]:
 
 
 def known_topics(home: StoreHome) -> set[str] | None:
-    """The topics in topics.json or its backup; None if neither tells."""
+    """Return the topics in topics.json or its backup; None if neither tells."""
     for name in ("topics.json", "topics.json.bak"):
         try:
             table = _parse((home.config / name).read_bytes())

@@ -35,7 +35,7 @@ class ExpectedEntry(NamedTuple):
     is_certain: bool  # otherwise it depends on the broker's settings whether it is there
 
     def allows(self, tags_code: int | None) -> bool:
-        """Whether an entry may have that tags code."""
+        """Return whether an entry may have that tags code."""
         if self.tags_code is None:
             return tags_code is not None and abs(tags_code - self.stored_ms) <= DELIVERY_MS_MAX
         return tags_code == self.tags_code
@@ -46,7 +46,8 @@ class ExpectedEntry(NamedTuple):
 
 
 def expected_entries(record: Dispatch, delays_ms: tuple[int, ...] | None) -> list[ExpectedEntry]:
-    """The consume queue entries of *record*. None for a transaction's first half and for one that was taken back."""
+    """Return the consume queue entries of *record*. None for a transaction's first half and for one that was taken
+    back."""
     if record.sys_flag & sysflag.TRANSACTION_PREPARED:  # this bit is in both types
         return []
     code: int | None = record.tags_code
@@ -71,7 +72,7 @@ def _delay_level(record: Dispatch) -> int:
 
 
 def expected_key_hashes(record: Dispatch) -> set[int]:
-    """The hashes under which the index may know *record*."""
+    """Return the hashes under which the index may know *record*."""
     if record.sys_flag & sysflag.TRANSACTION_ROLLBACK == sysflag.TRANSACTION_ROLLBACK:
         return set()
     keys = [*record.keys.split(names.KEY_SEPARATOR), record.unique_key]

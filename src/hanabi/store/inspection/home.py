@@ -38,7 +38,7 @@ class StoreHome(msgspec.Struct, frozen=True):
 
     @classmethod
     def open(cls, root: Path, commit_log: Path | None = None) -> "StoreHome":
-        """The store in *root*, its log perhaps elsewhere. Raises StoreError with the reason if there is none."""
+        """Return the store in *root*, its log perhaps elsewhere. Raises StoreError with the reason if there is none."""
         home = cls(root, commit_log or root / "commitlog")
         for directory in dict.fromkeys((root, home.commit_log)):
             try:
@@ -88,7 +88,8 @@ def cannot_read(path: str | Path, error: OSError) -> StoreError:
 
 
 def list_files(directory: Path | str) -> list[DataFile]:
-    """The files in *directory* that are named by their position, oldest first; none if there is no such directory."""
+    """Return the files in *directory* that are named by their position, oldest first; none if there is no such
+    directory."""
     files: list[DataFile] = []
     try:
         bases = list_bases(str(directory))
@@ -106,7 +107,8 @@ def list_files(directory: Path | str) -> list[DataFile]:
 
 
 def file_bytes(files: list[DataFile]) -> int:
-    """How long each of *files* should be. They tell it themselves: a file that was cut is shorter than the others."""
+    """Return how long each of *files* should be. They tell it themselves: a file that was cut is shorter than the
+    others."""
     return max((file.size for file in files), default=0)
 
 
@@ -142,7 +144,7 @@ class FileReader:
         self._path, self._fd = "", -1
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        """The bytes from *position*: fewer where the file ends, none if it is gone."""
+        """Return the bytes from *position*: fewer where the file ends, none if it is gone."""
         try:
             if path != self._path:
                 self._open(path)
@@ -153,11 +155,11 @@ class FileReader:
             raise cannot_read(path, error) from error
 
     def is_there(self, path: str) -> bool:
-        """Whether the file still has its name."""
+        """Return whether the file still has its name."""
         return os.path.exists(path)  # noqa: PTH110
 
     def next_data(self, path: str, position: int) -> int | None:
-        """The first place from *position* on where something may be written; None if only a hole follows.
+        """Return the first place from *position* on where something may be written; None if only a hole follows.
 
         Preallocated files are mostly holes: without this, a look at 40,000 queues would read 240 GB of zeros.
         """

@@ -66,11 +66,11 @@ class IndexOnDisk(msgspec.Struct, frozen=True):
         return (self.size - HEADER.size - slots * SLOT.size) // ENTRY.size
 
     def entry_at(self, slots: int, number: int) -> int:
-        """Where in the file an entry lies."""
+        """Return where in the file an entry lies."""
         return HEADER.size + slots * SLOT.size + number * ENTRY.size
 
     def slot_at(self, slot: int) -> int:
-        """Where in the file a slot lies."""
+        """Return where in the file a slot lies."""
         return HEADER.size + slot * SLOT.size
 
     def entry(self, reader: FileReader, slots: int, number: int) -> IndexEntry | None:
@@ -78,7 +78,7 @@ class IndexOnDisk(msgspec.Struct, frozen=True):
         return IndexEntry(number, *ENTRY.unpack(data)) if len(data) == ENTRY.size else None
 
     def entries(self, reader: FileReader, slots: int) -> Iterator[IndexEntry]:
-        """Every entry, oldest first."""
+        """Yield every entry, oldest first."""
         per_piece = _PIECE_BYTES // ENTRY.size
         for first in range(1, self.count + 1, per_piece):
             wanted = min(per_piece, self.count + 1 - first) * ENTRY.size
@@ -88,7 +88,7 @@ class IndexOnDisk(msgspec.Struct, frozen=True):
                 yield IndexEntry(number, *entry)
 
     def newest_of_slots(self, reader: FileReader, slots: int) -> Iterator[tuple[int, int]]:
-        """Every slot that is in use, and the number of its newest entry."""
+        """Yield every slot that is in use, and the number of its newest entry."""
         per_piece = _PIECE_BYTES // SLOT.size
         for first in range(0, slots, per_piece):
             data = reader.read(self.path, HEADER.size + first * SLOT.size, min(per_piece, slots - first) * SLOT.size)
@@ -102,7 +102,7 @@ class IndexOnDisk(msgspec.Struct, frozen=True):
 
 
 def find_index_files(directory: Path, reader: FileReader) -> list[IndexOnDisk]:
-    """Every index file, oldest first. One too short for a header has zeros in its place."""
+    """Return every index file, oldest first. One too short for a header has zeros in its place."""
     try:
         names = sorted(name for name in os.listdir(directory) if name.isascii() and name.isdigit())  # noqa: PTH208
     except FileNotFoundError:
@@ -129,7 +129,8 @@ def read_header(path: str, reader: FileReader) -> Header:
 
 
 def find_slots(file: IndexOnDisk, reader: FileReader, known: dict[int, int]) -> int | None:
-    """How many slots *file* has, None if nothing fits. *known* remembers it by file size, for the other files."""
+    """Return how many slots *file* has, None if nothing fits. *known* remembers it by file size, for the other
+    files."""
     if file.size in known:
         return known[file.size]
     usual, rest_of_usual = divmod(file.size - HEADER.size, SLOT.size + _USUAL_ENTRIES_PER_SLOT * ENTRY.size)
@@ -159,7 +160,7 @@ def _fits(file: IndexOnDisk, reader: FileReader, slots: int) -> bool:
 
 
 def _places_of_newest(file: IndexOnDisk, reader: FileReader) -> Iterator[int]:
-    """Where the newest entry may lie: its log offset is the one in the header.
+    """Yield where the newest entry may lie: its log offset is the one in the header.
 
     If that is 0, there is only one message in the file, and so little else that every number may be the entry's hash.
     """

@@ -20,7 +20,7 @@ class LogLookup:
         return self._files[0].base if self._files else 0
 
     def read(self, log_offset: int) -> bytes | None:
-        """The record at *log_offset*, if one is there; None if the log has no such offset."""
+        """Return the record at *log_offset*, if one is there; None if the log has no such offset."""
         file = self._find(log_offset)
         if file is None and self._may_be_new(log_offset):
             self.refresh()
@@ -39,6 +39,7 @@ class LogLookup:
         return files[low] if low < len(files) and files[low].base <= log_offset else None
 
     def _may_be_new(self, log_offset: int) -> bool:
-        """Whether it lies just behind the files we know. Damage points anywhere, and is not worth a look each time."""
+        """Return whether it lies just behind the files we know. Damage points anywhere, and is not worth a look each
+        time."""
         end = self._files[-1].end if self._files else 0
         return end <= log_offset < end + 2 * max(file_bytes(self._files), 1)

@@ -56,7 +56,7 @@ class Broken(NamedTuple):
 
 
 def read_record(reader: FileReader, file: DataFile, position: int) -> bytes:
-    """The bytes of a file from *position* on, as many as the record there says that it has, if that can be."""
+    """Return the bytes of a file from *position* on, as many as the record there says that it has, if that can be."""
     data = reader.read(file.path, position, min(_SHORT_READ_BYTES, file.size - position))
     size = int.from_bytes(data[:_SIZE_BYTES], "big")
     if len(data) < size <= min(file.size - position, RECORD_BYTES_MAX):
@@ -131,7 +131,7 @@ class LogScan:
         window.advance(file.size)
 
     def _next_record(self, file: DataFile, start: int) -> int | None:
-        """The position of the first record or filler from *start* on that says itself that it belongs there."""
+        """Return the position of the first record or filler from *start* on that says itself that it belongs there."""
         magic_at: int | None = start + _SIZE_BYTES
         while magic_at is not None and magic_at < file.size:
             magic_at = self._reader.next_data(file.path, magic_at)
@@ -214,7 +214,7 @@ def _check(file: DataFile, position: int, data: bytes, at: int) -> tuple[Checked
 
 
 def _reason(checked: Checked, file: DataFile, position: int, data: bytes, at: int) -> str:
-    """Why it is broken, without figures that are only those of the piece in memory."""
+    """Return why it is broken, without figures that are only those of the piece in memory."""
     reason = checked.reason.removeprefix(f"record at {at}: ")
     size = int.from_bytes(data[at : at + _SIZE_BYTES], "big", signed=True)
     if at == len(data) < file.size:

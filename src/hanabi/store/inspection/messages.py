@@ -47,7 +47,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_messages(home: StoreHome, wanted: Wanted, on_broken: Callable[[str], None]) -> Iterator[Record]:
-    """The messages that *wanted* describes, oldest first. *on_broken* gets a sentence for what cannot be read."""
+    """Yield the messages that *wanted* describes, oldest first. *on_broken* gets a sentence for what cannot be read."""
     with FileReader() as reader:
         if wanted.topic is not None and wanted.queue_id is not None:
             queue = find_queue(home, wanted.topic, wanted.queue_id)
@@ -83,7 +83,7 @@ def _from_log(
 
 
 def _files_between(files: list[DataFile], reader: FileReader, from_ms: int | None, to_ms: int | None) -> list[DataFile]:
-    """Those of *files* that can have messages stored in [from_ms, to_ms). Store times rise from file to file."""
+    """Return those of *files* that can have messages stored in [from_ms, to_ms). Store times rise from file to file."""
     if from_ms is None and to_ms is None:
         return files
     times = [_stored_ms(read_record(reader, file, 0)) for file in files]
@@ -109,7 +109,7 @@ def check_topic(home: StoreHome, topic: str) -> None:
 
 
 def find_queue(home: StoreHome, topic: str, queue_id: int) -> QueueOnDisk:
-    """One queue. Raises StoreError if there is none."""
+    """Return one queue. Raises StoreError if there is none."""
     queue = QueueOnDisk(f"{home.queues}/{topic}/{queue_id}", topic, queue_id)
     if not queue.files:
         raise StoreError(f"{home.root} has no queue {topic}/{queue_id}")
@@ -159,7 +159,7 @@ def _entries(queue: QueueOnDisk, reader: FileReader, start: int) -> Iterator[tup
 
 
 def _first_from(queue: QueueOnDisk, reader: FileReader, log: LogLookup, from_ms: int) -> int:
-    """The first message stored at *from_ms* or later: binary search. What cannot be read counts as later."""
+    """Return the first message stored at *from_ms* or later: binary search. What cannot be read counts as later."""
     low, high = queue.first_offset, queue.end_offset(reader)
     while low < high:
         middle = (low + high) // 2
@@ -174,5 +174,5 @@ def _first_from(queue: QueueOnDisk, reader: FileReader, log: LogLookup, from_ms:
 
 
 def at_most(items: Iterator[T], count: int | None) -> Iterator[T]:
-    """The first *count* of *items*; all of them for None."""
+    """Return the first *count* of *items*; all of them for None."""
     return items if count is None else islice(items, count)

@@ -46,7 +46,7 @@ class QueueOnDisk:
         return reader.read(path, at, min(size, self.file_bytes - at)) if at < self.file_bytes else b""
 
     def entry(self, reader: FileReader, queue_offset: int) -> Entry | None:
-        """The entry at *queue_offset*, None if there is none."""
+        """Return the entry at *queue_offset*, None if there is none."""
         data = self.read(reader, queue_offset, ENTRY_BYTES)
         return unpack_entry(data, 0)
 
@@ -59,7 +59,7 @@ class QueueOnDisk:
         return self.first_offset
 
     def min_offset(self, reader: FileReader, end_offset: int, log_offset_min: int) -> int:
-        """The first entry of a message that the log still has; *end_offset* if there is none."""
+        """Return the first entry of a message that the log still has; *end_offset* if there is none."""
         low, high = self.first_offset, end_offset
         while low < high:
             middle = (low + high) // 2
@@ -71,7 +71,7 @@ class QueueOnDisk:
         return low
 
     def pieces(self, reader: FileReader, queue_offset: int = 0) -> Iterator[tuple[DataFile, int, bytes]]:
-        """What the files hold from *queue_offset* on: the file, a position in it, and whole entries. No holes."""
+        """Yield what the files hold from *queue_offset* on: the file, a position in it, and whole entries. No holes."""
         for file in self.files:
             position: int | None = max(queue_offset * ENTRY_BYTES - file.base, 0)
             while position is not None and position < file.size:
@@ -88,7 +88,7 @@ class QueueOnDisk:
 
 
 def unpack_entry(data: bytes, at: int) -> Entry | None:
-    """The entry at *at*, None if there is none."""
+    """Return the entry at *at*, None if there is none."""
     if at + ENTRY_BYTES > len(data):
         return None
     log_offset, size, tags_code = ENTRY.unpack_from(data, at)
@@ -96,7 +96,7 @@ def unpack_entry(data: bytes, at: int) -> Entry | None:
 
 
 def _used_bytes(file: DataFile, reader: FileReader) -> int:
-    """How much of *file* are entries. Binary search over blocks: the first entry of each tells where to look."""
+    """Return how much of *file* are entries. Binary search over blocks: the first entry of each tells where to look."""
     low, high = 0, -(-file.size // _BLOCK_BYTES)
     while high - low > 1:
         middle = (low + high) // 2
@@ -109,7 +109,7 @@ def _used_bytes(file: DataFile, reader: FileReader) -> int:
 
 
 def find_queues(directory: Path) -> Iterator[QueueOnDisk]:
-    """Every queue in `consumequeue`, by topic and number."""
+    """Yield every queue in `consumequeue`, by topic and number."""
     for topic in _names(str(directory)):
         for name in sorted((name for name in _names(f"{directory}/{topic}") if name.isdecimal()), key=int):
             yield QueueOnDisk(f"{directory}/{topic}/{name}", topic, int(name))
@@ -133,7 +133,7 @@ class EntryWindows:
         self._windows: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
 
     def entry(self, queue: QueueOnDisk, queue_offset: int) -> Entry | None:
-        """The entry at *queue_offset*, None if there is none."""
+        """Return the entry at *queue_offset*, None if there is none."""
         window = self._windows.get(queue.directory)
         if window is not None:
             self._windows.move_to_end(queue.directory)
@@ -157,7 +157,7 @@ class QueueExtensions:
         self._files: dict[tuple[str, int], list[DataFile]] = {}
 
     def tags_code(self, topic: str, queue_id: int, address: int) -> int | None:
-        """The tags code in the unit at *address*, None if there is no unit."""
+        """Return the tags code in the unit at *address*, None if there is no unit."""
         files = self._files.get((topic, queue_id))
         if files is None:
             files = self._files[topic, queue_id] = list_files(self._directory / topic / str(queue_id))

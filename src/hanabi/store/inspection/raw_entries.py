@@ -25,7 +25,7 @@ class QueueLine(msgspec.Struct, rename="camel"):
 
 
 def queue_entries(home: StoreHome, wanted: Wanted) -> Iterator[QueueLine]:
-    """The entries of the queues that *wanted* describes by topic, queue, queue offset, log offset and count."""
+    """Yield the entries of the queues that *wanted* describes by topic, queue, queue offset, log offset and count."""
     if wanted.topic is not None and wanted.queue_id is not None:
         find_queue(home, wanted.topic, wanted.queue_id)
     elif wanted.topic is not None:
@@ -57,7 +57,7 @@ class IndexLine(msgspec.Struct, rename="camel"):
 
 
 def index_entries(home: StoreHome, wanted: Wanted) -> Iterator[IndexLine]:
-    """The entries of the index that *wanted* describes by topic and key (both or none), log offset and count.
+    """Yield the entries of the index that *wanted* describes by topic and key (both or none), log offset and count.
 
     The index knows only the hash of both together, so entries of other keys may be among them.
     """

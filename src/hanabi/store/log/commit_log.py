@@ -79,7 +79,8 @@ class CommitLog:
 
     @classmethod
     def open(cls, config: StoreConfig, *, now_ms: Callable[[], int], crashed: bool = False) -> "CommitLog":
-        """The commit log of a store. Its end and its queue offsets are still to be restored, see `Log.truncate_to`."""
+        """Return the commit log of a store. Its end and its queue offsets are still to be restored, see
+        `Log.truncate_to`."""
         log = Log(config.commit_log_path, config.commit_log_segment_bytes, warm=config.warm_segments, crashed=crashed)
         return cls(log, now_ms=now_ms, message_bytes_max=config.message_bytes_max)
 
@@ -180,7 +181,7 @@ class CommitLog:
         )
 
     def _roll(self, size: int) -> Segment:
-        """The next segment, for *size* bytes that do not fit in the active one."""
+        """Return the next segment, for *size* bytes that do not fit in the active one."""
         log = self.log
         if size + BLANK_BYTES_MIN > log.segment_bytes:
             raise MessageRefused(f"{size} bytes do not fit in a log file of {log.segment_bytes}")
@@ -195,7 +196,7 @@ class CommitLog:
     # Queue offsets
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """The number that the next message of this queue will get."""
+        """Return the number that the next message of this queue will get."""
         return self._queue_offsets.get((topic, queue_id), 0)
 
     def set_next_queue_offset(self, topic: str, queue_id: int, offset: int) -> None:
@@ -213,17 +214,18 @@ class CommitLog:
     # Reading
 
     def read(self, log_offset: int, size: int) -> memoryview | None:
-        """The record of *size* bytes at *log_offset* without a copy, or None if it is not (or no longer) there."""
+        """Return the record of *size* bytes at *log_offset* without a copy, or None if it is not (or no longer)
+        there."""
         return self.log.read(log_offset, size)
 
     def read_record(self, log_offset: int) -> memoryview | None:
-        """The record at *log_offset*, whose size only itself knows; None if no whole record can be there."""
+        """Return the record at *log_offset*, whose size only itself knows; None if no whole record can be there."""
         head = self.log.read(log_offset, 4)
         size = int.from_bytes(head, "big", signed=True) if head is not None else 0
         return self.log.read(log_offset, size) if size >= BLANK_BYTES_MIN else None
 
     def store_timestamp_at(self, log_offset: int, size: int) -> int | None:
-        """When the record of *size* bytes at *log_offset* was stored; None if there is no such record."""
+        """Return when the record of *size* bytes at *log_offset* was stored; None if there is no such record."""
         record = self.log.read(log_offset, size)
         if record is None:
             return None

@@ -75,7 +75,7 @@ class Log:
     # Reading
 
     def find(self, offset: int) -> Segment | None:
-        """The segment that has *offset* in its range, whether or not something is written there."""
+        """Return the segment that has *offset* in its range, whether or not something is written there."""
         segments = self.segments
         if not segments:
             return None
@@ -83,7 +83,7 @@ class Log:
         return segments[index] if 0 <= index < len(segments) else None
 
     def read(self, offset: int, size: int) -> memoryview | None:
-        """The *size* bytes at *offset* without a copy; None where they are not, or not in one segment."""
+        """Return the *size* bytes at *offset* without a copy; None where they are not, or not in one segment."""
         segments = self.segments
         if not segments:
             return None
@@ -102,7 +102,7 @@ class Log:
             segment.check_readable(start - segment.base_offset, min(end - segment.base_offset, segment.written))
 
     def readable_around(self, start: int, end: int) -> tuple[int, int]:
-        """A part of the log with start..end, all of whose pages can be read; StoreDamaged if there is none."""
+        """Return a part of the log with start..end, all of whose pages can be read; StoreDamaged if there is none."""
         segment = self.find(start)
         if segment is None:
             return start, start
@@ -247,7 +247,7 @@ class Log:
     # How it is done
 
     def _next_segment(self, base_offset: int) -> Segment:
-        """The prepared segment, or a new one. It is kept until `_use`, should something go wrong before."""
+        """Return the prepared segment, or a new one. It is kept until `_use`, should something go wrong before."""
         self.check_usable()
         with self._preparing:
             if self._next is None:

@@ -31,7 +31,7 @@ def mark_zeros(properties: bytes) -> bytes:
 
 
 def looks_torn(properties: bytes) -> bool:
-    """Whether *properties* have zeros that `mark_zeros` would have marked."""
+    """Return whether *properties* have zeros that `mark_zeros` would have marked."""
     if ZERO_RUN in properties:
         return len(properties) <= SEALABLE_BYTES_MAX and not _is_sealed(properties)
     return properties.endswith(b"\0") and len(properties) < PROPERTIES_BYTES_MAX

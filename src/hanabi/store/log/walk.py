@@ -143,7 +143,8 @@ class LogWalk:
                 return  # what is readable ends before the file does
 
     def _is_kept(self, segment: Segment, record: Dispatch) -> bool:
-        """Whether *record*, whose properties look torn, counts: a whole one of its age or younger lies behind it."""
+        """Return whether *record*, whose properties look torn, counts: a whole one of its age or younger lies behind
+        it."""
         end = record.log_offset + record.size
         is_flushed = record.store_timestamp_ms < self._flushed_before_ms
         if (
@@ -156,7 +157,8 @@ class LogWalk:
         return following is not None and following.store_timestamp_ms >= record.store_timestamp_ms
 
     def _resume_after(self, segment: Segment, position: int, reason: str) -> int | None:
-        """Where in the file the walk goes on behind what lies at *position*; None if that is the end of the log."""
+        """Return where in the file the walk goes on behind what lies at *position*; None if that is the end of the
+        log."""
         log_offset = segment.base_offset + position
         end = self._end_if_flushed(log_offset)
         if end is None:
@@ -208,7 +210,7 @@ class LogWalk:
 
 
 def _stated_size(view: memoryview, position: int) -> int:
-    """The size that a record at *position* says it has, as far as any record can have it."""
+    """Return the size that a record at *position* says it has, as far as any record can have it."""
     return min(int.from_bytes(view[position : position + _MAGIC_AT], "big"), _DAMAGE_BYTES_MAX)
 
 
@@ -229,14 +231,14 @@ def _check_ahead(segment: Segment, view: memoryview, position: int, checked: int
 
 
 def _is_filler(view: memoryview, position: int) -> bool:
-    """Whether a filler lies at *position* that goes up to the end of *view*, that of a file."""
+    """Return whether a filler lies at *position* that goes up to the end of *view*, that of a file."""
     size = int.from_bytes(view[position : position + _MAGIC_AT], "big")
     return size == len(view) - position and view[position + _MAGIC_AT : position + BLANK_BYTES_MIN] == _BLANK
 
 
 def _claim(segment: Segment, position: int, end: int) -> Dispatch | None:
-    """What a damaged record would be with the size, the magic number and the place that it must have; its body may be
-    damaged."""
+    """Return what a damaged record would be with the size, the magic number and the place that it must have; its
+    body may be damaged."""
     log_offset = segment.base_offset + position
     record = bytearray(segment.tail(position)[: end - log_offset])
     if len(record) > _HEAD_BYTES:
@@ -264,7 +266,7 @@ def _decode(view: memoryview, position: int, log_offset: int, *, check_crc: bool
 
 
 def _next_record(log: Log, log_offset: int) -> Dispatch | None:
-    """The first whole and valid record at or behind *log_offset*, found by its magic number."""
+    """Return the first whole and valid record at or behind *log_offset*, found by its magic number."""
     for segment in log.segments:
         if segment.base_offset + segment.size > log_offset:
             start = max(log_offset - segment.base_offset, 0)
@@ -275,7 +277,8 @@ def _next_record(log: Log, log_offset: int) -> Dispatch | None:
 
 
 def _first_record(log: Log, log_offset: int, view: memoryview) -> Dispatch | None:
-    """The first whole and valid record whose magic number lies in *view*, the bytes at *log_offset* of the log."""
+    """Return the first whole and valid record whose magic number lies in *view*, the bytes at *log_offset* of the
+    log."""
     position = 0
     while (found := _find_magic(log, log_offset, view, position + _MAGIC_AT)) is not None:
         position = found - _MAGIC_AT
@@ -287,9 +290,9 @@ def _first_record(log: Log, log_offset: int, view: memoryview) -> Dispatch | Non
 
 
 def _first_unwritten(segment: Segment, position: int) -> int:
-    """Where from *position* on something was never written: the size and the magic number of the record there (a copy
-    may write them last), as far as they lie in one sector, or a sector that is all zeros. If all was, as far as a
-    search goes."""
+    """Return where from *position* on something was never written: the size and the magic number of the record there
+    (a copy may write them last), as far as they lie in one sector, or a sector that is all zeros. If all was, as far
+    as a search goes."""
     view = segment.tail(0)[: position + _DAMAGE_BYTES_MAX]
     end = checked = position - position % _SECTOR_BYTES + _SECTOR_BYTES
     head_end = min(position + BLANK_BYTES_MIN, max(end, position + _MAGIC_AT))

@@ -38,17 +38,18 @@ class QueueOrderError(StoreDamaged):
 
 
 def is_present(log_offset: int, size: int) -> bool:
-    """Whether this is an entry at all."""
+    """Return whether this is an entry at all."""
     return log_offset >= 0 and size > 0
 
 
 def is_blank(log_offset: int, size: int) -> bool:
-    """Whether this entry only fills the place before the first message."""
+    """Return whether this entry only fills the place before the first message."""
     return size == BLANK_SIZE and log_offset == 0
 
 
 def count_present(data: bytes) -> int:
-    """How many entries *data* begins with before the first that is none. Looks at columns, so a megabyte takes 1 ms."""
+    """Return how many entries *data* begins with before the first that is none. Looks at columns, so a megabyte
+    takes 1 ms."""
     count = len(data) // ENTRY_BYTES
     data = data[: count * ENTRY_BYTES]
     signs = data[0::ENTRY_BYTES], data[8::ENTRY_BYTES]
@@ -159,7 +160,8 @@ class ConsumeQueue(QueueFiles):
     # reading
 
     def read(self, queue_offset: int, count: int) -> bytes:
-        """The bytes of at most *count* entries from *queue_offset* on; none if it is not in [min_offset, max_offset).
+        """Return the bytes of at most *count* entries from *queue_offset* on; none if it is not in [min_offset,
+        max_offset).
 
         Fewer than there should be if a file is damaged, which is logged. Take them apart with `ENTRY.iter_unpack`.
         """
@@ -174,7 +176,7 @@ class ConsumeQueue(QueueFiles):
         return list(ENTRY.iter_unpack(self.read(queue_offset, count)))
 
     def entry(self, queue_offset: int) -> Entry | None:
-        """One entry that lies in the files or the tail, even below `min_offset`."""
+        """Return one entry that lies in the files or the tail, even below `min_offset`."""
         data = self.read_bytes(queue_offset * ENTRY_BYTES, ENTRY_BYTES)
         if len(data) < ENTRY_BYTES:
             return None
@@ -182,12 +184,13 @@ class ConsumeQueue(QueueFiles):
         return log_offset, size, tags_code
 
     def next_file(self, queue_offset: int) -> int:
-        """The first queue offset in the file after that of *queue_offset*: where a reader goes on behind damage."""
+        """Return the first queue offset in the file after that of *queue_offset*: where a reader goes on behind
+        damage."""
         per_file = self.family.file_bytes // ENTRY_BYTES
         return queue_offset + per_file - queue_offset % per_file
 
     def first_where(self, low: int, high: int, holds: Callable[[int, int], bool]) -> int:
-        """The first offset in [low, high) whose log offset and size *holds* accepts, or *high*.
+        """Return the first offset in [low, high) whose log offset and size *holds* accepts, or *high*.
 
         Binary search: *holds* must be false, then true. An entry that cannot be read counts as accepted.
         """
@@ -365,7 +368,7 @@ class ConsumeQueue(QueueFiles):
 
 
 def contiguous(bases: list[int], file_bytes: int) -> int:
-    """How many of *bases* follow each other without a hole."""
+    """Return how many of *bases* follow each other without a hole."""
     for index in range(1, len(bases)):
         if bases[index] != bases[0] + index * file_bytes:
             return index

@@ -41,7 +41,7 @@ class ExtUnit(NamedTuple):
 
 
 def is_ext_address(tags_code: int) -> bool:
-    """Whether the tags code of an entry is really the address of a unit."""
+    """Return whether the tags code of an entry is really the address of a unit."""
     return tags_code <= _ADDRESS_MAX
 
 
@@ -68,7 +68,7 @@ class ConsumeQueueExt(QueueFiles):
         return position + _LONG_MIN
 
     def get(self, address: int) -> ExtUnit | None:
-        """The unit at *address*; None if there is none, or what is there is not a unit."""
+        """Return the unit at *address*; None if there is none, or what is there is not a unit."""
         if not is_ext_address(address):
             return None
         position = address - _LONG_MIN
@@ -135,7 +135,7 @@ class ConsumeQueueExt(QueueFiles):
             self.truncate_to(bases[-1] + self._walk(bases[-1]))
 
     def _walk(self, base: int) -> int:
-        """Where the units of one file end."""
+        """Return where the units of one file end."""
         at = start = 0
         data = b""
         while True:

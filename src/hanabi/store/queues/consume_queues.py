@@ -67,12 +67,12 @@ class ConsumeQueues:
     # finding
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, if there is one."""
+        """Return the queue, if there is one."""
         queues = self._topics.get(topic)
         return queues.get(queue_id) if queues is not None else None
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made now if there was none. No file is made before the first write."""
+        """Return the queue, made now if there was none. No file is made before the first write."""
         queues = self._topics.get(topic)
         queue = queues.get(queue_id) if queues is not None else None
         return queue if queue is not None else self._add(topic, queue_id)
@@ -246,7 +246,7 @@ class ConsumeQueues:
         return count
 
     def expired(self, log_offset_min: int) -> list[ConsumeQueue]:
-        """The queues whose messages are all gone from the log. A queue that never had one is not among them."""
+        """Return the queues whose messages are all gone from the log. A queue that never had one is not among them."""
         return [queue for queue in self if 0 <= queue.max_log_offset < log_offset_min]
 
     def delete_queue(self, topic: str, queue_id: int) -> bool:

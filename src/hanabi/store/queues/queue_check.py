@@ -21,7 +21,7 @@ class QueueCheck:
         self._last_files_bytes, self._older_files_bytes = LAST_FILES_BYTES_MAX, OLDER_FILES_BYTES_MAX
 
     def compare(self, queue: ConsumeQueue, known: QueueEnd) -> str | None:
-        """What is wrong with *queue*, which is cut before that; None if it holds what is *known* of it."""
+        """Return what is wrong with *queue*, which is cut before that; None if it holds what is *known* of it."""
         if queue.first > known.first:
             queue.destroy()
             return f"{queue.path(known.first)} is missing"
@@ -62,7 +62,7 @@ class QueueCheck:
 
 
 def _files(queue: ConsumeQueue, known: QueueEnd) -> Iterator[tuple[int, int]]:
-    """The files whose checksums are known and that *queue* has: where they begin, newest first."""
+    """Yield the files whose checksums are known and that *queue* has: where they begin, newest first."""
     file_bytes = queue.family.file_bytes
     base = (known.end - 1) // file_bytes * file_bytes
     for checksum in reversed(known.checksums):

@@ -58,7 +58,8 @@ class QueueEnds:
         self._last_error = ""
 
     def load(self) -> dict[QueueKey, QueueEnd]:
-        """What is known of each queue; nothing if there is no such file, or it is another owner's, or damaged."""
+        """Return what is known of each queue; nothing if there is no such file, or it is another owner's, or
+        damaged."""
         try:
             raw = self.path.read_bytes()
         except FileNotFoundError:
@@ -183,7 +184,7 @@ def _line(value: object) -> bytes:
 
 
 def _decode(raw: bytes) -> tuple[str, dict[QueueKey, QueueEnd]]:
-    """Whose the file is, and what it says. StoreDamaged, or msgspec's error, if it is none of ours."""
+    """Return whose the file is, and what it says. StoreDamaged, or msgspec's error, if it is none of ours."""
     lines = raw.split(b"\n")
     if len(lines) < 3 or lines.pop():
         raise StoreDamaged(f"its last line is not whole at byte {len(raw)}")

@@ -187,7 +187,8 @@ class QueueFiles:
     # reading
 
     def read_bytes(self, start: int, size: int) -> bytes:
-        """The bytes from *start*, at most *size*. Fewer at the end, and where a file is damaged (which is logged).
+        """Return the bytes from *start*, at most *size*. Fewer at the end, and where a file is damaged (which is
+        logged).
 
         StoreError if the system refuses to read: then nothing is known, and the caller tries again later.
         """
@@ -352,8 +353,8 @@ class QueueFiles:
         return family.descriptors.keep((self, base), fd)  # only now: the other thread takes it for whole
 
     def _make_whole(self, path: str) -> int:
-        """A new file of full size. Made beside the tree and moved in: Apache does not start where one is shorter, as a
-        kill would leave it, nor where a file in the tree has another name."""
+        """Return a new file of full size. Made beside the tree and moved in: Apache does not start where one is
+        shorter, as a kill would leave it, nor where a file in the tree has another name."""
         family = self.family
         if not os.path.isdir(self.directory):  # noqa: PTH112
             os.makedirs(self.directory, exist_ok=True)  # noqa: PTH103 (strings: 40,000 Path objects are 20 MB)
@@ -384,11 +385,11 @@ class QueueFiles:
             return QueueEnd(self.topic, self.queue_id, self.first, self._written, log_offset, checksums)
 
     def bytes_in_file(self, base: int) -> int:
-        """How much of the file at *base* is written."""
+        """Return how much of the file at *base* is written."""
         return min(self._written - base, self.family.file_bytes)
 
     def checksums_of(self, base: int, then: int, now: int) -> tuple[int, int]:
-        """The checksums of the first *then* and of the first *now* bytes of a file, by reading it."""
+        """Return the checksums of the first *then* and of the first *now* bytes of a file, by reading it."""
         checksum = found = at = 0
         for end in (then, now):
             while at < end:

@@ -26,7 +26,7 @@ def offset_by_time(
     log_offset_min: int,
     boundary: BoundaryType | None = None,
 ) -> int:
-    """The queue offset for *time_ms*.
+    """Return the queue offset for *time_ms*.
 
     Without a *boundary* the nearest message, as RocketMQ 4.9.8 answers. LOWER: `max_offset` if all are older. UPPER:
     `min_offset` if all are younger. As in Apache, if the log cannot tell the time of a message that it should have, 0,
@@ -67,7 +67,7 @@ class _Times:
         return time_ms
 
     def first_from(self, low: int, high: int, time_ms: int) -> int:
-        """The first offset in [low, high) with that time or a later one, or *high*."""
+        """Return the first offset in [low, high) with that time or a later one, or *high*."""
         while low < high:
             middle = (low + high) // 2
             if self[middle] < time_ms:

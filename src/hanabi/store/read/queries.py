@@ -63,12 +63,12 @@ class Queries:
     # By place
 
     def record(self, log_offset: int) -> memoryview | None:
-        """The message at *log_offset*; None if no whole and valid one begins there."""
+        """Return the message at *log_offset*; None if no whole and valid one begins there."""
         found = self._dispatch_at(log_offset)
         return self._log.read(log_offset, found.size) if found is not None else None
 
     def queued_record(self, log_offset: int) -> memoryview | None:
-        """The message at *log_offset*, if its queue points there; None otherwise.
+        """Return the message at *log_offset*, if its queue points there; None otherwise.
 
         The body of a message may hold bytes that are a valid record for the place where they lie. A request that acts
         on the message at an offset must not take them for one.
@@ -94,7 +94,7 @@ class Queries:
         return self._log.read(log_offset, found.size) if matches.log_offsets else None
 
     def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[QueueEntry] | None:
-        """The entries of a queue from *offset* on, as they stand there; None if there is no such queue."""
+        """Return the entries of a queue from *offset* on, as they stand there; None if there is no such queue."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return None
@@ -108,7 +108,7 @@ class Queries:
     def by_key(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, goes_on: GoesOn = for_ever
     ) -> KeyQuery:
-        """The newest messages with *key*, a key or the unique key, stored in [begin_ms, end_ms].
+        """Return the newest messages with *key*, a key or the unique key, stored in [begin_ms, end_ms].
 
         A search may have millions of entries to look at; it ends when *goes_on*, asked every millisecond, says so.
         """
@@ -123,7 +123,7 @@ class Queries:
         end_ms: int = 2**63 - 1,
         goes_on: GoesOn = for_ever,
     ) -> KeyQuery:
-        """The messages that a producer sent under this id. More than one if it sent again after a timeout."""
+        """Return the messages that a producer sent under this id. More than one if it sent again after a timeout."""
         return self._search(topic, unique_key, max_count, begin_ms, end_ms, goes_on, unique_only=True)
 
     def _search(
@@ -149,7 +149,8 @@ class Queries:
     # By time
 
     def offset_by_time(self, topic: str, queue_id: int, time_ms: int, boundary: BoundaryType | None = None) -> int:
-        """The queue offset for *time_ms*; see `offset_by_time.offset_by_time`. 0 for a queue that does not exist."""
+        """Return the queue offset for *time_ms*; see `offset_by_time.offset_by_time`. 0 for a queue that does not
+        exist."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
@@ -157,27 +158,27 @@ class Queries:
         return offset_by_time(queue, time_ms, self._store_time_at, log_offset_min=log_offset_min, boundary=boundary)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """When a message was stored; -1 if it is not there."""
+        """Return when a message was stored; -1 if it is not there."""
         queue = self._queues.find(topic, queue_id)
         entries = queue.entries(offset, 1) if queue is not None else []
         return self._store_time_at(entries[0][0], entries[0][1]) if entries else -1
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """When the oldest message of a queue was stored; -1 if there is none."""
+        """Return when the oldest message of a queue was stored; -1 if there is none."""
         queue = self._queues.find(topic, queue_id)
         return self.store_time(topic, queue_id, queue.min_offset) if queue is not None else -1
 
     def latest_store_time(self, topic: str, queue_id: int) -> int:
-        """When the newest message of a queue was stored; -1 if there is none."""
+        """Return when the newest message of a queue was stored; -1 if there is none."""
         queue = self._queues.find(topic, queue_id)
         return self.store_time(topic, queue_id, queue.max_offset - 1) if queue is not None else -1
 
     def store_time_at(self, log_offset: int) -> int:
-        """When the message at *log_offset* was stored; -1 if none begins there."""
+        """Return when the message at *log_offset* was stored; -1 if none begins there."""
         return self._store_time_at(log_offset, 0)
 
     def earliest_store_time_in_log(self) -> int:
-        """When the oldest message of all was stored; -1 if there is none."""
+        """Return when the oldest message of all was stored; -1 if there is none."""
         return self._store_time_at(self._log.min_offset, 0)
 
     def _store_time_at(self, log_offset: int, _size: int) -> int:

@@ -130,7 +130,8 @@ class QueueReader:
         self._recovered_ends = {queue: queue.max_offset for queue in self._queues}
 
     def is_lost(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether all before *offset* can have been consumed only before the crash that cost the end of the queue."""
+        """Return whether all before *offset* can have been consumed only before the crash that cost the end of the
+        queue."""
         ends = self._recovered_ends
         return ends is not None and self.corrects_offsets and offset > self.max_offset(topic, queue_id)
 
@@ -294,7 +295,8 @@ class QueueReader:
         return GetResult(FOUND, offset + run.count, *ends, run.slices(), *found, behind > self.memory_bytes)
 
     def _segment_view(self, log_offset: int, size: int) -> tuple[memoryview, int, int]:
-        """The readable part of the segment with this record, and where in the log that is; empty if it is not there."""
+        """Return the readable part of the segment with this record, and where in the log that is; empty if it is not
+        there."""
         segment = self._log.find(log_offset)
         if segment is None:
             return _NO_VIEW, 0, 0
@@ -354,7 +356,7 @@ class QueueReader:
     # Where a queue begins and ends
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """The first message that is still there. 0 for a queue that does not exist, as Apache answers."""
+        """Return the first message that is still there. 0 for a queue that does not exist, as Apache answers."""
         queue = self._queues.find(topic, queue_id)
         return queue.min_offset if queue is not None else 0
 
@@ -370,7 +372,7 @@ class QueueReader:
         return entries[0][0] if entries else None
 
     def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a message is so far behind that it has probably left the memory."""
+        """Return whether a message is so far behind that it has probably left the memory."""
         log_offset = self.log_offset(topic, queue_id, offset)
         return log_offset is not None and self._log.end_offset - log_offset > self.memory_bytes
 
@@ -386,7 +388,7 @@ def _next_entries(queue: ConsumeQueue, offset: int, count: int, *, found: int) -
 
 
 def _store_time(picked: list[Run]) -> int:
-    """When the last of these records was stored."""
+    """Return when the last of these records was stored."""
     if not picked:
         return 0
     view, position, _ = picked[-1]
@@ -396,8 +398,8 @@ def _store_time(picked: list[Run]) -> int:
 
 
 def _join(picked: list[Run]) -> list[bytes | memoryview]:
-    """The records as slices, those that lie side by side as one; and many short ones copied into one: to hand 32 of
-    1 KiB to the socket one by one takes longer (30 us) than to copy them (19 us, measured with uvloop)."""
+    """Return the records as slices, those that lie side by side as one; and many short ones copied into one: to hand
+    32 of 1 KiB to the socket one by one takes longer (30 us) than to copy them (19 us, measured with uvloop)."""
     if not picked:
         return []
     slices: list[bytes | memoryview] = []

@@ -42,7 +42,7 @@ class ReadAhead:
         return None if behind is None else (queue, behind)
 
     def has(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether the queue has a message at *offset*."""
+        """Return whether the queue has a message at *offset*."""
         queue = self._queues.find(topic, queue_id)
         return queue is not None and queue.min_offset <= offset < queue.max_offset
 

@@ -35,7 +35,8 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path, *, now_ms: int) -> "Checkpoint":
-        """What *path* says. A file that is missing, short or cannot be right counts as zeros: recover from far back."""
+        """Return what *path* says. A file that is missing, short or cannot be right counts as zeros: recover from
+        far back."""
         try:
             raw = path.read_bytes()[: _STAMPS.size]
         except FileNotFoundError:

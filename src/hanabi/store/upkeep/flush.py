@@ -41,7 +41,7 @@ class Rhythm:
 
 
 def is_worth_it(end: int, done: int, least_pages: int, segment_bytes: int) -> bool:
-    """Whether *least_pages* pages, or a segment's end, or at 0 anything, lie between the two offsets."""
+    """Return whether *least_pages* pages, or a segment's end, or at 0 anything, lie between the two offsets."""
     if least_pages == 0 or end // segment_bytes != done // segment_bytes:
         return end > done
     return end // PAGE_BYTES - done // PAGE_BYTES >= least_pages

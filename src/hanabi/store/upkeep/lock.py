@@ -92,7 +92,7 @@ class StoreLock:
 
 
 def _owner(descriptor: int) -> str:
-    """What the file says, after it was made ours if another broker had it."""
+    """Return what the file says, after it was made ours if another broker had it."""
     content = os.pread(descriptor, 64, 0)
     if not _OWNER.fullmatch(content):
         content = b"Hanabi %s" % secrets.token_hex(8).encode()
@@ -128,12 +128,12 @@ def mark_stopped(root: Path) -> None:
 
 
 def has_crashed(root: Path) -> bool:
-    """Whether the last one that had this store open did not stop cleanly."""
+    """Return whether the last one that had this store open did not stop cleanly."""
     return (root / "abort").exists()
 
 
 def has_crashed_as_ours(root: Path) -> bool:
-    """Whether it did not stop cleanly and was one of us, not an Apache broker."""
+    """Return whether it did not stop cleanly and was one of us, not an Apache broker."""
     try:
         return (root / "abort").read_bytes() == _OURS
     except OSError:
@@ -157,7 +157,7 @@ else:
             raise StoreLocked(f"{root} is in use by {_holder(descriptor)}: stop that one first") from error
 
     def _lock_directory(root: Path) -> int | None:
-        """A descriptor of *root* that holds its lock; None on a file system that locks no directories."""
+        """Return a descriptor of *root* that holds its lock; None on a file system that locks no directories."""
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def queues_beyond(log: Log, queues: ConsumeQueues) -> dict[ConsumeQueue, int]:
-    """The queues whose last message lies behind the last file of *log*, and their next numbers.
+    """Return the queues whose last message lies behind the last file of *log*, and their next numbers.
 
     Call it when they are loaded and nothing is changed yet. A damaged entry may be among them: its message is then in
     the log, and recovery finds it.

@@ -67,8 +67,8 @@ class Preallocation:
 
 
 def next_due(base: int, written: int, size: int) -> int:
-    """The log offset beyond which there is something to do again: a few megabytes on, in the middle of the file, and in
-    the next one."""
+    """Return the log offset beyond which there is something to do again: a few megabytes on, in the middle of the
+    file, and in the next one."""
     middle = size // 2
     ends = (written + AHEAD_BYTES // 2, size, middle if written <= middle else size)
     return base + min(ends)

@@ -140,7 +140,8 @@ def restore_queue_offsets(commit_log: CommitLog, queues: ConsumeQueues) -> None:
 
 
 def _crash_start(parts: Parts, config: StoreConfig, *, search_in_file: bool) -> int:
-    """A place before which everything is on the disk, in the log and in the queues; the beginning if there are none."""
+    """Return a place before which everything is on the disk, in the log and in the queues; the beginning if there
+    are none."""
     log, checkpoint = parts.commit_log.log, parts.checkpoint
     safe_ms = checkpoint.safe_with_index_ms if config.index_enabled and config.index_safe else checkpoint.safe_ms
     for segment in reversed(log.segments) if parts.queues.max_log_offset >= 0 else ():
@@ -151,20 +152,21 @@ def _crash_start(parts: Parts, config: StoreConfig, *, search_in_file: bool) -> 
 
 
 def _flushed_before(parts: Parts, config: StoreConfig) -> int:
-    """Messages stored before this time were certainly on the disk, even where the checkpoint is old or lost."""
+    """Return messages stored before this time were certainly on the disk, even where the checkpoint is old or lost."""
     slowest_ms = max(config.flush_commit_log_thorough_interval_ms, config.flush_commit_log_interval_ms)
     margin_ms = max(_FLUSH_MARGIN_MS, 3 * slowest_ms)
     return max(parts.checkpoint.log_ms, newest_file_ms(parts.commit_log.log) - margin_ms)
 
 
 def _certain_before(parts: Parts, config: StoreConfig) -> int:
-    """Messages stored before this time were flushed without an error, by the checkpoint's word if there is one."""
+    """Return messages stored before this time were flushed without an error, by the checkpoint's word if there is
+    one."""
     log_ms = parts.checkpoint.log_ms
     return log_ms - SLACK_MS if log_ms else _flushed_before(parts, config)
 
 
 def newest_file_ms(log: Log) -> int:
-    """When the first message of the newest file that has one was stored; 0 if there is none."""
+    """Return when the first message of the newest file that has one was stored; 0 if there is none."""
     for segment in reversed(log.segments):
         first = record_at(log, segment.base_offset)
         if first is not None:
@@ -189,7 +191,7 @@ def _last_before(log: Log, queues: ConsumeQueues, safe_ms: int) -> int:
 
 
 def _clean_start(log: Log, queues: ConsumeQueues) -> tuple[int, list[ConsumeQueue]]:
-    """The last message that any queue knows; also the queues whose ends did not agree with the log and were cut.
+    """Return the last message that any queue knows; also the queues whose ends did not agree with the log and were cut.
 
     If there is no queue, all are built again; if the last one lies before the log, the last three files are looked at.
     """
@@ -221,7 +223,7 @@ def _drop_false_end(log: Log, queue: ConsumeQueue) -> int:
 
 
 def _is_entry_true(log: Log, queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Whether the log has the message that an entry points at. What is gone from the log counts as true."""
+    """Return whether the log has the message that an entry points at. What is gone from the log counts as true."""
     entry = queue.entry(queue_offset)
     if entry is None:
         return False
@@ -231,7 +233,7 @@ def _is_entry_true(log: Log, queue: ConsumeQueue, queue_offset: int) -> bool:
 
 
 def _record_of(log: Log, queue: ConsumeQueue, queue_offset: int) -> Dispatch | None:
-    """The message that an entry points at, if it is the right one."""
+    """Return the message that an entry points at, if it is the right one."""
     entry = queue.entry(queue_offset)
     record = record_at(log, entry[0]) if entry is not None else None
     if record is None or entry is None:

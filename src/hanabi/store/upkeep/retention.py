@@ -158,7 +158,7 @@ class Retention:
         self.refuses = decision.refuses
 
     def _ages_ms(self, now_ms: int) -> list[int]:
-        """How old the newest message of each file is: hardly older than the first one of the next file.
+        """Return how old the newest message of each file is: hardly older than the first one of the next file.
 
         After the clock was ahead for a while messages have times in the future. Then the file's own time tells, and it
         is never younger than the files behind it.

@@ -87,7 +87,7 @@ class RegisterBrokerBody(Body, frozen=True, kw_only=True):
 def decode_register_body(
     data: bytes, compressed: bool, *, inflated_bytes_max: int = INFLATED_BYTES_MAX
 ) -> RegisterBrokerBody:
-    """The body of a register request; its header says whether it is *compressed*."""
+    """Return the body of a register request; its header says whether it is *compressed*."""
     if not compressed:
         return decode_body(data, RegisterBrokerBody)
     parts = _Parts(_inflate(data, inflated_bytes_max))
@@ -109,7 +109,7 @@ def decode_register_body(
 
 
 def encode_register_body(body: RegisterBrokerBody, compress: bool) -> bytes:
-    """The body of a register request, for a header with the same *compress*.
+    """Return the body of a register request, for a header with the same *compress*.
 
     Compressed, it loses each topic's `order` and `topic_sys_flag`, as Java's does. Attributes and mappings are written
     only where there are any: a 4.x name server does not expect them.
@@ -141,7 +141,7 @@ class _Parts:
         return self._position == len(self._data)
 
     def count(self) -> int:
-        """A number of parts that follow: never more than there are bytes left for their lengths."""
+        """Return a number of parts that follow: never more than there are bytes left for their lengths."""
         number = self._number()
         if number < 0 or number * _LENGTH.size > len(self._data) - self._position:
             raise RemoteProtocolError(f"bad RegisterBrokerBody: {number} parts announced at {self._position}")
@@ -217,7 +217,8 @@ _attributes = msgspec.json.Decoder(dict[str, str], strict=False).decode
 
 
 def _decode_mappings(parts: list[bytes]) -> list[QueueMapping]:
-    """All at once, as one list: their maps have bare number keys, which is not worth finding out for each of them."""
+    """Return all at once, as one list: their maps have bare number keys, which is not worth finding out for each of
+    them."""
     mappings = decode_plain_body(b"[%b]" % b",".join(parts), list[QueueMapping])
     if len(mappings) != len(parts):
         raise RemoteProtocolError(f"bad RegisterBrokerBody: {len(mappings)} mappings in {len(parts)} parts")

@@ -31,7 +31,7 @@ class BatchMessage(NamedTuple):
 
 
 def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
-    """The body of a batch request."""
+    """Return the body of a batch request."""
     pieces: list[bytes] = []
     for flag, body, properties in messages:
         if len(properties) > PROPERTIES_BYTES_MAX:
@@ -46,12 +46,12 @@ def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
 
 
 def decode_batch(batch: bytes) -> list[BatchMessage]:
-    """The messages of a batch. Nothing is returned unless every length in it is right."""
+    """Return the messages of a batch. Nothing is returned unless every length in it is right."""
     return list(each_of_batch(batch))
 
 
 def each_of_batch(batch: bytes) -> Iterator[BatchMessage]:
-    """The messages of a batch, one at a time. An error says which length is wrong, when it is reached."""
+    """Yield the messages of a batch, one at a time. An error says which length is wrong, when it is reached."""
     position, end = 0, len(batch)
     while position < end:
         left = end - position

@@ -45,7 +45,7 @@ def compress(body: bytes, compression: CompressionType = CompressionType.ZLIB, l
 
 
 def decompress(body: bytes, sys_flag: int, body_bytes_max: int = BODY_BYTES_MAX) -> bytes:
-    """The body as it was before it was compressed; the same when *sys_flag* says that it never was."""
+    """Return the body as it was before it was compressed; the same when *sys_flag* says that it never was."""
     if not sys_flag & sysflag.COMPRESSED:
         return body
     number = sysflag.compression_number(sys_flag) or CompressionType.ZLIB  # 0: clients older than the choice

@@ -26,12 +26,12 @@ def encode_host(host: str, port: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def decode_host(raw: bytes) -> Address:
-    """The address and port in the 8 or 20 bytes *raw*."""
+    """Return the address and port in the 8 or 20 bytes *raw*."""
     if len(raw) not in (V4_BYTES, V6_BYTES):
         raise RemoteProtocolError(f"host of {len(raw)} bytes, must be {V4_BYTES} or {V6_BYTES}")
     return Address(format_ip(raw[:-4]), int.from_bytes(raw[-4:], "big"))
 
 
 def format_ip(raw: bytes) -> str:
-    """The 4 or 16 bytes of an address, in figures."""
+    """Return the 4 or 16 bytes of an address, in figures."""
     return str(ipaddress.ip_address(raw))

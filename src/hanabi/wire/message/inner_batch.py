@@ -19,13 +19,13 @@ _BOTH: Final = sysflag.INNER_BATCH | sysflag.NEED_UNWRAP
 
 
 def is_inner_batch(message: StoredMessage) -> bool:
-    """Whether *message* stands for several."""
+    """Return whether *message* stands for several."""
     return message.sys_flag & _BOTH == _BOTH
 
 
 def unwrap(message: StoredMessage) -> list[StoredMessage]:
-    """The messages that *message* stands for, in order. Each still says that it was part of a batch, as in Java; the
-    place in the log is that of the batch. RemoteProtocolError if it is none."""
+    """Return the messages that *message* stands for, in order. Each still says that it was part of a batch, as in
+    Java; the place in the log is that of the batch. RemoteProtocolError if it is none."""
     parts: list[StoredMessage] = []
     for index, part in enumerate(decode_batch(message.body)):
         properties = decode_properties(part.properties)

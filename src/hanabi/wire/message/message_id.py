@@ -36,7 +36,7 @@ class OffsetId(NamedTuple):
 
 
 def encode_offset_id(store_host: bytes, log_offset: int) -> str:
-    """The id of the message at *log_offset* in the log of the broker at *store_host* (8 or 20 bytes)."""
+    """Return the id of the message at *log_offset* in the log of the broker at *store_host* (8 or 20 bytes)."""
     return (store_host + _I64.pack(log_offset)).hex().upper()
 
 

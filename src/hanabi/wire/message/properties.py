@@ -23,7 +23,7 @@ _BETWEEN_PROPERTIES: Final = "\x02"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The properties in *text*, as a header carries them."""
+    """Return the properties in *text*, as a header carries them."""
     properties: dict[str, str] = {}
     for pair in text.split(_BETWEEN_PROPERTIES):
         name, _, value = pair.partition(_BETWEEN_NAME_AND_VALUE)
@@ -33,7 +33,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:
-    """The properties in *raw*, as a record carries them."""
+    """Return the properties in *raw*, as a record carries them."""
     return parse_properties(raw.decode("utf-8", "replace"))
 
 
@@ -63,7 +63,7 @@ def join_properties(first: bytes, second: bytes) -> bytes:
 
 
 def find_property(raw: bytes, name: bytes) -> str | None:
-    """The value of one property, as `decode_properties(raw).get(name)` but without decoding the others."""
+    """Return the value of one property, as `decode_properties(raw).get(name)` but without decoding the others."""
     name += b"\x01"
     at = raw.rfind(name)
     while at >= 0:
@@ -103,7 +103,7 @@ if not os.environ.get("HANABI_PURE_PYTHON"):
 
 
 def sending_properties(message: Message) -> dict[str, str]:
-    """All properties that *message* travels with, but for what the producer itself adds."""
+    """Return all properties that *message* travels with, but for what the producer itself adds."""
     for name in message.properties:
         if name in names.RESERVED:
             raise MQError(f"property {name!r} has a meaning of its own in RocketMQ: choose another name")

@@ -77,7 +77,8 @@ _V6_BIT = {hosts.V4_BYTES: 0, hosts.V6_BYTES: 1}
 
 
 def body_crc(body: "bytes | bytearray | memoryview") -> int:
-    """The checksum a record keeps of *body*. Java clears the highest bit, so that the number is never negative."""
+    """Return the checksum a record keeps of *body*. Java clears the highest bit, so that the number is never
+    negative."""
     return crc32(body) & 0x7FFF_FFFF
 
 
@@ -100,7 +101,7 @@ def encode_record(
     crc: int | None = None,
     magic: int | None = None,
 ) -> bytearray:
-    """A record. What is not known yet is filled in later, with `place_record`.
+    """Return a record. What is not known yet is filled in later, with `place_record`.
 
     The system flag's bits for IPv6 are set from the hosts; the magic, when not given, from the topic's length.
     """
@@ -152,7 +153,7 @@ def place_record(
 
 
 def encode_blank(size: int) -> bytes:
-    """The start of a filler of *size* bytes; what follows it up to the end of the segment has no meaning."""
+    """Return the start of a filler of *size* bytes; what follows it up to the end of the segment has no meaning."""
     if size < BLANK_BYTES_MIN:
         raise MQError(f"a filler of {size} bytes has no room for itself: every append leaves {BLANK_BYTES_MIN}")
     return _BLANK.pack(size, MAGIC_BLANK)
@@ -208,7 +209,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 def _boundaries(buffer: "Readable", position: int, end: int) -> tuple[struct.Struct, int, int, int, int, int]:
-    """How the record at *position* is cut: its head, then where body, topic and properties lie.
+    """Return how the record at *position* is cut: its head, then where body, topic and properties lie.
 
     Returns head, body start, body end, topic start, topic end, properties start; these end where the record does.
     Any record that is not whole before *end* raises.
@@ -249,7 +250,7 @@ def _boundaries(buffer: "Readable", position: int, end: int) -> tuple[struct.Str
 
 
 def decode_record(buffer: "Readable", position: int = 0, end: int | None = None, *, check_crc: bool = True) -> Record:
-    """The record at *position*, which must be whole before *end*.
+    """Return the record at *position*, which must be whole before *end*.
 
     As in Java, a topic that is not UTF-8 is read with replacements, and an empty body has no checksum.
     """
@@ -302,7 +303,7 @@ def _crc_mismatch(position: int, crc: int, body: bytes) -> str:
 
 
 def decode_records(buffer: "Readable", *, check_crc: bool = True) -> list[Record]:
-    """The records in *buffer*, one behind the other and nothing else, as in the body of a pull reply."""
+    """Return the records in *buffer*, one behind the other and nothing else, as in the body of a pull reply."""
     records: list[Record] = []
     position, end = 0, len(buffer)
     while position < end:
@@ -313,7 +314,7 @@ def decode_records(buffer: "Readable", *, check_crc: bool = True) -> list[Record
 
 
 def record_properties(buffer: "Readable", position: int = 0, end: int | None = None) -> bytes:
-    """The properties of the record at *position*, undecoded: all that a filter wants to see of it."""
+    """Return the properties of the record at *position*, undecoded: all that a filter wants to see of it."""
     if end is None:
         end = len(buffer)
     properties_start = _boundaries(buffer, position, end)[5]
@@ -401,7 +402,7 @@ def is_record(
     log_offset: int,
     check_crc: bool,
 ) -> bool:
-    """Whether the record at *position* is this one: an entry that points at it may have a bad bit.
+    """Return whether the record at *position* is this one: an entry that points at it may have a bad bit.
 
     *size* bytes must be there; *topic* is a `topic_field`.
     """

@@ -47,7 +47,7 @@ def to_message(record: Record, *, broker_name: str = "", body_bytes_max: int = B
 def message_at(
     records: bytes, position: int, broker_name: str = "", offset_delta: int = 0
 ) -> tuple[StoredMessage, int]:
-    """The message at *position*, and the size of its record; a record that cannot be read raises."""
+    """Return the message at *position*, and the size of its record; a record that cannot be read raises."""
     record = decode_record(records, position)
     message = to_message(record, broker_name=broker_name)
     if offset_delta:
@@ -58,7 +58,7 @@ def message_at(
 def to_messages(
     records: bytes, broker_name: str = "", offset_delta: int = 0
 ) -> tuple[list[StoredMessage], MQError | None]:
-    """The messages in *records*, which lie one behind the other as in the body of a pull reply.
+    """Return the messages in *records*, which lie one behind the other as in the body of a pull reply.
 
     If one cannot be read, those before it and the reason why. *offset_delta* is added to each queue offset.
     """

@@ -30,7 +30,7 @@ _COMPRESSION_MASK: Final = 7 << _COMPRESSION_SHIFT
 
 
 def transaction_type(sys_flag: int) -> int:
-    """One of the four `TRANSACTION_...` values."""
+    """Return one of the four `TRANSACTION_...` values."""
     return sys_flag & _TRANSACTION_MASK
 
 
@@ -40,7 +40,7 @@ def with_transaction_type(sys_flag: int, transaction: int) -> int:
 
 
 def compression_number(sys_flag: int) -> int:
-    """The number of a `CompressionType`; 0 from clients that knew only zlib."""
+    """Return the number of a `CompressionType`; 0 from clients that knew only zlib."""
     return (sys_flag & _COMPRESSION_MASK) >> _COMPRESSION_SHIFT
 
 

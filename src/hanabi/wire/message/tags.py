@@ -16,7 +16,7 @@ def java_hash(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """What the consume queue keeps of *tags*: their hash, 0 for none.
+    """Return what the consume queue keeps of *tags*: their hash, 0 for none.
 
     As MessageExtBrokerInner.tagsString2tagsCode, which looks at neither the multi-tags flag nor at separators.
     """
@@ -26,7 +26,7 @@ def tags_code(tags: str | None) -> int:
 
 
 def subscribed_tags(text: str) -> tuple[list[str], list[int]]:
-    """The tags in a subscription such as "a || b", and their hashes; each once (Java's FilterAPI)."""
+    """Return the tags in a subscription such as "a || b", and their hashes; each once (Java's FilterAPI)."""
     tags = list(dict.fromkeys(tag for part in text.split("||") if (tag := part.strip(_BLANK))))
     return tags, list(dict.fromkeys(map(java_hash, tags)))
 

@@ -26,12 +26,12 @@ class CompiledSql:
         self._searched = [(b"\x02" + name.encode() + b"\x01", name.encode()) for name in self.names]
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """True, False, or None for unknown; ValueError where Java throws."""
+        """Return true, False, or None for unknown; ValueError where Java throws."""
         result: bool | None = self._run([properties.get(name) for name in self.names])
         return result
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with *properties* is wanted."""
+        """Return whether a message with *properties* is wanted."""
         try:
             return self._run([properties.get(name) for name in self.names]) is True
         except ValueError:

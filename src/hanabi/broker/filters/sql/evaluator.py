@@ -63,7 +63,7 @@ class Program(NamedTuple):
 
 
 def compile_node(node: Node) -> Program:
-    """The function for *node*, which must be true, false or unknown for every message."""
+    """Return the function for *node*, which must be true, false or unknown for every message."""
     slots: dict[str, int] = {}
     run = _compile(node, slots)
     return Program(tuple(slots), run)
@@ -147,7 +147,8 @@ def _equal(node: Equal, slots: dict[str, int]) -> Evaluate:
 
 
 def _is_fixed(node: Node) -> bool:
-    """Whether *node* is the same for all messages, and never missing. All numbers are literals, perhaps with a sign."""
+    """Return whether *node* is the same for all messages, and never missing. All numbers are literals, perhaps with
+    a sign."""
     return kind_of(node) in NUMBERS or (isinstance(node, Constant) and node.kind is not Kind.NOTHING)
 
 
@@ -213,7 +214,7 @@ def _in(node: In, slots: dict[str, int]) -> Evaluate:
 
 
 def _search(node: Search, slots: dict[str, int]) -> Evaluate:
-    """False, and never unknown, where there is nothing to search in or to search for; also behind NOT."""
+    """Return false, and never unknown, where there is nothing to search in or to search for; also behind NOT."""
     if not node.text:
         return lambda values: False
     part, find, text, found = _compile(node.part, slots), _SEARCHES[node.how], node.text, not node.negated

@@ -56,7 +56,7 @@ class Lexer:
         self._last_line_end = max(expression.rfind("\n"), expression.rfind("\r"))
 
     def read(self, position: int) -> Token:
-        """The first token at or behind *position*."""
+        """Return the first token at or behind *position*."""
         expression = self._expression
         blanks = (_BLANKS_AND_LINES if position < self._last_line_end else _BLANKS).match(expression, position)
         start = blanks.end() if blanks is not None else position
@@ -73,7 +73,7 @@ class Lexer:
 
 
 def error_at(expression: str, position: int, reason: str) -> SubscriptionParseFailed:
-    """The error to raise; it says where, as people count."""
+    """Return the error to raise; it says where, as people count."""
     line = expression.count("\n", 0, position)
     column = position - (expression.rfind("\n", 0, position) + 1) + 1
     place = f"line {line + 1}, column {column}" if "\n" in expression else f"column {column}"

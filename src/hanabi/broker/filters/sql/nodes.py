@@ -113,7 +113,7 @@ Node = Property | Constant | Negate | Truth | Not | Logic | Equal | IsNull | Ord
 
 
 def kind_of(node: Node) -> Kind:
-    """What *node* is when it is not missing."""
+    """Return what *node* is when it is not missing."""
     if isinstance(node, Property):
         return Kind.TEXT
     if isinstance(node, Constant):
@@ -125,7 +125,7 @@ def kind_of(node: Node) -> Kind:
 
 
 def is_boolean(node: Node) -> bool:
-    """Whether *node* may stand where true or false is needed. The literal NULL may."""
+    """Return whether *node* may stand where true or false is needed. The literal NULL may."""
     if isinstance(node, Constant):
         return node.kind in (Kind.BOOLEAN, Kind.NOTHING)
     return not isinstance(node, Property | Negate)

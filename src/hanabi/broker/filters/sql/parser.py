@@ -67,7 +67,7 @@ class _Operand(NamedTuple):
 
 
 def parse(expression: str) -> Parsed:
-    """The nodes of *expression*. SubscriptionParseFailed says where it is wrong."""
+    """Return the nodes of *expression*. SubscriptionParseFailed says where it is wrong."""
     if len(expression) > CHARACTERS_MAX:
         raise SubscriptionParseFailed(f"the SQL92 expression has {len(expression)} characters, limit {CHARACTERS_MAX}")
     parser = _Parser(expression)
@@ -85,7 +85,7 @@ class _Parser:
         self.token = self._lexer.read(0)
 
     def expression(self, weakest: int, depth: int) -> _Operand:
-        """An operand and all operators behind it that bind at least as *weakest*."""
+        """Return an operand and all operators behind it that bind at least as *weakest*."""
         left = self._operand(depth)
         strongest = _COMPARISON
         while weakest <= (level := _LEVELS.get(self.token.kind, 0)) <= strongest:

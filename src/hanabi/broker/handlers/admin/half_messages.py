@@ -18,7 +18,7 @@ class ResumesCheck(Protocol):
 
 
 def half_message_handlers(transactions: ResumesCheck) -> dict[int, Handler]:
-    """What an administrator can do about half messages."""
+    """Return what an administrator can do about half messages."""
 
     def resume(header: ResumeCheckHalfMessageHeader, _: Command, connection: Connection) -> Reply:
         result = transactions.resume_check(header.msg_id or "")

@@ -141,7 +141,7 @@ class GroupProgressHandlers:
         return Reply(body=spans.within(encode_body(ConsumeTimeSpans()), b'"consumeTimeSpanSet":['))
 
     def time_spans_bytes(self, header: QueryConsumeTimeSpanHeader) -> int:
-        """How much memory the answer of `time_spans` takes."""
+        """Return how much memory the answer of `time_spans` takes."""
         topic = self._topics.find(header.topic)
         return ENTRY_BYTES * topic.write_queue_nums if topic is not None else 0
 

@@ -88,7 +88,7 @@ class QueueHandlers:
         return Reply(remark=remark, body=encode_body(reply))
 
     def _takes(self, wanted: MessageFilter, entry: QueueEntry) -> bool:
-        """Whether a pull would hand out this message."""
+        """Return whether a pull would hand out this message."""
         if wanted.entry is not None and not wanted.entry(entry.known_tags_code, entry.ext):
             return False
         if wanted.record is None:
@@ -98,7 +98,7 @@ class QueueHandlers:
 
 
 def _kept(data: FilterData) -> StoredFilter:
-    """The filter as it is kept in the file, which is how Java shows it."""
+    """Return the filter as it is kept in the file, which is how Java shows it."""
     return stored([data]).filter_data_by_topic[data.topic].group_filter_data[data.group]
 
 

@@ -127,7 +127,8 @@ class RuntimeHandlers:
 
 
 def differing_text(groups: list[ConsumerGroup]) -> str:
-    """How many groups have members that subscribe differently, and the first of them: messages are skipped there."""
+    """Return how many groups have members that subscribe differently, and the first of them: messages are skipped
+    there."""
     named = [f"{group.name} ({len(group.differs)} of {len(group.members)})" for group in groups[:GROUPS_NAMED_MAX]]
     more = [", ..."] if len(groups) > GROUPS_NAMED_MAX else []
     return f"{len(groups)}{': ' if named else ''}{', '.join(named)}{''.join(more)}"

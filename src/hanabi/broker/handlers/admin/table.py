@@ -112,7 +112,7 @@ def admin_handlers(
     now_ms: Callable[[], int],
     address: str,
 ) -> dict[int, Handler]:
-    """All of this directory. Each file gets the few parts that it needs.
+    """Return all of this directory. Each file gets the few parts that it needs.
 
     *delay_offsets* is how far the queue of each delay level was delivered, *registered* waits until the name servers
     know the newest topics, *wait_ms* is how late the event loop is, *address* is how clients reach this broker.

@@ -158,7 +158,7 @@ class TopicChangeHandlers:
         return count
 
     def _with_attributes(self, topic: TopicConfig) -> TopicConfig:
-        """The topic with the attributes that it has already, changed as *topic* says."""
+        """Return the topic with the attributes that it has already, changed as *topic* says."""
         known = self._topics.newest(topic.topic_name)
         if topic.attributes is None and (known is None or known.attributes is None):
             return topic
@@ -230,7 +230,7 @@ class TopicViewHandlers:
         return Reply(body=table.within(empty, b'"offsetTable":{'))
 
     def stats_bytes(self, header: GetTopicStatsInfoHeader) -> int:
-        """How much memory the answer of `stats` takes."""
+        """Return how much memory the answer of `stats` takes."""
         topic = self._topics.find(header.topic)
         return ENTRY_BYTES * _queue_nums(topic) if topic is not None else 0
 

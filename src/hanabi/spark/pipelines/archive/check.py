@@ -56,7 +56,8 @@ def check(
     *,
     fail_on_data_loss: bool,
 ) -> tuple[list[ArchivedQueue], int]:
-    """What is archived after the step that should have written [start, stop) of each queue, and how much was lost.
+    """Return what is archived after the step that should have written [start, stop) of each queue, and how much was
+    lost.
 
     Raises MQError unless every message of it is there once; with *fail_on_data_loss* off, some may be missing.
     """

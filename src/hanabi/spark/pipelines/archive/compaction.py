@@ -22,18 +22,18 @@ MANY: Final = 16  # small files, in an hour that is not over
 
 
 def small_files(files: Iterable[FoundFile], target_bytes: int, *, is_over: bool) -> list[FoundFile]:
-    """Those of one directory that are worth joining: less than half of what a file should be, and not alone."""
+    """Return those of one directory that are worth joining: less than half of what a file should be, and not alone."""
     small = [file for file in files if file.size < target_bytes // 2]
     return small if len(small) >= (2 if is_over else MANY) else []
 
 
 def joined_count(files: Iterable[FoundFile], target_bytes: int) -> int:
-    """How many files to make of them."""
+    """Return how many files to make of them."""
     return max(1, round(sum(file.size for file in files) / target_bytes))
 
 
 def is_over(folder: str, now: datetime) -> bool:
-    """Whether the hour of a directory is past, so that few messages may still come to it."""
+    """Return whether the hour of a directory is past, so that few messages may still come to it."""
     hour = folder.rpartition(f"{HOUR}=")[2]
     return hour < now.strftime(PYTHON_HOUR)
 

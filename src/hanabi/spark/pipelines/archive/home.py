@@ -50,7 +50,7 @@ class ArchiveHome:
         return self.state.version == 0
 
     def staging(self) -> str:
-        """A place for the files of one step; nobody else uses it."""
+        """Return a place for the files of one step; nobody else uses it."""
         return f"{STAGING}/{self._run}/{self.state.version + 1}"
 
     def commit(self, state: ArchiveState) -> None:

@@ -23,7 +23,7 @@ class Backlog:
         return sum(self.end[queue] - self.start[queue] for queue in self.end)
 
     def next(self, rows_max: int) -> Offsets:
-        """Where a step of *rows_max* messages ends; only queues that move."""
+        """Return where a step of *rows_max* messages ends; only queues that move."""
         stop = share_out(self.start, self.end, rows_max)
         return {queue: offset for queue, offset in stop.items() if offset > self.start[queue]}
 

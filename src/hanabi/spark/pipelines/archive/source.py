@@ -44,10 +44,10 @@ class ArchiveSource(Queues, Protocol):
     def extent(self) -> Extent: ...
 
     def at_time(self, extent: Extent, time_ms: int) -> Offsets:
-        """The first offset of each queue that was stored at *time_ms* or later; its end if there is none."""
+        """Return the first offset of each queue that was stored at *time_ms* or later; its end if there is none."""
 
     def read(self, start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int]) -> DataFrame:
-        """The messages from *start* to *end*; of queues that are not in *end*, none."""
+        """Return the messages from *start* to *end*; of queues that are not in *end*, none."""
 
     def tell_progress(self, group: str, offsets: Offsets) -> None:
         """Let brokers know, where there are some."""

@@ -53,7 +53,7 @@ class ArchiveState(msgspec.Struct, frozen=True, kw_only=True):
         return {each.queue: each for each in self.queues}
 
     def positions(self) -> Positions:
-        """The last message that is archived of each queue, by which a queue that began again is known."""
+        """Return the last message that is archived of each queue, by which a queue that began again is known."""
         known = [each for each in self.queues if each.log_offset >= 0]
         return Positions(
             {each.queue: (each.last if each.last >= 0 else each.end - 1) + 1 for each in known},
@@ -65,7 +65,7 @@ class ArchiveState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_queues(state: ArchiveState, changed: Iterable[ArchivedQueue]) -> list[ArchivedQueue]:
-    """The queues of *state*, after *changed* ones have replaced their former selves."""
+    """Return the queues of *state*, after *changed* ones have replaced their former selves."""
     merged = state.by_queue()
     for each in changed:
         before = merged.get(each.queue)

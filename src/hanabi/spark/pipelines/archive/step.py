@@ -152,7 +152,7 @@ def _count(written: Mapping[MessageQueue, Written]) -> int:
 
 
 def in_ranges(messages: DataFrame, planned: list[ArchivedQueue]) -> DataFrame:
-    """Those of *messages* that were *planned*. A join: a condition for each queue overflows the stack of Spark's
+    """Return those of *messages* that were *planned*. A join: a condition for each queue overflows the stack of Spark's
     optimizer at some hundreds of them."""
     rows = [(each.topic, each.broker or None, each.queue_id, each.first, each.end) for each in planned]
     ranges = messages.sparkSession.createDataFrame(rows, "t string, b string, q int, low bigint, high bigint")

@@ -32,7 +32,7 @@ class KnownIndex:
 
 
 def find_index(home: StoreHome) -> tuple[list[KnownIndex], list[pa.RecordBatch]]:
-    """All index files with entries, and what is wrong with their headers."""
+    """Return all index files with entries, and what is wrong with their headers."""
     known: list[KnownIndex] = []
     problems: list[pa.RecordBatch] = []
     slots_by_size: dict[int, int] = {}
@@ -70,7 +70,7 @@ def _header_problems(file: IndexOnDisk, slots: int, reader: FileReader, log: Log
 
 
 def audit_entries(home: StoreHome, index: KnownIndex, first: int, end: int, log_end: int) -> Iterator[pa.RecordBatch]:
-    """The entries [first, end) of one file. What points behind *log_end* is looked up, as `queues` does."""
+    """Yield the entries [first, end) of one file. What points behind *log_end* is looked up, as `queues` does."""
     name = home.relative(index.file.path)
     with FileReader() as reader, FileReader() as log_reader:
         log = LogLookup(home, log_reader)
@@ -105,7 +105,7 @@ def _judge_newer(name: str, number: int, hashed_key: int, log_offset: int, log: 
 
 
 def audit_chains(home: StoreHome, index: KnownIndex) -> Iterator[pa.RecordBatch]:
-    """Whether each slot leads to its newest entry, and each entry to the one before it in the same slot.
+    """Yield whether each slot leads to its newest entry, and each entry to the one before it in the same slot.
 
     A file has 20 million entries at most with Apache's settings: eight bytes of each are in memory here.
     """
@@ -137,7 +137,7 @@ def audit_chains(home: StoreHome, index: KnownIndex) -> Iterator[pa.RecordBatch]
 
 
 def _reached(reader: FileReader, index: KnownIndex, slot: int, number: int) -> int:
-    """The first entry of a chain that is counted: a broker writes the entry, then its slot, then the header."""
+    """Return the first entry of a chain that is counted: a broker writes the entry, then its slot, then the header."""
     below = index.file.entries_max(index.slots)
     while index.file.count < number < below:
         entry = index.file.entry(reader, index.slots, number)

@@ -159,7 +159,7 @@ def odd_keys(found: DataFrame, log_min: int, covered: tuple[int, int]) -> DataFr
 
 
 def wrong_keys(odd: DataFrame, lying_there: DataFrame) -> DataFrame:
-    """What is wrong with the index, by what lies where its entries lead."""
+    """Return what is wrong with the index, by what lies where its entries lead."""
     is_stray = f.col("key_is") == "stray"
     is_broken, is_nowhere = f.col("is_broken"), f.col("is_broken").isNull()
     entry, hashed = f.concat(f.lit("entry "), f.col("number")), f.col("hash")

@@ -17,7 +17,7 @@ _INT_MAX: Final = 2**31 - 1
 
 
 def key_hashes(topics: pa.Array, keys: pa.Array, unique_keys: pa.Array, has_none: Mask) -> pa.Array:
-    """A list for each record: the hashes of its keys, and of its unique key. Empty where *has_none*."""
+    """Return a list for each record: the hashes of its keys, and of its unique key. Empty where *has_none*."""
     parts = pc.split_pattern(keys, names.KEY_SEPARATOR)
     unique_rows = np.flatnonzero(pc.is_valid(unique_keys).to_numpy(zero_copy_only=False))
     rows = np.concatenate([pc.list_parent_indices(parts).to_numpy(zero_copy_only=False), unique_rows]).astype(np.int64)

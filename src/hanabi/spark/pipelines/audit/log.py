@@ -35,7 +35,7 @@ _ROWS_MAX = 10_000
 def audit_log(
     home: StoreHome, task: LogTask, delays_ms: tuple[int, ...] | None, *, is_last: bool
 ) -> Iterator[pa.RecordBatch]:
-    """All that lies in [task.start, task.end). Behind the end of the last task the log does not go on."""
+    """Yield all that lies in [task.start, task.end). Behind the end of the last task the log does not go on."""
     reached = task.start
     with LogReader(home) as log:
         for chunk in log_chunks(task, log, _ROWS_MAX):

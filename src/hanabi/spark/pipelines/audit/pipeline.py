@@ -113,7 +113,7 @@ class _Audit:
         return Outcome(tables=tables, facts=facts, complaint=complaint)
 
     def _tell(self, differences: DataFrame) -> tuple[list[Table], int]:
-        """The tables, and how many differences there are."""
+        """Return the tables, and how many differences there are."""
         differences = differences.persist()
         try:
             kinds = differences.groupBy("difference").count().collect()

@@ -57,7 +57,7 @@ class ChainsPart(InputPartition):
 
 
 def rows_of(part: InputPartition, home: StoreHome, delays_ms: tuple[int, ...] | None) -> Iterator[pa.RecordBatch]:
-    """What *part* has to tell; runs on a worker."""
+    """Return what *part* has to tell; runs on a worker."""
     match part:
         case KnownPart(rows):
             return iter(rows)

@@ -35,7 +35,8 @@ class QueueFile:
 def audit_queues(
     home: StoreHome, files: tuple[QueueFile, ...], log_end: int, delays_ms: tuple[int, ...] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of *files*. The audit compares with the log up to *log_end*; what points behind it is looked up."""
+    """Yield the entries of *files*. The audit compares with the log up to *log_end*; what points behind it is looked
+    up."""
     with FileReader() as reader, FileReader() as ext_reader, FileReader() as log_reader:
         extensions = QueueExtensions(home.queue_extensions, ext_reader)
         newer = _Newer(LogLookup(home, log_reader), extensions, delays_ms)
@@ -108,7 +109,7 @@ def _gaps(taken: Positions, expected: int) -> Iterator[tuple[int, int]]:
 
 
 def _real_codes(codes: Positions, file: QueueFile, extensions: QueueExtensions) -> pa.Array:
-    """The tags codes; null where the extension should have one and has not."""
+    """Return the tags codes; null where the extension should have one and has not."""
     is_address = codes <= _EXT_ADDRESS_MAX
     if not is_address.any():
         return pa.array(codes)
@@ -125,7 +126,7 @@ class _Newer:
         self._log, self._extensions, self._delays_ms = log, extensions, delays_ms
 
     def judge(self, file: QueueFile, queue_offset: int, entry: tuple[int, int, int]) -> pa.RecordBatch:
-        """A row of kind `newer` for a right one; otherwise an entry that knows already what is wrong with it."""
+        """Return a row of kind `newer` for a right one; otherwise an entry that knows already what is wrong with it."""
         place = {"topic": file.topic, "queue_id": file.queue_id, "queue_offset": queue_offset, "log_offset": entry[0]}
         code: int | None = entry[2]
         if is_ext_address(entry[2]):

@@ -71,5 +71,5 @@ def found(kind: str, count: int, **columns: Any) -> pa.RecordBatch:
 
 
 def wrong(difference: str, reason: str, **columns: Any) -> pa.RecordBatch:
-    """One difference."""
+    """Return one difference."""
     return found("wrong", 1, difference=difference, reason=reason, **columns)

@@ -49,7 +49,7 @@ class DeadLettersOptions(Connection, frozen=True, kw_only=True):
         _ = self.origin()
 
     def origin(self) -> Origin:
-        """The topics of these groups."""
+        """Return the topics of these groups."""
         return Origin(**self._connection(), **self._letters())
 
     def _connection(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Letters(NamedTuple):
 
 
 def count_letters(letters: DataFrame, now: datetime) -> list[Letters]:
-    """One look at all of them."""
+    """Return one look at all of them."""
     age_s = f.lit(now.timestamp()) - f.unix_millis("storeTimestamp") / 1_000
     age = f.lit(OLDEST)
     for name, seconds in reversed(AGES):
@@ -60,7 +60,7 @@ def count_letters(letters: DataFrame, now: datetime) -> list[Letters]:
 
 
 def summarize(counts: Sequence[Letters], top: int) -> list[Table]:
-    """The tables, each with the most letters first."""
+    """Return the tables, each with the most letters first."""
     sizes, first, last = Counter[tuple[Cell, ...]](), dict[tuple[Cell, ...], int](), dict[tuple[Cell, ...], int]()
     for each in counts:
         key = each.group, each.origin
@@ -95,7 +95,7 @@ def summarize(counts: Sequence[Letters], top: int) -> list[Table]:
 
 
 def sample_letters(letters: DataFrame, count: int) -> Table:
-    """The latest *count* of each group and origin."""
+    """Return the latest *count* of each group and origin."""
     latest = Window.partitionBy("group", "origin").orderBy(f.desc("storeTimestamp"), "messageId")
     found = (
         _known(letters)

@@ -24,7 +24,8 @@ _CLOCKS_DIFFER: Final = "1 hour"  # an order from the future would close the win
 
 
 def checked_orders(messages: DataFrame) -> DataFrame:
-    """A row for each message. What is no order has its `problem`, and its text; it has no time, and is never late."""
+    """Return a row for each message. What is no order has its `problem`, and its text; it has no time, and is never
+    late."""
     text = f.make_valid_utf8(f.col("body").cast("string"))
     damage = f.col("damage") if "damage" in messages.columns else f.lit(None).cast("string")
     read = messages.select(
@@ -81,7 +82,7 @@ def enriched(orders: DataFrame, products: DataFrame | None) -> DataFrame:
 
 
 def totals(orders: DataFrame, window: str, by: str) -> DataFrame:
-    """What was ordered in each *window* of time, by one column."""
+    """Return what was ordered in each *window* of time, by one column."""
     if by not in orders.columns:
         raise ConfigError(f"by={by}: orders have no such column{did_you_mean(by, orders.columns)}")
     group: Column = f.coalesce(f.col(by).cast("string"), f.lit("(unknown)"))

@@ -109,7 +109,7 @@ class _Run:
         return self._outcome(watched, orders.schema, added.schema)
 
     def _drain(self, stages: list[_Stage]) -> list[Watched]:
-        """One after the other: each ends when it has read all there is."""
+        """Return one after the other: each ends when it has read all there is."""
         watched = []
         for step, start in stages:
             self._progress.step(step)

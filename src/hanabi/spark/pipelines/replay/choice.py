@@ -32,7 +32,7 @@ class Choice:
 
 
 def choose(messages: DataFrame, choice: Choice) -> DataFrame:
-    """The messages to send. Raises ConfigError if the SQL is none."""
+    """Return the messages to send. Raises ConfigError if the SQL is none."""
     if choice.tags is not None:
         messages = messages.where(f.col("tags").isin(*choice.tags))
     if choice.keys is not None:
@@ -58,7 +58,7 @@ def choose(messages: DataFrame, choice: Choice) -> DataFrame:
 
 
 def origin() -> Column:
-    """The topic that a message came from: dead letters and those that are retried say it, if it is known."""
+    """Return the topic that a message came from: dead letters and those that are retried say it, if it is known."""
     told = f.coalesce(_property(names.DLQ_ORIGIN_TOPIC), _property(names.RETRY_TOPIC))
     topic = f.col("topic")
     is_of_a_group = topic.startswith(DEAD_LETTER_PREFIX) | topic.startswith(RETRY_PREFIX)
@@ -74,7 +74,7 @@ def _place() -> Column:
 
 
 def _properties(mark: str | None) -> Column:
-    """The message's own: not what brokers and clients have written there."""
+    """Return the message's own: not what brokers and clients have written there."""
     reserved = sorted(names.RESERVED)
 
     def is_own(name: Column, _: Column) -> Column:

@@ -108,7 +108,7 @@ def run(spark: SparkSession, options: ReplayOptions, progress: Progress) -> Outc
 
 
 def _sink(options: ReplayOptions) -> SinkOptions:
-    """Where to send. That it can be sent to is asked before anything is read."""
+    """Return where to send. That it can be sent to is asked before anything is read."""
     given = options.spark_options() | {"producerGroup": options.producer_group}
     sink = parse_sink_options(given if options.to is None else given | {"topic": options.to})
     check_destination(sink)
@@ -145,7 +145,7 @@ def _dry_run(chosen: DataFrame, started: float) -> Outcome:
 
 
 def _passed_over(count: int) -> str | None:
-    """What is left behind is worth an exit code, as with `hanabi dlq resend`."""
+    """Return what is left behind is worth an exit code, as with `hanabi dlq resend`."""
     return f"{count} messages were passed over: they do not say where they came from, or are empty" if count else None
 
 

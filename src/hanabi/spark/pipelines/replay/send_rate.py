@@ -9,7 +9,7 @@ _CHUNK_MAX: Final = 10_000
 
 
 def chunk_of(rate: float | None) -> int:
-    """How many messages are sent before the clock is looked at."""
+    """Return how many messages are sent before the clock is looked at."""
     return _CHUNK_MAX if rate is None else max(1, min(_CHUNK_MAX, int(rate * _CHUNK_S)))
 
 

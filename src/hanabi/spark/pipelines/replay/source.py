@@ -17,7 +17,7 @@ TASK_MESSAGES: Final = 20_000  # of a topic: progress is told at the end of each
 
 
 def read_messages(spark: SparkSession, options: "ReplayOptions") -> DataFrame:
-    """All that lies in the asked topics and times, with the columns that are needed."""
+    """Return all that lies in the asked topics and times, with the columns that are needed."""
     if options.archive is not None:
         times = OptionValues(
             {name: text for name, text in (("since", options.since), ("until", options.until)) if text},

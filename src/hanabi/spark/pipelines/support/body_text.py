@@ -6,7 +6,7 @@ SHOWN: Final = 120
 
 
 def body_text(body: bytes | None, shown: int = SHOWN) -> str:
-    """The beginning of *body*, for people."""
+    """Return the beginning of *body*, for people."""
     if not body:
         return ""
     try:

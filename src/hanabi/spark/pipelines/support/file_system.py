@@ -48,7 +48,7 @@ class FileSystem:
         self.knows_who_was_first = self._creates_if_absent or scheme in _RENAMES_ATOMICALLY
 
     def at(self, name: str) -> str:
-        """The URL of *name*."""
+        """Return the URL of *name*."""
         return f"{self._below}{name}" if name else self.url
 
     def exists(self, name: str) -> bool:
@@ -128,7 +128,7 @@ class FileSystem:
         self._ask(name, "deleted", lambda path: self._system.delete(path, True))
 
     def files(self, name: str) -> list[FoundFile]:
-        """All files below *name*, whatever their depth."""
+        """Return all files below *name*, whatever their depth."""
 
         def walk(path: Any) -> list[FoundFile]:
             if not self._system.exists(path):
@@ -183,7 +183,7 @@ class FileSystem:
 
 
 def reason(error: Py4JJavaError) -> str:
-    """What the JVM says, in one line."""
+    """Return what the JVM says, in one line."""
     told = str(error.java_exception.getMessage() or error.java_exception.getClass().getSimpleName())
     return told.strip().splitlines()[0]
 

@@ -18,7 +18,8 @@ from hanabi.spark.pipelines.contract import Cell, Table
 
 
 def table_of(title: str, frame: DataFrame, rows_max: int) -> Table:
-    """The first *rows_max* rows of *frame*, in its order. Times are told in UTC, whatever the session's zone is."""
+    """Return the first *rows_max* rows of *frame*, in its order. Times are told in UTC, whatever the session's zone
+    is."""
     columns = [
         f.unix_micros(field.name).alias(field.name) if isinstance(field.dataType, TimestampType) else f.col(field.name)
         for field in frame.schema.fields

@@ -35,7 +35,7 @@ _UNIQUE_ID: Final = "^[0-9A-F]{32}"  # of a client with an IPv4 address: address
 
 
 def trace_lines(messages: DataFrame) -> DataFrame:
-    """A row for each line, with null in place of what its type does not have. `is_readable` tells good from bad.
+    """Return a row for each line, with null in place of what its type does not have. `is_readable` tells good from bad.
 
     `client` is where the line came from, as `host@process`: whoever was traced sends its traces itself, and the ids
     that it makes have the number of its process in them.
@@ -75,7 +75,7 @@ def trace_lines(messages: DataFrame) -> DataFrame:
 
 
 def _is_readable() -> Column:
-    """Whether the line has what is needed of its type."""
+    """Return whether the line has what is needed of its type."""
     column_of = {"time": "time_ms", "cost": "cost_ms"}
     good = f.lit(False)
     for kind, names in _NEEDED.items():
@@ -87,7 +87,7 @@ def _is_readable() -> Column:
 
 
 def _field(name: str) -> Column:
-    """The text of a field, null where the line is of a type without it, or too short."""
+    """Return the text of a field, null where the line is of a type without it, or too short."""
     found = f.lit(None).cast("string")
     for kind, places in _FIELDS.items():
         if name in places:
@@ -102,7 +102,7 @@ def _pub_success() -> Column:
 
 
 def _text(name: str) -> Column:
-    """A field, null for Java's word for it."""
+    """Return a field, null for Java's word for it."""
     return f.nullif(f.nullif(_field(name), f.lit("null")), f.lit(""))
 
 

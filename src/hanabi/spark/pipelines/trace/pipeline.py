@@ -32,7 +32,8 @@ class TraceOptions(Origin, frozen=True, kw_only=True):
 
 
 def _messages(spark: SparkSession, options: TraceOptions) -> DataFrame:
-    """The messages with traces. Brokers make the trace topic with its first message: before that there are none."""
+    """Return the messages with traces. Brokers make the trace topic with its first message: before that there are
+    none."""
     if options.topics or options.pattern is not None:
         return options.read(spark, COLUMNS)
     return msgspec.structs.replace(options, topics=[TRACE_TOPIC]).read_existing(spark, COLUMNS)

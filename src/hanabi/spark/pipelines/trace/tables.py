@@ -20,8 +20,8 @@ def sends(lines: DataFrame) -> DataFrame:
 
 
 def consumption(lines: DataFrame) -> DataFrame:
-    """A row for each time that a message was given to a consumer: when it began, how it ended. Ends are null if it
-    did not end. Older clients write no group behind a message; the line before it has one."""
+    """Return a row for each time that a message was given to a consumer: when it began, how it ended. Ends are null
+    if it did not end. Older clients write no group behind a message; the line before it has one."""
     before = lines.where("type = 'SubBefore'").select(
         "request", "id", "group", "client", "retries", f.col("time_ms").alias("began_ms")
     )
@@ -64,7 +64,8 @@ def consumers(consumed: DataFrame, unfinished_before_ms: Column) -> DataFrame:
 
 
 def slow_consumers(consumed: DataFrame, measured: DataFrame, slow_ms: int) -> DataFrame:
-    """The consumers of *measured* that are slow: one message in twenty takes *slow_ms* or longer, or some never end.
+    """Return the consumers of *measured* that are slow: one message in twenty takes *slow_ms* or longer, or some never
+    end.
 
     With the message that took longest, so that somebody can look at it.
     """

@@ -33,7 +33,7 @@ class Bin(NamedTuple):
 
 
 def draw(bins: Sequence[Bin]) -> str:
-    """The picture, as the text of an SVG file."""
+    """Return the picture, as the text of an SVG file."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
         ' font-family="sans-serif" font-size="12" fill="#333">',
@@ -122,7 +122,7 @@ def _scale(highest: float, top: int, height: int) -> tuple[Callable[[float], flo
 
 
 def _round_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, 50... (and of 0.1, 0.2, 0.5) that is not less."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50... (and of 0.1, 0.2, 0.5) that is not less."""
     if least <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(least))

@@ -18,7 +18,7 @@ SMALLEST_CLASS: Final = 64  # bytes; each class of sizes ends at twice the one b
 
 
 def count_messages(messages: DataFrame) -> DataFrame:
-    """How many messages there are of each kind, and how many bytes their bodies have. Reads *messages* once."""
+    """Return how many messages there are of each kind, and how many bytes their bodies have. Reads *messages* once."""
     size = f.length("body").cast("long")
     doublings = f.greatest(f.ceil(f.log2(f.greatest(size, f.lit(1)) / SMALLEST_CLASS)), f.lit(0))
     return (
@@ -63,7 +63,8 @@ def by_queue(counts: DataFrame) -> DataFrame:
 
 
 def over_time(counts: DataFrame, bins_max: int) -> DataFrame:
-    """Messages of each topic and latencies of all, over time, in at most about *bins_max* steps of whole minutes."""
+    """Return messages of each topic and latencies of all, over time, in at most about *bins_max* steps of whole
+    minutes."""
     first, last = counts.agg(f.min("minute"), f.max("minute")).first() or (None, None)
     minutes = 1 if first is None else int((last - first).total_seconds() // 60) // bins_max + 1
     bins = counts.withColumn("minute", f.window("minute", f"{minutes} minutes")["start"])

@@ -101,7 +101,7 @@ class IndexChecks:
                 self._report(file, file.entry_at(slots, entry.number), reason, entry.log_offset)
 
     def _wrong_record(self, file: IndexOnDisk, entry: IndexEntry) -> str | None:
-        """What is wrong with the record that *entry* points at; None if it has the key."""
+        """Return what is wrong with the record that *entry* points at; None if it has the key."""
         keys = self._keys_at(entry.log_offset)
         if isinstance(keys, str):
             return f"entry {entry.number} points at log offset {entry.log_offset}, {keys}"
@@ -116,7 +116,7 @@ class IndexChecks:
         return None
 
     def _keys_at(self, log_offset: int) -> _Keys | str:
-        """The keys of the message at *log_offset*, or why there is none."""
+        """Return the keys of the message at *log_offset*, or why there is none."""
         if self._last_record[0] != log_offset:  # the entries of one message lie side by side
             self._last_record = log_offset, self._read_keys(log_offset)
         return self._last_record[1]

@@ -100,7 +100,7 @@ class QueueChecks:
             self._differs(tally, entry, expected, record)
 
     def _tally(self, expected: ExpectedEntry) -> _Tally | None:
-        """The queue that *expected* belongs in, None if there need not be one."""
+        """Return the queue that *expected* belongs in, None if there need not be one."""
         place = expected.topic, expected.queue_id
         tally = self._tallies.get(place)
         is_known = self._topics is None or expected.topic in self._topics
@@ -190,7 +190,7 @@ class QueueChecks:
         self._damage.add(Damage("consumequeue", self._home.relative(path), position, reason, log_offset, queue_offset))
 
     def wrong_record(self, queue: QueueOnDisk, queue_offset: int, entry: Entry) -> str | None:
-        """What is wrong with the record that *entry* points at; None if it is the right one."""
+        """Return what is wrong with the record that *entry* points at; None if it is the right one."""
         log_offset, _, _ = entry
         data = self._log.read(log_offset)
         if data is None:

@@ -23,14 +23,14 @@ class ConsumeProgress:
         self._store, self._offsets, self._consumers, self._broker_name = store, offsets, consumers, broker_name
 
     def consumes(self, group: str, topic: str) -> bool:
-        """Whether the group may still be consuming the topic: it is not here to tell, or subscribes to it."""
+        """Return whether the group may still be consuming the topic: it is not here to tell, or subscribes to it."""
         online = self._consumers.find_group(group)
         return online is None or not online.subscriptions or topic in online.subscriptions
 
     async def of(
         self, group: str, topic: str, queue_nums: int, pace: Yielder, told: type[OffsetWrapper] = OffsetWrapper
     ) -> AsyncIterator[dict[MessageQueue, OffsetWrapper]]:
-        """The progress of *group* in the first *queue_nums* queues of *topic*, some of them at a time.
+        """Yield the progress of *group* in the first *queue_nums* queues of *topic*, some of them at a time.
 
         *told* is the form in which each queue is told.
         """

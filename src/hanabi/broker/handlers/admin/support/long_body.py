@@ -37,7 +37,7 @@ class LongBody:
                 )
 
     def joined(self) -> bytes:
-        """All members, with commas between them."""
+        """Return all members, with commas between them."""
         return b",".join(self._parts)
 
     def within(self, empty: bytes, opening: bytes) -> bytes:

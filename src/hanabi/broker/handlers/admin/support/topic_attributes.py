@@ -26,7 +26,7 @@ _KNOWN: Final = {
 
 
 def changed_attributes(current: Mapping[str, str] | None, text: str | None, *, is_new: bool) -> dict[str, str] | None:
-    """The attributes of a topic after the changes in *text*; None if it has none."""
+    """Return the attributes of a topic after the changes in *text*; None if it has none."""
     attributes = dict(current or {})
     seen: set[str] = set()
     for change in text.split(",") if text else ():
