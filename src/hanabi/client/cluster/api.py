@@ -1,8 +1,7 @@
-"""One typed coroutine for each request that a client sends: header in, header out, or an error that says who said no.
+"""Typed requests of a client: one coroutine each, header in, header out; errors name the peer that refused.
 
-Signs what it sends where there are credentials. Decides nothing: whom to ask, and whether to ask again, is for the
-caller. Agrees with Java's MQClientAPIImpl in codes and fields. Names of topics and groups are those on the wire, with
-their namespace.
+Signs requests if there are credentials. The caller chooses the peer and decides about retries. Agrees with Java's
+MQClientAPIImpl in codes and fields. Names of topics and groups are those on the wire, with their namespace.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +51,7 @@ SENT: Final = frozenset(
         ResponseCode.FLUSH_SLAVE_TIMEOUT,
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
-)  # the message is stored, if not as safely as the broker would like
+)  # the message is stored, perhaps less safely than configured
 PULLED: Final = frozenset(
     {
         ResponseCode.SUCCESS,
@@ -62,12 +61,12 @@ PULLED: Final = frozenset(
     }
 )
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
-# What brokers say to those whom they do not know: 4.x, which has no code for it, and 5.x to unsigned requests.
+# Refusals of unknown clients: 4.x has no code for it; 5.x answers so to unsigned requests.
 _STRANGER_REMARKS: Final = ("AclException", "username cannot be null")
 
 
 class PullReply(NamedTuple):
-    """Records one after another, if `code` is SUCCESS; where to go on, in any case."""
+    """Response to a pull: consecutive records if `code` is SUCCESS, and always the next offset."""
 
     code: int
     header: PullMessageReplyHeader
@@ -75,9 +74,9 @@ class PullReply(NamedTuple):
 
 
 class Api:
-    """Typed requests over a connector. `silent` has the addresses that did not answer lately.
+    """Typed requests over a connector. `silent` has the addresses that did not answer recently.
 
-    `broker_names` has the names of the brokers by address, for errors; whoever learns of routes fills it.
+    `broker_names` has the names of the brokers by address, for errors; the owner of the routes fills it.
     """
 
     def __init__(self, connector: Connector, credentials: Credentials | None = None) -> None:
@@ -98,7 +97,7 @@ class Api:
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 - see Connection.request
         accept: frozenset[int] = _SUCCESS,
     ) -> Command:
-        """Ask, and return the answer if its code is one to *accept*; any other is raised."""
+        """Send a request; return the response if its code is in *accept*, else raise."""
         if self._credentials is not None:
             header = sign(_fields(header), body, self._credentials)
         try:
@@ -120,13 +119,15 @@ class Api:
         timeout: float,
         ended: Callable[[Command | TransportError], None],
     ) -> bool:
-        """As `ask`, without waiting: *ended* is called with what `outcome` makes the same of. False: not now, `ask`."""
+        """Send without waiting, otherwise as `ask`: *ended* is called with an argument for `outcome`. False: not now,
+        use `ask`.
+        """
         if self._credentials is not None:
             header = sign(_fields(header), body, self._credentials)
         return self._connector.ask_at_once(address, code, header, body, timeout, ended)
 
     def outcome(self, address: str, code: int, ended: Command | TransportError, accept: frozenset[int]) -> Command:
-        """What *ended* means: the answer if its code is one to *accept*; anything else is raised."""
+        """Return the response behind *ended* if its code is in *accept*, else raise."""
         if isinstance(ended, TransportError):
             self.silent.failed(address, ended)
             raise self._not_answered(code, address, ended) from ended
@@ -144,7 +145,7 @@ class Api:
         *,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 - see Connection.request
     ) -> None:
-        """Say something and wait for no answer."""
+        """Send a one-way request."""
         if self._credentials is not None:
             header = sign(_fields(header), body, self._credentials)
         try:
@@ -182,9 +183,9 @@ class Api:
         *,
         code: int = RequestCode.SEND_MESSAGE_V2,
     ) -> Command:
-        """Store a message, or with code SEND_BATCH_MESSAGE several; with SEND_REPLY_MESSAGE_V2, pass an answer on.
+        """Store a message, or with code SEND_BATCH_MESSAGE several; with SEND_REPLY_MESSAGE_V2, forward a reply.
 
-        The code of the answer is one of `SENT`, its header a `SendMessageReplyHeader`; other codes are raised.
+        The code of the response is one of `SENT`, its header a `SendMessageReplyHeader`; other codes are raised.
         """
         return await self.ask(address, code, header, body, timeout=timeout, accept=SENT)
 
@@ -197,7 +198,7 @@ class Api:
         *,
         code: int = RequestCode.SEND_MESSAGE_V2,
     ) -> None:
-        """Send a message and never know what became of it."""
+        """Send a message one-way; its result stays unknown."""
         await self.tell(address, code, header, body, timeout=timeout)
 
     async def send_back(
@@ -206,7 +207,7 @@ class Api:
         header: ConsumerSendMsgBackHeader,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> None:
-        """This message failed: deliver it to its group again later."""
+        """Have a failed message redelivered to its group later."""
         await self.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout=timeout)
 
     async def end_transaction(
@@ -215,10 +216,10 @@ class Api:
         header: EndTransactionHeader,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> None:
-        """Commit or roll back; one-way, as in Java: a broker that did not hear it asks."""
+        """Commit or roll back; one-way, as in Java: a broker that did not get it asks."""
         await self.tell(address, RequestCode.END_TRANSACTION, header, timeout=timeout)
 
-    # Pulling, and offsets
+    # Pulls and offsets
 
     async def pull_message(
         self,
@@ -228,7 +229,7 @@ class Api:
         *,
         code: int = RequestCode.PULL_MESSAGE,
     ) -> PullReply:
-        """Messages of one queue. *timeout* must be longer than the broker may hold the request."""
+        """Pull messages of one queue. *timeout* must be longer than the broker may hold the request."""
         reply = await self.ask(address, code, header, timeout=timeout, accept=PULLED)
         return PullReply(reply.code, reply.header(PullMessageReplyHeader), reply.body)
 
@@ -241,7 +242,7 @@ class Api:
         *,
         set_zero_if_not_found: bool | None = None,
     ) -> int | None:
-        """How far the group has come in the queue; None if the broker knows nothing of it."""
+        """Return the group's offset in the queue; None if the broker has none."""
         header = QueryConsumerOffsetHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -269,9 +270,10 @@ class Api:
         oneway: bool = True,
         increase_only: bool = False,
     ) -> None:
-        """This group has consumed everything below *offset*. One-way in the daily round, with an answer on request.
+        """Commit *offset*: the group has consumed everything below. One-way in periodic commits, with a response on
+        request.
 
-        With *increase_only*, brokers of ours keep what they have if it is more; Apache's do not know of it.
+        With *increase_only*, Hanabi's brokers keep a larger offset; Apache's ignore the flag.
         """
         header = UpdateConsumerOffsetHeader(
             consumer_group=group,
@@ -294,7 +296,7 @@ class Api:
         *,
         committed: bool | None = None,
     ) -> int:
-        """The offset that the next message of this queue will get."""
+        """Return the offset of the next message of this queue."""
         header = GetMaxOffsetHeader(
             topic=queue.topic, queue_id=queue.queue_id, committed=committed, target_broker=queue.broker_name
         )
@@ -307,7 +309,7 @@ class Api:
         queue: MessageQueue,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> int:
-        """The oldest offset of this queue that is still kept."""
+        """Return the oldest stored offset of this queue."""
         header = GetMinOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, target_broker=queue.broker_name)
         reply = await self.ask(address, RequestCode.GET_MIN_OFFSET, header, timeout=timeout)
         return reply.header(OffsetReplyHeader).offset
@@ -321,7 +323,7 @@ class Api:
         *,
         boundary: str | None = None,
     ) -> int:
-        """The offset of the message that was stored at this time."""
+        """Return the offset of the message stored at this time."""
         header = SearchOffsetHeader(
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -338,14 +340,14 @@ class Api:
         queue: MessageQueue,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> int:
-        """When the oldest message of this queue was stored, in milliseconds."""
+        """Return the store time of the oldest message of this queue, in milliseconds."""
         header = GetEarliestMsgStoretimeHeader(
             topic=queue.topic, queue_id=queue.queue_id, target_broker=queue.broker_name
         )
         reply = await self.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header, timeout=timeout)
         return reply.header(GetEarliestMsgStoretimeReplyHeader).timestamp
 
-    # Looking at what is stored
+    # Stored messages
 
     async def view_message(
         self,
@@ -355,7 +357,7 @@ class Api:
         *,
         topic: str | None = None,
     ) -> bytes:
-        """The record at this log offset."""
+        """Return the record at this log offset."""
         header = ViewMessageHeader(offset=log_offset, topic=topic)
         return (await self.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header, timeout=timeout)).body
 
@@ -365,7 +367,7 @@ class Api:
         header: QueryMessageHeader,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> bytes:
-        """Records with a key, one after another; none is empty."""
+        """Return the records with a key, concatenated; empty if there are none."""
         accept = frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND})
         return (await self.ask(address, RequestCode.QUERY_MESSAGE, header, timeout=timeout, accept=accept)).body
 
@@ -377,7 +379,7 @@ class Api:
         data: HeartbeatData,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> int:
-        """We are here, with these producers and consumers; the version that the broker claims."""
+        """Send a heartbeat with our producers and consumers; return the broker's version."""
         reply = await self.ask(address, RequestCode.HEART_BEAT, None, encode_body(data), timeout=timeout)
         return reply.version
 
@@ -390,7 +392,7 @@ class Api:
         consumer_group: str | None = None,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> None:
-        """We leave this group."""
+        """Leave this group."""
         header = UnregisterClientHeader(
             client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
         )
@@ -402,7 +404,7 @@ class Api:
         group: str,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> list[str]:
-        """The client ids of the members of a group."""
+        """Return the client ids of the members of a group."""
         header = GetConsumerListByGroupHeader(consumer_group=group)
         reply = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, timeout=timeout)
         return decode_body(reply.body, ConsumerList).consumer_id_list
@@ -415,7 +417,9 @@ class Api:
         subscription: SubscriptionData,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> None:
-        """Would this broker take this subscription? SubscriptionParseFailed or another BrokerError says why not."""
+        """Have the broker check this subscription. Raise SubscriptionParseFailed or another BrokerError if it
+        refuses.
+        """
         request = CheckClientRequest(client_id=client_id, group=group, subscription_data=subscription)
         await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, encode_body(request), timeout=timeout)
 
@@ -427,7 +431,7 @@ class Api:
         queues: Sequence[MessageQueue],
         timeout: float = 1.0,  # noqa: ASYNC109 - Java's, shorter than the others
     ) -> set[MessageQueue]:
-        """Lock these queues for us; those that are ours now."""
+        """Lock these queues; return those that are ours now."""
         request = LockRequest(client_id=client_id, consumer_group=group, mq_set=list(queues))
         reply = await self.ask(address, RequestCode.LOCK_BATCH_MQ, None, encode_body(request), timeout=timeout)
         return set(decode_body(reply.body, LockReply).lock_ok_mq_set)
@@ -442,7 +446,7 @@ class Api:
         *,
         oneway: bool = False,
     ) -> None:
-        """Give these queues back."""
+        """Unlock these queues."""
         body = encode_body(LockRequest(client_id=client_id, consumer_group=group, mq_set=list(queues)))
         if oneway:
             await self.tell(address, RequestCode.UNLOCK_BATCH_MQ, None, body, timeout=timeout)
@@ -457,18 +461,18 @@ class Api:
         topic: str,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> TopicRoute:
-        """Who serves *topic*, says the name server at *address*."""
+        """Return the route of *topic*, from the name server at *address*."""
         header = GetRouteHeader(topic=topic)
         reply = await self.ask(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout=timeout)
         return decode_body(reply.body, TopicRoute)
 
     async def cluster_info(self, address: str, timeout: float = TIMEOUT_SECONDS) -> ClusterInfo:  # noqa: ASYNC109
-        """All brokers, says the name server at *address*."""
+        """Return all brokers, from the name server at *address*."""
         reply = await self.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO, timeout=timeout)
         return decode_body(reply.body, ClusterInfo)
 
     async def topic_list(self, address: str, timeout: float = TIMEOUT_SECONDS) -> list[str]:  # noqa: ASYNC109
-        """All topics, says the name server at *address*."""
+        """Return all topics, from the name server at *address*."""
         reply = await self.ask(address, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, timeout=timeout)
         return decode_body(reply.body, TopicList).topic_list
 
@@ -478,7 +482,7 @@ class Api:
         header: CreateTopicHeader,
         timeout: float = 5.0,  # noqa: ASYNC109
     ) -> None:
-        """Make or change a topic on the broker at *address*."""
+        """Create or change a topic on the broker at *address*."""
         await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, timeout=timeout)
 
 

@@ -1,7 +1,7 @@
-"""What brokers ask a client, on the connection that it opened: a table from request code to whoever can answer.
+"""Requests of brokers to a client, on the connection that the client opened: a table from request code to handler.
 
-Finds the producer or consumer by its group and calls it; knows nothing of what it does then. Agrees with Java's
-ClientRemotingProcessor. One-way requests are acted on in the background: a broker does not wait for them.
+Finds the producer or consumer by its group and calls it. Agrees with Java's ClientRemotingProcessor. One-way requests
+are handled in the background: a broker does not wait for them.
 """
 
 import logging
@@ -34,8 +34,8 @@ from hanabi.wire.message import property_names as names
 from hanabi.wire.message.record import decode_record
 from hanabi.wire.message.stored import to_message
 
-# What `wire.command.VERSION` stands for. Enough for all that brokers of both lines keep for newer clients; one above
-# V5_3_1 would promise that we understand GO_AWAY.
+# Version that `wire.command.VERSION` denotes. High enough for everything that brokers of both lines reserve for newer
+# clients; one above V5_3_1 would promise support of GO_AWAY.
 CLIENT_VERSION: Final = "V4_9_8"
 NAMESERVER_PROPERTY: Final = "PROP_NAMESERVER_ADDR"
 CONSUME_TYPE_PROPERTY: Final = "PROP_CONSUME_TYPE"
@@ -45,19 +45,19 @@ logger = logging.getLogger(__name__)
 
 
 class Spawn(Protocol):
-    """Starts work that somebody else waits for and ends."""
+    """Starts a background task whose end is managed elsewhere."""
 
     def __call__(self, work: Coroutine[Any, Any, object], name: str) -> None: ...
 
 
 class Answers:
-    """The client's side of what brokers ask."""
+    """Client side of brokers' requests."""
 
     def __init__(self, members: Members, spawn: Spawn, *, namesrv: tuple[str, ...]) -> None:
         self._members, self._spawn, self._namesrv = members, spawn, namesrv
 
     def handlers(self) -> dict[int, Handler]:
-        """Which of us answers which request code."""
+        """Return the handler of each request code."""
         return {
             RequestCode.CHECK_TRANSACTION_STATE: Handler(CheckTransactionStateHeader, self.check_transaction),
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: Handler(NotifyConsumerIdsChangedHeader, self.members_changed),
@@ -82,7 +82,7 @@ class Answers:
         for producer in self._members.producers_of(group):
             if await producer.check_transaction(header, message, address):
                 return
-        logger.warning("%s asks group %s how a transaction ended, but no producer here knows", address, group)
+        logger.warning("%s asks group %s for the state of a transaction that no producer here knows", address, group)
 
     def members_changed(self, header: NotifyConsumerIdsChangedHeader, _: Command, connection: Connection) -> Reply:
         consumer = self._members.consumers.get(header.consumer_group)
@@ -129,9 +129,11 @@ class Answers:
         return Reply(body=encode_body(await consumer.consume_directly(message)))
 
     def reply_arrived(self, header: ReplyMessageHeader, request: Command, connection: Connection) -> Reply:
-        # The header's group is that of whoever answers: which of us asked, only the asker knows.
+        # The header's group is the replier's; only the pending request identifies the requester.
         if not any(producer.reply_arrived(header, request.body) for producer in self._members.all_producers()):
-            logger.warning("%s brings an answer that nobody waits for any more: %s", connection.peer, header.properties)
+            logger.warning(
+                "%s delivered a reply that no request waits for any more: %s", connection.peer, header.properties
+            )
         return Reply()
 
     def _consumer(self, group: str) -> ConsumerMember:
@@ -142,7 +144,7 @@ class Answers:
 
 
 def _offset_table(body: bytes) -> dict[MessageQueue, int]:
-    """The queues and their offsets, in the form for Java's clients or in that for C++'s."""
+    """Return the queues and their offsets, in the format of Java's or of C++'s clients."""
     if not body:
         return {}
     try:
@@ -153,7 +155,7 @@ def _offset_table(body: bytes) -> dict[MessageQueue, int]:
 
 
 def thread_stacks() -> str:
-    """What every thread of this process does right now; Java's jstack."""
+    """Return the stacks of all threads of this process, as Java's jstack."""
     threads = {thread.ident: thread.name for thread in all_threads()}
     return "\n".join(
         f"{threads.get(number, 'unknown')} TID: {number}\n{''.join(traceback.format_stack(frame))}"

@@ -1,8 +1,8 @@
-"""What all producers and consumers of one event loop that talk to the same cluster have in common.
+"""Shared core of all producers and consumers of one event loop and cluster.
 
-One set of connections, one client id, one heartbeat, one table of routes, one clock for saving offsets and for sharing
-queues. The first who needs it makes it, the last who leaves ends it. Joins the parts and decides little itself; agrees
-with Java's MQClientInstance in what happens when.
+One set of connections, one client id, one heartbeat, one table of routes, one timer for saving offsets and for
+rebalance. The first user creates it, the last one closes it. Connects the parts, with little logic of its own; same
+timing as Java's MQClientInstance.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ from hanabi.errors import ConfigError, MQError
 from hanabi.remoting.connection.protocol import Connection
 from hanabi.remoting.transport.connector import Connector
 
-LEAVING_ID: Final = "leaving"  # no client has it: see `remove_producer`
+LEAVING_ID: Final = "leaving"  # used by no client: see `remove_producer`
 
 logger = logging.getLogger(__name__)
 
 
 class Core:
-    """Make it with `acquire`, and `release` it once for each `acquire`.
+    """Create it with `acquire`, and `release` it once for each `acquire`.
 
-    `config`, `client_id`, `api` (requests), `routes` (who serves what), `connector` (connections).
+    `config`, `client_id`, `api` (requests), `routes` (topics to brokers), `connector` (connections).
     """
 
-    # One process, one loop, one cluster: one core. There is no other place to remember that than beside the loop.
+    # One core per process, loop and cluster: this registry, keyed by loop, is the only global state.
     _shared: ClassVar["WeakKeyDictionary[asyncio.AbstractEventLoop, list[Core]]"] = WeakKeyDictionary()
 
     def __init__(self, config: ClientConfig) -> None:
@@ -50,11 +50,11 @@ class Core:
         self._process_id = os.getpid()
         self._identity = config.identity
         self._users = 0
-        self._claims: set[str] = set()  # groups whose consumers have acquired this, and have not released it
+        self._claims: set[str] = set()  # groups whose consumers have acquired this and not released it
         self._loops: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[object]] = set()
-        self._losses: Counter[str] = Counter()  # ends of connections, by the name of the broker
-        self.on_loss: list[Callable[[str], None]] = []  # called with the name of a broker that we lost
+        self._losses: Counter[str] = Counter()  # lost connections, by broker name
+        self.on_loss: list[Callable[[str], None]] = []  # called with the name of a broker whose connection ended
         self._members = Members(self.client_id)
         answers = Answers(self._members, self._spawn, namesrv=config.namesrv_addresses)
         tls = None if config.tls is None else msgspec.structs.replace(config.tls, client_enable=True)
@@ -74,15 +74,16 @@ class Core:
 
     @property
     def own_ip(self) -> bytes:
-        """This machine's address in 4 or 16 bytes, for message ids."""
+        """Address of this machine in 4 or 16 bytes, for message ids."""
         return ipaddress.ip_address(local_address()).packed
 
-    # Coming and going
+    # Join and leave
 
     @classmethod
     async def acquire(cls, config: ClientConfig, *, consumer_group: str = "") -> "Core":
-        """The core of this event loop for *config*. A consumer says its group: two consumers of one group need two
-        client ids, so the second gets a core of its own."""
+        """Return the core of this event loop for *config*. A consumer passes its group: two consumers of one group need
+        two client ids, so the second gets a core of its own.
+        """
         cores = cls._shared.setdefault(asyncio.get_running_loop(), [])
         candidates = [core for core in cores if core._is_for(config)]
         core = next((core for core in candidates if not core._has_consumer(consumer_group)), None)
@@ -117,8 +118,9 @@ class Core:
             self._loops.append(asyncio.create_task(work, name=f"hanabi {name} of {self.client_id}"))
 
     async def release(self, *, consumer_group: str = "") -> None:
-        """One who acquired it, with this group if with any, needs it no more; after the last, every connection and task
-        is gone."""
+        """Release it for one user, with the group passed to `acquire`; the last release closes all connections and
+        tasks.
+        """
         self._claims.discard(consumer_group)
         self._users -= 1
         if self._users:
@@ -143,12 +145,14 @@ class Core:
             await self.connector.close()
 
     async def add_producer(self, group: str, member: ProducerMember) -> None:
-        """*member* produces for *group* from now on; the brokers known until now hear of it before this returns."""
+        """Add *member* as a producer of *group*; the known brokers get a heartbeat before this returns."""
         self._members.add_producer(group, member)
         await self._announce(lambda: self.remove_producer(group, member))
 
     async def add_consumer(self, group: str, member: ConsumerMember) -> None:
-        """As `add_producer`. Find the routes of its topics first: then all its brokers are known, and know it."""
+        """Add a consumer, as `add_producer`. Find the routes of its topics first, so that all its brokers get the
+        heartbeat.
+        """
         self._members.add_consumer(group, member)
         await self._announce(lambda: self.remove_consumer(group))
 
@@ -156,35 +160,35 @@ class Core:
         try:
             await self._heartbeats.everybody_now()
         except BaseException:
-            await undo()  # some may have heard of it
+            await undo()  # some brokers may have got the heartbeat
             raise
 
     async def remove_producer(self, group: str, member: ProducerMember) -> None:
-        """*member* has left; if it was the last of its group here, the brokers are told."""
+        """Remove *member*; if it was the last of its group here, unregister from the brokers."""
         if self._members.remove_producer(group, member):
-            # Apache's brokers part with the connection that we come by, and forget how to reach the client id that we
-            # say. As long as other producers of this client wait for answers, that must not be ours.
+            # Apache's brokers close the connection of an unregister request, and drop the client id in it. While other
+            # producers of this client wait for replies, neither may be ours.
             leaving = LEAVING_ID if self._members.has_producers else self.client_id
             await self._unregister(leaving, producer_group=group)
 
     async def remove_consumer(self, group: str) -> None:
-        """The consumer of *group* has left: the others can have its queues."""
+        """Remove the consumer of *group*: the remaining members can have its queues."""
         if self._members.remove_consumer(group):
             await self._unregister(self.client_id, consumer_group=group)
 
     async def heartbeat_now(self) -> None:
-        """Tell the brokers again, because what a consumer subscribes to has changed. As when a member joins."""
+        """Send heartbeats now, because subscriptions changed. As when a member joins."""
         await self._heartbeats.everybody_now()
 
     async def heartbeat_to(self, address: str) -> None:
-        """Tell one broker, which has forgotten us."""
+        """Send a heartbeat to one broker, which has forgotten us."""
         await self._heartbeats.now(address)
 
     async def _unregister(
         self, client_id: str, *, producer_group: str | None = None, consumer_group: str | None = None
     ) -> None:
         async def tell(address: str) -> None:
-            # Brokers work on requests side by side: a heartbeat that still names the group must not be overtaken.
+            # Brokers handle requests concurrently: wait for a heartbeat in flight that still names the group.
             await self._heartbeats.settled(address)
             await self.api.unregister(
                 address,
@@ -195,25 +199,25 @@ class Core:
             )
 
         served_by = {address for broker in self.routes.brokers.values() for address in broker.values()}
-        addresses = served_by | self._heartbeats.told  # also of brokers that no route has any more
+        addresses = served_by | self._heartbeats.told  # also brokers that are in no route any more
         answers = await asyncio.gather(*map(tell, addresses), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, MQError):
-                logger.info("a broker does not know that we leave, it will notice: %s", answer)
+                logger.info("unregistering from a broker failed; it will expire this client: %s", answer)
             elif isinstance(answer, BaseException):
                 raise answer
 
     @classmethod
     def _forked(cls) -> None:
-        """In a child of os.fork(): what runs on the parent's loops stays the parent's alone."""
+        """Drop all cores in a child of os.fork(): they belong to the parent."""
         for cores in list(cls._shared.values()):
             for core in cores:
                 core.connector.let_go()
 
-    # What happens by itself
+    # Background work
 
     def broker_version(self, address: str) -> int:
-        """The version that the broker at *address* claims; 0 if it has not answered a heartbeat yet."""
+        """Return the version of the broker at *address*; 0 if it has not answered a heartbeat yet."""
         return self._heartbeats.versions.get(address, 0)
 
     def _route_changed(self, topic: str, route: Route | None) -> None:
@@ -225,7 +229,7 @@ class Core:
         self._rebalance_soon()
 
     def losses_of(self, broker_name: str) -> int:
-        """How often a connection to a broker of this name has ended: each time it forgets who we are."""
+        """Return how often the connection to a broker of this name ended: each time the broker forgets us."""
         return self._losses[broker_name]
 
     def _disconnected(self, connection: Connection) -> None:
@@ -268,7 +272,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    """Do *work* every so often, until cancelled. A failure is logged, and does not stop it."""
+    """Run *work* at this interval, until cancelled. A failure is logged, and does not stop it."""
     while True:
         await asyncio.sleep(seconds)
         try:

@@ -1,8 +1,8 @@
-"""Telling the brokers that we are here, and with whom: at once when that changes, then every 30 s.
+"""Heartbeats to the brokers, listing our producers and consumers: at once on a change, then every 30 s.
 
-A broker forgets a client whose connection ended, so it hears from us again as soon as the connection is back, and one
-that does not answer is tried again after a second, then every three. Agrees with
-MQClientInstance.sendHeartbeatToAllBroker in who is told: masters hear of producers, every broker of consumers.
+A broker forgets a client when its connection ends, so it gets a heartbeat as soon as the connection is back. A broker
+that does not answer is retried after a second, then every three. Same targets as
+MQClientInstance.sendHeartbeatToAllBroker: producers go to masters, consumers to every broker.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from hanabi.client.cluster.members import Members
 from hanabi.client.cluster.routes import MASTER_ID
 from hanabi.errors import BrokerError, MQError
 
-RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time
-# As often as it is pulled from: until it hears from us, a broker that is back has nothing for us.
+RETRY_SECONDS: Final = 1.0  # after the first failure; doubles each time
+# Same interval as pulls: a restarted broker delivers nothing to us before our heartbeat.
 RETRY_SECONDS_MAX: Final = 3.0
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ Brokers = Mapping[str, Mapping[int, str]]
 
 
 def listeners(brokers: Brokers, *, has_consumers: bool) -> set[str]:
-    """The addresses that must hear from us."""
+    """Return the addresses that need heartbeats."""
     return {
         address
         for addresses in brokers.values()
@@ -35,12 +35,12 @@ def listeners(brokers: Brokers, *, has_consumers: bool) -> set[str]:
 
 
 def retry_pause(failures: int) -> float:
-    """How long to wait for the next after so many that failed."""
+    """Return the pause before the next heartbeat after this many failures."""
     return min(RETRY_SECONDS * 2.0 ** min(failures - 1, 10), RETRY_SECONDS_MAX)
 
 
 class Heartbeats:
-    """The heartbeats of one client. `run` until cancelled, then `stop`."""
+    """Heartbeats of one client. `run` until cancelled, then `stop`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Heartbeats:
         timeout_s: float,
         on_heard: Callable[[], None],
     ) -> None:
-        """*on_heard* is called when a broker knows us that did not before."""
+        """Make them. *on_heard* is called when a broker has got our first heartbeat."""
         self._api, self._members, self._brokers = api, members, brokers
         self._interval_s, self._timeout_s = interval_s, timeout_s
         self._due: dict[str, float] = {}  # address -> the loop's time of its next heartbeat
@@ -60,41 +60,41 @@ class Heartbeats:
         self._known_by: set[str] = set()
         self._on_heard = on_heard
         self._beating: dict[str, asyncio.Task[None]] = {}  # the newest of each address
-        self._tasks: dict[asyncio.Task[None], str] = {}  # all that are under way, and where to
+        self._tasks: dict[asyncio.Task[None], str] = {}  # all in flight, and their addresses
         self._wake = asyncio.Event()
-        self.versions: dict[str, int] = {}  # address -> the version that the broker claims
+        self.versions: dict[str, int] = {}  # address -> version of the broker
 
     def soon(self) -> None:
-        """Brokers, or what to tell them, may have changed: those that have not heard are told now."""
+        """Send heartbeats to brokers that need one: brokers or members may have changed."""
         self._wake.set()
 
     def lost(self, address: str) -> None:
-        """The connection to *address* ended, and with it what the broker knew of us."""
+        """Forget the broker's state: the connection to *address* ended, and the broker has forgotten us."""
         self._known_by.discard(address)
         if address in self._due:
             self._due[address] = 0.0
             self._wake.set()
 
     async def everybody_now(self) -> None:
-        """Tell all brokers, and wait for their answers. One that refuses us is raised; one that is down is not."""
+        """Send heartbeats to all brokers, and wait for the answers. Raise if one refuses us, but not if one is down."""
         await _heard([self._begin(address) for address in self._listeners()])
 
     async def now(self, address: str) -> None:
-        """Tell the broker at *address*, or wait for the heartbeat that is on its way to it. As `everybody_now`."""
+        """Send a heartbeat to *address*, or wait for the one in flight. Otherwise as `everybody_now`."""
         await _heard([self._beating.get(address) or self._begin(address)])
 
     @property
     def told(self) -> set[str]:
-        """The addresses that have heard from us, or are about to."""
+        """Addresses that have got our heartbeat, or are about to."""
         return {*self._known_by, *self._tasks.values()}
 
     async def settled(self, address: str) -> None:
-        """Wait until no heartbeat that was begun before is on its way to *address*: answered, or given up."""
+        """Wait until no heartbeat that was started before is in flight to *address*."""
         if under_way := [task for task, target in self._tasks.items() if target == address]:
             await asyncio.wait(under_way)
 
     async def run(self) -> None:
-        """Keep every broker informed, until cancelled."""
+        """Send heartbeats to every broker, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
@@ -113,7 +113,7 @@ class Heartbeats:
                 continue
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """Cancel heartbeats in flight."""
         if tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()
@@ -153,14 +153,14 @@ class Heartbeats:
         failures = self._failures[address] = self._failures.get(address, 0) + 1
         self._due[address] = now + min(self._interval_s, retry_pause(failures))
         if isinstance(error, MQError):
-            level = logging.WARNING if failures == 1 else logging.DEBUG  # once an outage
+            level = logging.WARNING if failures == 1 else logging.DEBUG  # once per outage
             logger.log(level, "a broker does not hear from us: %s", error)
         else:
             logger.error("heartbeat to %s failed", address, exc_info=error)
 
 
 async def _heard(tasks: "list[asyncio.Task[None]]") -> None:
-    """Wait for heartbeats. One that a broker refuses is raised; one that does not reach it is not."""
+    """Wait for heartbeats. Raise if a broker refuses one, but not if a broker is unreachable."""
     if not tasks:
         return
     await asyncio.wait(tasks)

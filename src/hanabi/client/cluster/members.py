@@ -1,7 +1,7 @@
-"""Who takes part in the cluster through one core: its producers and its consumers, and what is asked of them.
+"""Producers and consumers that share one core, and the requests that they answer.
 
-These are the seams between `core` and the classes that programs use. Names of topics and groups are those on the wire,
-with their namespace. Agrees with Java's MQProducerInner and MQConsumerInner.
+Interfaces between `core` and the public classes. Names of topics and groups are those on the wire, with their
+namespace. Agrees with Java's MQProducerInner and MQConsumerInner.
 """
 
 from collections.abc import Mapping
@@ -16,54 +16,56 @@ from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 
 
 class ProducerMember(Protocol):
-    """What a broker may want from a producer."""
+    """Requests of a broker to a producer."""
 
     async def check_transaction(
         self, header: CheckTransactionStateHeader, message: StoredMessage, address: str
     ) -> bool:
-        """How did the transaction of this half message end? Tell the broker at *address*. False: not mine to say."""
+        """Look up the transaction of this half message, and send its state to the broker at *address*. False: not
+        mine.
+        """
         ...
 
     def reply_arrived(self, header: ReplyMessageHeader, body: bytes) -> bool:
-        """The answer to a request message is here; False if it is not mine (see CORRELATION_ID in its properties)."""
+        """Accept the reply to a request message; False if it is not mine (see CORRELATION_ID in its properties)."""
         ...
 
 
 class ConsumerMember(Protocol):
-    """What a broker, and the core's own clocks, may want from a consumer."""
+    """Requests of a broker, and of the core's timers, to a consumer."""
 
     def heartbeat_data(self) -> ConsumerData:
-        """What this consumer tells the brokers of itself, now."""
+        """Return this consumer's current part of the heartbeat."""
         ...
 
     def rebalance_soon(self) -> None:
-        """Members came or went, queues changed, or it is time again: share the queues anew. Returns at once."""
+        """Request a rebalance: members or queues changed, or the interval expired. Returns at once."""
         ...
 
     async def persist_offsets(self) -> None:
-        """Save how far this consumer has come."""
+        """Save this consumer's offsets."""
         ...
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """An operator sets these queues to these offsets."""
+        """Set these queues to these offsets, for an operator."""
         ...
 
     def consumer_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """The offsets that this consumer holds in memory for a topic."""
+        """Return the offsets in memory for a topic."""
         ...
 
     async def running_info(self) -> ConsumerRunningInfo:
-        """What this consumer is doing. The core adds name servers, version and the stacks of threads."""
+        """Describe this consumer's state. The core adds name servers, version and the stacks of threads."""
         ...
 
     async def consume_directly(self, message: StoredMessage) -> ConsumeMessageDirectlyResult:
-        """An operator sends this message straight to the listener; its `broker_name` is filled in."""
+        """Pass an operator's message straight to the listener; its `broker_name` is filled in."""
         ...
 
 
 class Members:
-    """The producers and consumers of one client. A group has any number of its producers, but one of its consumers:
-    consumers share queues by client id, and two with the same id would both take the same ones.
+    """Producers and consumers of one client. A group may have any number of producers here, but one consumer: consumers
+    share queues by client id, and two with the same id would both take the same ones.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -88,7 +90,7 @@ class Members:
         self._producers.setdefault(group, []).append(member)
 
     def remove_producer(self, group: str, member: ProducerMember) -> bool:
-        """Whether it was the last of its group here."""
+        """Remove a producer; return True if it was the last of its group here."""
         members = self._producers.get(group, [])
         if member not in members:
             return False
@@ -110,7 +112,7 @@ class Members:
         return self.consumers.pop(group, None) is not None
 
     def heartbeat_data(self) -> HeartbeatData:
-        """What the brokers hear of all of us."""
+        """Return the heartbeat of all members."""
         return HeartbeatData(
             client_id=self.client_id,
             consumer_data_set=[consumer.heartbeat_data() for consumer in self.consumers.values()],

@@ -1,8 +1,8 @@
-"""Asking the name servers: a random one first, and the next when it is down or slow.
+"""Requests to the name servers: a random one first, and the next when it is down or slow.
 
-They know the same, more or less: each hears from the brokers by itself and none from another. So one that can be
-reached is enough, and one that does not know a topic is no proof that nobody does. Agrees with NettyRemotingClient in
-its choice of a name server, but does not wait for one that is silent until the whole time is over.
+All have nearly the same data: each gets it from the brokers, and they do not replicate. So one reachable server is
+enough, but a topic that it does not know may exist. Agrees with NettyRemotingClient in its choice of a name server, but
+does not wait for a silent one until the deadline.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from hanabi.client.cluster.api import Api
 from hanabi.errors import ConnectError, MQError, RequestCodeNotSupported, TopicNotExist, TransportError
 from hanabi.wire.bodies.route import ClusterInfo, TopicRoute
 
-SILENCE_SECONDS: Final = 1.0  # after that the next one is asked too
+SILENCE_SECONDS: Final = 1.0  # then the next server is queried too
 
 logger = logging.getLogger(__name__)
 
 
 class NameServers:
-    """The name servers of one cluster. The one that answered last is asked first."""
+    """Name servers of one cluster. The one that answered last is queried first."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class NameServers:
 
     @property
     def first(self) -> str:
-        """The one that will be asked first."""
+        """Name server that will be queried first."""
         return self._order[0]
 
     async def route_of(self, topic: str, seconds: float) -> TopicRoute:
-        """Who serves *topic*. TopicNotExist if every name server that answered says nobody; else what went wrong."""
+        """Return the route of *topic*. Raise TopicNotExist if no server that answered has it; else the failure."""
         asked = _Round()
         waiting = list(self._order)
         loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ class NameServers:
         raise _nobody(topic, self.addresses, asked.refusals)
 
     async def have_no_brokers(self, seconds: float) -> bool:
-        """Whether all of them say that no broker is registered; one that does not say it may know of one."""
+        """Return True if all of them report that no broker is registered; a silent one may know a broker."""
         patience = min(seconds, self._silence_seconds)
         asked = (self._api.cluster_info(address, timeout=patience) for address in self.addresses)
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -81,11 +81,11 @@ class NameServers:
         if len(self._order) > 1 and self._order[-1] != address:
             self._order.remove(address)
             self._order.append(address)
-            logger.info("name server %s does not answer, asking %s first from now on", address, self._order[0])
+            logger.info("name server %s does not answer, querying %s first from now on", address, self._order[0])
 
 
 class _Round:
-    """One question to several name servers: what each said until now, and who still thinks about it."""
+    """One query to several name servers: responses so far, and pending ones."""
 
     def __init__(self) -> None:
         self.answer: tuple[str, TopicRoute] | None = None
@@ -96,7 +96,7 @@ class _Round:
         self.under_way[asyncio.ensure_future(question)] = address
 
     async def wait(self, seconds: float) -> None:
-        """Until one of them has said something, or the time is over."""
+        """Wait until a server has answered, or for the timeout."""
         done, _ = await asyncio.wait(self.under_way, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             address = self.under_way.pop(task)
@@ -108,7 +108,7 @@ class _Round:
                 self.refusals[address] = error
 
     async def end(self, seconds: float) -> None:
-        """Ask no more; who has not answered until now did not answer within *seconds*."""
+        """Cancel pending queries; their servers did not answer within *seconds*."""
         for task, address in self.under_way.items():
             task.cancel()
             self.refusals[address] = ConnectError(f"{address}: no answer within {seconds:.3g} s")
@@ -117,7 +117,7 @@ class _Round:
 
 
 def _nobody(topic: str, addresses: Sequence[str], refusals: dict[str, MQError]) -> MQError:
-    """The one error that says what all of them said."""
+    """Build one error from the failures of all servers."""
     unknown = [address for address, error in refusals.items() if isinstance(error, TopicNotExist)]
     failed = {address: error for address, error in refusals.items() if address not in unknown}
     reasons = "; ".join(str(error) for error in failed.values())
@@ -129,5 +129,5 @@ def _nobody(topic: str, addresses: Sequence[str], refusals: dict[str, MQError]) 
         )
     for error in failed.values():
         if not isinstance(error, TransportError):
-            return error  # it was reached, and says no: access denied, say
+            return error  # it was reached, and refused: access denied, for example
     return ConnectError(f"no name server of {', '.join(addresses)} says who serves topic {topic}: {reasons}")

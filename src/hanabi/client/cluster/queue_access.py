@@ -1,7 +1,7 @@
 """Requests about one queue, each sent to the broker that serves it. For consumers, tools and Spark.
 
-The master alone knows where a queue begins and ends; a slave may answer the rest. A broker that the route does not
-have is looked for once more, with a fresh route. Names are those on the wire.
+Only the master knows the first and last offset of a queue; a slave may answer the rest. For a broker that is missing in
+the route, the route is refreshed once. Names are those on the wire.
 
 Agrees with Java's MQAdminImpl, findBrokerAddressInSubscribe and findBrokerAddressInPublish.
 """
@@ -17,9 +17,9 @@ from hanabi.message import MessageQueue
 from hanabi.wire.bodies.heartbeat import SQL92, SubscriptionData
 from hanabi.wire.headers.pull import PullMessageHeader
 
-LOWER: Final = "LOWER"  # the first of several messages that were stored at the same time
+LOWER: Final = "LOWER"  # the first of several messages stored at the same time
 
-# Bits of Java's PullSysFlag: which parts of a pull request the broker takes up.
+# Bits of Java's PullSysFlag: parts of a pull request that the broker evaluates.
 COMMIT_OFFSET: Final = 1
 SUSPEND: Final = 1 << 1
 SUBSCRIPTION: Final = 1 << 2
@@ -51,7 +51,7 @@ def pull_header(
     if hold_s > 0:
         flag |= SUSPEND
     carries = flag & SUBSCRIPTION
-    # As Java: a request that carries its subscription has no version of it, unless brokers compile the expression.
+    # As in Java: a request that carries its subscription has no version of it, unless brokers compile the expression.
     versioned = not carries or subscription.expression_type == SQL92
     return PullMessageHeader(
         consumer_group=group,
@@ -139,7 +139,7 @@ class QueueAccess:
     async def commit_offset(
         self, group: str, queue: MessageQueue, offset: int, *, oneway: bool = False, increase_only: bool = False
     ) -> None:
-        """Commit *offset*. With *increase_only*, brokers of ours keep a larger one; Apache's do not know of it."""
+        """Commit *offset*. With *increase_only*, Hanabi's brokers keep a larger one; Apache's ignore the flag."""
         address = await self.reading_address(queue)
         await self._api.update_consumer_offset(
             address, group, queue, offset, self._seconds, oneway=oneway, increase_only=increase_only

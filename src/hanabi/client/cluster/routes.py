@@ -1,12 +1,11 @@
-"""Who serves which topic, as far as this client needs to know.
+"""Routes: the brokers and queues of each topic that this client uses.
 
-A route is a value and never changes; when the name servers say something new there is a new one. Routes are asked for
-when first needed, refreshed every 30 s, and at once when somebody found one wrong. One that has lost a broker is asked
-for again sooner: brokers that restart are gone for a moment. A name server that is down takes nothing away: what was
-known stays in use.
+A route is an immutable value, replaced when the name servers report a change. Routes are queried on first use,
+refreshed every 30 s, and at once when a caller found one stale. A route that lost a broker is refreshed sooner:
+restarting brokers are gone for a moment. If name servers are down, the known routes stay in use.
 
 Agrees with MQClientInstance.updateTopicRouteInfoFromNameServer, topicRouteData2TopicPublishInfo,
-topicRouteData2TopicSubscribeInfo and findBrokerAddressInSubscribe. Knows nothing of producers and consumers.
+topicRouteData2TopicSubscribeInfo and findBrokerAddressInSubscribe. Independent of producers and consumers.
 """
 
 import asyncio
@@ -28,17 +27,18 @@ MASTER_ID: Final = 0
 DEFAULT_TOPIC_QUEUES: Final = 4
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
-DEFAULT_ROUTE_SECONDS: Final = 1.0  # so long a topic that was not there is not asked for again
-SOON_SECONDS: Final = 1.0  # after a route has lost a broker; then twice as long each time
-DENIALS_MAX: Final = 4  # refreshes in a row that say a topic is gone, before it is: a broker that restarts is gone too
+DEFAULT_ROUTE_SECONDS: Final = 1.0  # a missing topic is not queried again within this time
+SOON_SECONDS: Final = 1.0  # after a route has lost a broker; doubles each time
+# refreshes in a row without the topic, before it counts as gone: a restarting broker is missing too
+DENIALS_MAX: Final = 4
 
 logger = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True, eq=False):
-    """The brokers and queues of one topic. Addresses are those to connect to, the address map applied.
+    """Brokers and queues of one topic. Addresses are those to connect to, after the address map.
 
-    `is_default` says that the topic is not there yet: these are the brokers that would make it.
+    `is_default` says that the topic does not exist yet: these are the brokers that would create it.
     """
 
     topic: str
@@ -47,28 +47,28 @@ class Route(msgspec.Struct, frozen=True, eq=False):
     read_queues: list[MessageQueue]
     source: TopicRoute
     is_default: bool = False
-    is_ordered: bool = False  # the name server fixes the queues, also of brokers that are down
+    is_ordered: bool = False  # the name server fixes the queues, including those of brokers that are down
 
     def master_of(self, broker_name: str) -> str | None:
-        """The address that takes writes for this broker name."""
+        """Return the address for writes to this broker name."""
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
     def address_of(self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = False) -> str | None:
-        """Where to read: this broker, or another one of the same name if it is not there."""
+        """Return the address for reads: this broker, or another one of the same name as fallback."""
         return address_of(self.brokers.get(broker_name, {}), broker_id, only_this=only_this)
 
     def cluster_of(self, broker_name: str) -> str | None:
-        """The cluster that this broker belongs to."""
+        """Return the cluster of this broker."""
         return next((data.cluster for data in self.source.broker_datas if data.broker_name == broker_name), None)
 
     def any_address(self, choose: Callable[[list[str]], str]) -> str | None:
-        """Some broker of the topic, masters before slaves: for questions that each can answer."""
+        """Return any broker of the topic, masters before slaves: for queries that each can answer."""
         names = [name for name, addresses in self.brokers.items() if addresses]
         return self.address_of(choose(names)) if names else None
 
 
 def address_of(addresses: Mapping[int, str], broker_id: int, *, only_this: bool = False) -> str | None:
-    """The address under *broker_id*; if it is gone, of the next slave, and then of anybody, the master first."""
+    """Return the address of *broker_id*; if it is missing, of the next slave, then of any broker, the master first."""
     found = addresses.get(broker_id)
     if found is None and broker_id != MASTER_ID:
         found = addresses.get(broker_id + 1)
@@ -78,7 +78,7 @@ def address_of(addresses: Mapping[int, str], broker_id: int, *, only_this: bool 
 
 
 def make_route(topic: str, source: TopicRoute, mapped: Callable[[str], str], *, is_default: bool = False) -> Route:
-    """The route that *source* describes. Pure."""
+    """Build the route that *source* describes. Pure."""
     brokers = {
         broker.broker_name: {number: mapped(address) for number, address in sorted(broker.broker_addrs.items())}
         for broker in source.broker_datas
@@ -107,13 +107,13 @@ def make_route(topic: str, source: TopicRoute, mapped: Callable[[str], str], *, 
 
 
 def _ordered(text: str) -> list[tuple[str, int]]:
-    """ "broker-a:4;broker-b:2" in pairs; what is not of that form counts for nothing."""
+    """Parse "broker-a:4;broker-b:2" into pairs; skip invalid parts."""
     pairs = (part.rpartition(":") for part in text.split(";"))
     return [(name, int(count)) for name, _, count in pairs if name and count.isdigit()]
 
 
 def in_order(source: TopicRoute) -> TopicRoute:
-    """The same, as every name server would say it: their order is by chance, and no change."""
+    """Sort the route: name servers return it in random order, which is no change."""
     return msgspec.structs.replace(
         source,
         broker_datas=sorted(source.broker_datas, key=lambda broker: broker.broker_name),
@@ -122,7 +122,7 @@ def in_order(source: TopicRoute) -> TopicRoute:
 
 
 def for_new_topic(source: TopicRoute, queues_max: int) -> TopicRoute:
-    """The default topic's route, with as many queues as a topic made after it will have."""
+    """Return the default topic's route, with as many queues as a topic created from it will have."""
     cut = [
         msgspec.structs.replace(
             queue,
@@ -135,16 +135,16 @@ def for_new_topic(source: TopicRoute, queues_max: int) -> TopicRoute:
 
 
 class _Lost(NamedTuple):
-    """Brokers that a topic had, and how often it was asked for since."""
+    """Brokers that a topic lost, and the number of queries since."""
 
     names: frozenset[str]
     times: int = 0
 
 
 class Routes:
-    """All routes of one client. Invariant: whoever asks for a topic while it is being asked for gets the same answer.
+    """All routes of one client. Invariant: concurrent queries for one topic coalesce.
 
-    `on_change` hears of each route that is new or different, and of (topic, None) when a topic is gone.
+    `on_change` is called with each new or changed route, and with (topic, None) when a topic is gone.
     """
 
     def __init__(self, name_servers: NameServers, *, mapped: Callable[[str], str], request_timeout_s: float) -> None:
@@ -155,19 +155,19 @@ class Routes:
         self._denials: dict[str, int] = {}
         self._defaults: dict[str, tuple[float, Route]] = {}
         self._asking: dict[str, asyncio.Task[Route]] = {}
-        self._lost: dict[str, _Lost] = {}  # topics that had more brokers a while ago
+        self._lost: dict[str, _Lost] = {}  # topics that had more brokers recently
         self._has_lost = asyncio.Event()
         self.on_change: list[Callable[[str, Route | None], None]] = []
-        self.known: Callable[[str], Route | None] = self._routes.get  # without waiting; None: `find` it
+        self.known: Callable[[str], Route | None] = self._routes.get  # without waiting; None: call `find`
 
     @property
     def topics(self) -> list[str]:
-        """The topics whose routes are kept fresh."""
+        """Topics whose routes are refreshed."""
         return list(self._routes)
 
     @property
     def brokers(self) -> dict[str, dict[int, str]]:
-        """All brokers of all routes, also those that will make a topic: name -> id -> address."""
+        """All brokers of all routes, including those that would create a topic: name -> id -> address."""
         everybody: dict[str, dict[int, str]] = {}
         for route in (*self._routes.values(), *(route for _, route in self._defaults.values())):
             for name, addresses in route.brokers.items():
@@ -175,11 +175,11 @@ class Routes:
         return everybody
 
     def master_of(self, broker_name: str) -> str | None:
-        """The address that takes writes for this broker name, by whichever topic we know it."""
+        """Return the address for writes to this broker name, from any route."""
         return self.address_of(broker_name, MASTER_ID, only_this=True)
 
     def address_of(self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = False) -> str | None:
-        """As `Route.address_of`, by whichever topic we know the broker."""
+        """Return an address as `Route.address_of`, from any route with the broker."""
         return address_of(self.brokers.get(broker_name, {}), broker_id, only_this=only_this)
 
     async def find(
@@ -191,9 +191,11 @@ class Routes:
         default_topic: str = DEFAULT_TOPIC,
         default_queues: int = DEFAULT_TOPIC_QUEUES,
     ) -> Route:
-        """The route of *topic*. With *fresh*, what the name servers say now, unless none can be reached.
+        """Return the route of *topic*. With *fresh*, query the name servers, and use the known route only if none
+        answers.
 
-        A topic that nobody serves is a TopicNotExist; with *allow_default*, the brokers that would make it, if any.
+        Raise TopicNotExist for a topic without brokers; with *allow_default*, return the brokers that would create it,
+        if any.
         """
         known = self._routes.get(topic)
         if known is not None and not fresh:
@@ -209,7 +211,7 @@ class Routes:
         except MQError as error:
             if known is None:
                 raise
-            logger.warning("the route of topic %s stays as it was: %s", topic, error)
+            logger.warning("keeping the known route of topic %s: %s", topic, error)
             return known
 
     def _fresh_default(self, topic: str) -> Route | None:
@@ -236,7 +238,7 @@ class Routes:
         return made
 
     async def _better(self, topic: str, missing: TopicNotExist) -> TopicNotExist:
-        """*missing*, or what is behind it, if there is no broker at all: then nobody could make the topic."""
+        """Return *missing*, or its cause if there is no broker at all: then none could create the topic."""
         if not await self._name_servers.have_no_brokers(self._seconds):
             return missing
         addresses = self._name_servers.addresses
@@ -252,7 +254,7 @@ class Routes:
             task = asyncio.ensure_future(self._ask(topic))
             self._asking[topic] = task
             task.add_done_callback(lambda done: self._asked(topic, done))
-        await asyncio.wait((task,))  # a caller that gives up does not stop it for the others
+        await asyncio.wait((task,))  # a cancelled caller does not stop it for the remaining ones
         if task.cancelled():
             raise ConnectError(f"the route of topic {topic} is not asked for any more: this client is shut down")
         return task.result()
@@ -260,7 +262,7 @@ class Routes:
     def _asked(self, topic: str, task: asyncio.Task[Route]) -> None:
         self._asking.pop(topic, None)
         if not task.cancelled():
-            task.exception()  # looked at, in case that everybody who waited has given up
+            task.exception()  # mark as retrieved, in case all callers have given up
 
     async def _ask(self, topic: str) -> Route:
         source = await self._name_servers.route_of(topic, self._seconds)
@@ -289,7 +291,7 @@ class Routes:
             self._has_lost.set()
 
     async def keep_fresh(self, seconds: float) -> None:
-        """Ask for every topic every so many *seconds*, and sooner for those that lost a broker; until cancelled."""
+        """Refresh every topic at this interval, and sooner those that lost a broker; until cancelled."""
         loop = asyncio.get_running_loop()
         all_due = loop.time() + seconds
         while True:
@@ -316,11 +318,11 @@ class Routes:
             if SOON_SECONDS * 2.0 ** (lost.times + 1) < seconds:
                 self._lost[topic] = lost._replace(times=lost.times + 1)
             else:
-                del self._lost[topic]  # it does not come back soon: the regular round will find it
+                del self._lost[topic]  # it does not come back soon: the regular refresh will find it
         await for_each(self._ask_quietly, [topic for topic, _ in lost_ones])
 
     async def _ask_quietly(self, topic: str) -> None:
-        with contextlib.suppress(MQError):  # the regular round says it
+        with contextlib.suppress(MQError):  # the regular refresh reports it
             await self._ask_once(topic)
 
     def _tell(self, topic: str, route: Route | None) -> None:
@@ -328,20 +330,20 @@ class Routes:
             callback(topic, route)
 
     async def refresh(self) -> None:
-        """Ask for every topic again. What cannot be asked, or was denied only now and then, stays as it is."""
+        """Refresh every topic. A route that cannot be queried, or was denied only occasionally, stays."""
         for topic in (*self._routes, *self._defaults):
             try:
                 await self._ask_once(topic)
             except TopicNotExist as error:
                 self._denied(topic, error)
             except MQError as error:
-                logger.warning("the route of topic %s stays as it was: %s", topic, error)
+                logger.warning("keeping the known route of topic %s: %s", topic, error)
                 if isinstance(error, TransportError):
-                    return  # nobody would answer for the other topics either
+                    return  # the name servers would not answer for the remaining topics either
 
     def _denied(self, topic: str, error: TopicNotExist) -> None:
         if topic not in self._routes:
-            return  # nobody has made it yet
+            return  # it is not created yet
         denials = self._denials[topic] = self._denials.get(topic, 0) + 1
         if denials < DENIALS_MAX:
             return
@@ -352,7 +354,7 @@ class Routes:
         self._tell(topic, None)
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Cancel all queries."""
         if asking := list(self._asking.values()):
             for task in asking:
                 task.cancel()
@@ -360,7 +362,7 @@ class Routes:
 
 
 def describe(route: Route) -> str:
-    """A route in one line for people: "broker-a (10.0.0.1:10911) 4 write 4 read; ..."."""
+    """Describe a route in one line for people: "broker-a (10.0.0.1:10911) 4 write 4 read; ..."."""
     return "; ".join(
         f"{name} ({', '.join(addresses.values())})"
         f" {sum(queue.broker_name == name for queue in route.write_queues)} write"

@@ -1,7 +1,7 @@
-"""Signatures: who asks, proven by a secret that is not sent.
+"""Request signatures: prove the client's identity by a secret that is not sent.
 
 HMAC-SHA1 with the secret over the values of all header fields in the order of their names, then the body. Pure; agrees
-with Java's AclClientRPCHook, AclUtils.combineRequestContent and AclSigner, and with what PlainAccessValidator checks.
+with Java's AclClientRPCHook, AclUtils.combineRequestContent and AclSigner, and with PlainAccessValidator.
 """
 
 import base64
@@ -14,13 +14,13 @@ from hanabi.client.config import Credentials
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - the name of a field
-# A mark of QUERY_MESSAGE that brokers do not need. Those of 4.x check a signature without it and those of 5.x one with
-# it, so it is not sent where there is a signature.
+# Optional mark of QUERY_MESSAGE. Brokers of 4.x check a signature without it and those of 5.x one with it, so signed
+# requests omit it.
 _DISPUTED: Final = "_UNIQUE_KEY_QUERY"
 
 
 def sign(fields: Mapping[str, str], body: bytes, credentials: Credentials) -> dict[str, str]:
-    """*fields* with the access key, the token if there is one, and the signature over all of it and *body*."""
+    """Return *fields* with the access key, the token if there is one, and the signature over all of it and *body*."""
     signed = {**fields, ACCESS_KEY: credentials.access_key}
     signed.pop(_DISPUTED, None)
     if credentials.token is not None:
@@ -30,6 +30,6 @@ def sign(fields: Mapping[str, str], body: bytes, credentials: Credentials) -> di
 
 
 def signature(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
-    """What stands in the field Signature: base64 of the digest."""
+    """Return the value of the field Signature: base64 of the digest."""
     values = "".join(value for name, value in sorted(fields.items()) if name != SIGNATURE)
     return base64.b64encode(hmac.digest(secret_key.encode(), values.encode() + body, "sha1")).decode()

@@ -1,6 +1,7 @@
-"""Brokers that did not answer lately. Background work passes over them at once, where each question would take 3 s.
+"""Brokers that did not answer recently. Background work skips them, as each request would take 3 s to fail.
 
-Heartbeats go on, so a broker is asked again as soon as it has answered one; one that gets none, after a while.
+Heartbeats continue, so a broker is used again as soon as it has answered one; a broker without heartbeats, after a
+while.
 """
 
 import time
@@ -9,22 +10,24 @@ from typing import Final
 
 from hanabi.errors import ConnectError, RequestTimeoutError, TransportError
 
-PASSED_OVER_S: Final = 10.0  # more than a heartbeat to a broker that hangs takes, with the pause before it
+PASSED_OVER_S: Final = 10.0  # longer than a heartbeat to a hanging broker takes, with the pause before it
 
 
 class PassedOver(ConnectError):
-    """Not asked, because it did not answer lately. The failure before this one was logged."""
+    """Request not sent, because the broker did not answer recently. The failure before it was logged."""
 
 
 class UnresponsiveBrokers:
-    """By address. `Api` tells it of every request."""
+    """Unresponsive brokers by address. `Api` reports every request to it."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._until: dict[str, float] = {}
 
     def failed(self, address: str, error: TransportError) -> None:
-        """A request to *address* ended with *error*. A connection that broke says nothing: the next may work."""
+        """Record that a request to *address* ended with *error*. A broken connection does not count: the next may
+        work.
+        """
         if isinstance(error, RequestTimeoutError | ConnectError):
             self._until[address] = self._now() + PASSED_OVER_S
 
@@ -36,6 +39,6 @@ class UnresponsiveBrokers:
         return self._now() < self._until.get(address, 0.0)
 
     def pass_over(self, address: str) -> None:
-        """Raise `PassedOver` if *address* is silent."""
+        """Raise `PassedOver` if *address* is unresponsive."""
         if self.is_silent(address):
-            raise PassedOver(f"{address}: it has not answered lately, and is asked again when it does")
+            raise PassedOver(f"{address}: it has not answered recently; requests resume when it answers")

@@ -1,9 +1,8 @@
-"""How much may be under way at once: a bound on the number of sends and on their bytes.
+"""Back-pressure for sends: a limit on the number and the bytes of sends in flight.
 
-Who would go over it waits, in the order of arrival. A message larger than the bound passes when it is alone. When
-brokers say that they have too much to do, fewer may be under way for a while: half as many each time, then slowly more
-again, as TCP does it. Agrees in meaning with the semaphores of Java's DefaultMQProducerImpl
-(backPressureForAsyncSendNum and -Size).
+Sends beyond the limit wait, in order of arrival. A message larger than the limit passes when it is alone. When brokers
+report overload, the limit on the number is halved, then grows again slowly, as in TCP. Agrees in meaning with the
+semaphores of Java's DefaultMQProducerImpl (backPressureForAsyncSendNum and -Size).
 """
 
 import asyncio
@@ -13,33 +12,33 @@ from typing import Final
 
 from hanabi.errors import TooManyRequestsError
 
-_RECOVERY: Final = 1 / 8  # more sends, in the time that as many take as may be under way
+_RECOVERY: Final = 1 / 8  # growth of the limit, per as many completed sends as may be in flight
 
 
 class BackPressure:
-    """A gate of one event loop. `enter` and `leave` come in pairs."""
+    """Gate of one event loop. `enter` and `leave` come in pairs."""
 
     def __init__(self, sends_max: int, bytes_max: int) -> None:
         self._sends_max, self._bytes_max = sends_max, bytes_max
-        self._limit: float = sends_max  # how many may be under way now
-        self._slowed = -math.inf  # when it was last made smaller
+        self._limit: float = sends_max  # sends that may be in flight now
+        self._slowed = -math.inf  # time of the last reduction
         self._sends = 0
         self._bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
-        self._empty: asyncio.Future[None] | None = None  # whom somebody waits for in `until_empty`
+        self._empty: asyncio.Future[None] | None = None  # set by `until_empty`, done when no send is in flight
 
     @property
     def limit(self) -> int:
-        """How many may be under way now."""
+        """Number of sends that may be in flight now."""
         return int(self._limit)
 
     @property
     def sends(self) -> int:
-        """How many are under way."""
+        """Number of sends in flight."""
         return self._sends
 
     def enter_at_once(self, size: int) -> bool:
-        """True if *size* bytes may go now; false if the caller must wait in `enter`."""
+        """Return True if *size* bytes may go now; False if the caller must wait in `enter`."""
         if self._waiting or not self._has_room(size):
             return False
         self._sends += 1
@@ -50,7 +49,7 @@ class BackPressure:
         return self._sends < self._limit and (self._bytes + size <= self._bytes_max or not self._sends)
 
     async def enter(self, size: int, seconds: float | None) -> None:
-        """Wait until *size* bytes may go, for at most so many *seconds*; None: as long as it takes."""
+        """Wait until *size* bytes may go, for at most *seconds*; None: without limit."""
         if self.enter_at_once(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -60,10 +59,10 @@ class BackPressure:
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self.leave(size)  # it was let in and does not come
+                self.leave(size)  # it was admitted but will not be used
             elif (turn, size) in self._waiting:
                 self._waiting.remove((turn, size))
-                self._admit()  # a small one behind it may go now
+                self._admit()  # a smaller send behind it may fit now
             if isinstance(error, TimeoutError):
                 raise TooManyRequestsError(
                     f"no room within {seconds:.3g} s: {self._sends} sends of {self._bytes} bytes are under way, "
@@ -77,7 +76,7 @@ class BackPressure:
         self._let_go(size)
 
     async def give_way(self, size: int, seconds: float | None) -> None:
-        """Leave, and enter again behind those who wait. Whatever is raised, whoever calls this has to `leave` once."""
+        """Leave, and enter again behind the waiting sends. Even if this raises, the caller has to `leave` once."""
         self._let_go(size)
         try:
             await self.enter(size, seconds)
@@ -95,14 +94,15 @@ class BackPressure:
             self._empty.set_result(None)
 
     def slow_down(self, began: float, now: float) -> None:
-        """A broker had too much to do for what was sent at the time *began*. All that were sent with it will hear the
-        same: that counts once."""
+        """Reduce the limit: a broker was overloaded by a send of the time *began*. All sends of that time will get the
+        same response: that counts once.
+        """
         if began > self._slowed:
             self._limit = max(1.0, min(self._limit, self._sends) / 2)
             self._slowed = now
 
     async def until_empty(self, seconds: float) -> bool:
-        """Wait until nothing is under way, for at most so many *seconds*; false: something still is."""
+        """Wait until nothing is in flight, for at most *seconds*; False: something still is."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
         while self._sends and (left := ends - loop.time()) > 0:

@@ -1,7 +1,7 @@
-"""Several messages of one topic in one request: what may travel together, and in how many requests. Pure.
+"""Batches of messages of one topic: checks, encoding, and splitting by size. Pure.
 
-Agrees with Java's MessageBatch.generateFromList. The splitter is that of Apache's examples (SplitBatchMessage), with
-the room that a record takes in the log, because brokers compare that with their limit.
+Agrees with Java's MessageBatch.generateFromList. The splitter is that of Apache's examples (SplitBatchMessage), but
+counts the size of a record in the log, because brokers compare that with their limit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,19 +19,20 @@ from hanabi.wire.message.batch import BatchMessage, encode_batch
 from hanabi.wire.message.properties import format_properties
 from hanabi.wire.system_names import RETRY_PREFIX
 
-_RECORD_BYTES: Final = 91 + 64  # of a record beside topic, body and properties; 64 for what the broker adds to these
+# size of a record without topic, body and properties; 64 for properties that the broker adds
+_RECORD_BYTES: Final = 91 + 64
 
 
 class Part(NamedTuple):
-    """One message of a batch, ready to travel."""
+    """One encoded message of a batch."""
 
     message_id: str
     wire: BatchMessage
-    record_bytes: int  # in the broker's log, about
+    record_bytes: int  # approximate size in the broker's log
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """Raise unless *messages* can travel together."""
+    """Raise unless *messages* can be sent as one batch."""
     if not messages:
         raise InvalidMessage("a batch must have at least one message")
     for message in messages:
@@ -51,7 +52,7 @@ def check_batch(messages: Sequence[Message]) -> None:
 def pack_parts(
     messages: Sequence[Message], packing: Packing, body_bytes_max: int, extra: Mapping[str, str] | None = None
 ) -> list[Part]:
-    """Each of *messages* checked, named and ready, with the properties in *extra*."""
+    """Check and encode each of *messages*, with the properties in *extra*."""
     parts: list[Part] = []
     for message in messages:
         check_message(message, body_bytes_max)
@@ -63,7 +64,7 @@ def pack_parts(
 
 
 def split(parts: Sequence[Part], bytes_max: int) -> Iterator[Sequence[Part]]:
-    """*parts* in as few runs as the limit allows, in their order. One that is over the limit goes alone."""
+    """Split *parts* into as few batches as the limit allows, in order. A part over the limit goes alone."""
     start, size = 0, 0
     for index, part in enumerate(parts):
         if index > start and size + part.record_bytes > bytes_max:
@@ -75,7 +76,7 @@ def split(parts: Sequence[Part], bytes_max: int) -> Iterator[Sequence[Part]]:
 
 
 def batch_of(topic: str, parts: Sequence[Part], *, wait_stored: bool) -> Outgoing:
-    """*parts* as one request to *topic*. Batches are not compressed: no broker would take them apart."""
+    """Encode *parts* as one request to *topic*. Batches are not compressed: no broker would split them."""
     return Outgoing(
         topic=topic,
         body=encode_batch(part.wire for part in parts),
@@ -86,7 +87,7 @@ def batch_of(topic: str, parts: Sequence[Part], *, wait_stored: bool) -> Outgoin
 
 
 def results_of(parts: Sequence[Part], result: SendResult) -> list[SendResult]:
-    """The result of a batch, told to each message of it: they lie one behind the other in one queue."""
+    """Return the result of each message of a batch: they have consecutive offsets in one queue."""
     offset_ids = result.offset_message_id.split(",")
     return [
         msgspec.structs.replace(

@@ -1,6 +1,6 @@
-"""How a producer sends: one frozen value, checked once. Defaults are those of Java's DefaultMQProducer.
+"""Settings of a producer: one frozen value, checked once. Defaults are those of Java's DefaultMQProducer.
 
-How it reaches the cluster is in `config.ClientConfig`.
+`config.ClientConfig` holds the settings for reaching the cluster.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ _LEVELS: Final = {CompressionType.ZLIB: (0, 9), CompressionType.ZSTD: (1, 22)}  
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one producer.
+    """Settings of one producer.
 
-    `send_timeout_s` is for all of a send: waiting for room, asking for the route, every try. `attempt_timeout_s`
-    ends a try before that, so that time is left for another broker. `retry_not_stored` tries another broker too when
-    one has the message, but not yet as safely as it should. `compression` is "zlib", "lz4" or "zstd"; brokers and
-    consumers before 5.0 read only zlib. What lies over `in_flight_max` and `in_flight_bytes_max` waits; `send_many`
-    has at most `pipeline_depth` messages under way.
+    `send_timeout_s` covers a whole send: waiting for room, finding the route, all attempts. `attempt_timeout_s` ends
+    one attempt earlier, so that time is left for another broker. `retry_not_stored` retries at another broker if one
+    stored the message less safely than configured. `compression` is "zlib", "lz4" or "zstd"; brokers and consumers
+    before 5.0 read only zlib. Sends beyond `in_flight_max` and `in_flight_bytes_max` wait; `send_many` has at most
+    `pipeline_depth` messages in flight.
     """
 
     send_timeout_s: float = 3.0
@@ -51,7 +51,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_max: int = 10_000
     in_flight_bytes_max: int = 100 * _MiB
     pipeline_depth: int = 512
-    trace: bool | str = False  # tell the trace topic, or one of this name, of every message
+    trace: bool | str = False  # record every message in the default trace topic, or in the one named
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -85,7 +85,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 def producer_config(
     settings: ProducerConfig | None, options: Mapping[str, Any]
 ) -> tuple[ProducerConfig, dict[str, Any]]:
-    """*settings* with those of *options* that are a producer's in place of its values; and the other options."""
+    """Return *settings* updated with the producer's fields from *options*, and the remaining options."""
     own = {name: value for name, value in options.items() if name in ProducerConfig.__struct_fields__}
     others = {name: value for name, value in options.items() if name not in own}
     return (ProducerConfig(**own) if settings is None else msgspec.structs.replace(settings, **own)), others

@@ -1,8 +1,8 @@
-"""A message ready to travel: checked, named, compressed, its properties in one text. Pure, but for the ids and for the
+"""Encoding of messages for sending: checked, with id and properties, compressed. Pure, except for the ids and the
 thread that compresses large bodies.
 
-Where it goes is decided later, and may be decided again; this does not change with it. Agrees with what Java's
-DefaultMQProducerImpl.sendKernelImpl makes of a message.
+The result does not depend on the target, which is chosen later and may change. Agrees with Java's
+DefaultMQProducerImpl.sendKernelImpl.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,22 +28,24 @@ SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 _TOPICS_MAX: Final = 10_000
 _TAGS_MAX: Final = 1_000
-THREAD_BYTES: Final = 64 * 1024  # zlib needs a millisecond for as much: from here on it is not the loop's work
+THREAD_BYTES: Final = 64 * 1024  # zlib needs a millisecond for this much: larger bodies are compressed outside the loop
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent, whichever broker gets it. `topic` is the name that travels: with the namespace, if there is one."""
+    """Encoded message or batch, for any broker. `topic` is the name on the wire: with the namespace, if there is
+    one.
+    """
 
     topic: str
     body: bytes
     properties: str
-    message_id: str  # of a batch: none, each message in it has its own
+    message_id: str  # empty for a batch: each of its messages has its own
     flag: int = 0
     sys_flag: int = 0
     code: int = SEND
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
-    to_compress: bool = False  # the body is large, and as the program gave it: see `Packing.compressed`
+    to_compress: bool = False  # the body is large and uncompressed: see `Packing.compressed`
 
     @property
     def is_batch(self) -> bool:
@@ -51,21 +53,21 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Packing:
-    """Makes messages ready for one producer. *make_id* gives unique ids."""
+    """Encoder for one producer. *make_id* returns unique ids."""
 
     def __init__(self, settings: ProducerConfig, namespace: str, make_id: Callable[[], str]) -> None:
         self._make_id, self._namespace = make_id, namespace
-        self._before_id: dict[tuple[str | None, bool], str] = {}  # (tags, wait_stored) -> properties but for the id
-        self._topics: dict[str, str] = {}  # those that were checked, and their names on the wire
+        self._before_id: dict[tuple[str | None, bool], str] = {}  # (tags, wait_stored) -> properties without the id
+        self._topics: dict[str, str] = {}  # checked topics, and their names on the wire
         self._bytes_max = settings.message_bytes_max
         self._compress_from = settings.compress_over_bytes
         self._compression, self._level = settings.compression_type, settings.compression_level
         self._always: dict[str, str] = {names.INSTANCE_ID: namespace} if namespace else {}
 
     def pack(self, message: Message, extra: Mapping[str, str] | None = None, sys_flag: int = 0) -> Outgoing:
-        """*message* as it travels. *extra* are properties with a meaning of their own, which programs cannot set.
+        """Encode *message*. *extra* are reserved properties, which programs cannot set.
 
-        One that `to_compress` says of must go through `compressed` before.
+        If the result has `to_compress` set, pass it through `compressed` before sending.
         """
         check_message(message, self._bytes_max)
         message_id, properties = self.properties_of(message, extra)
@@ -86,24 +88,24 @@ class Packing:
         )
 
     async def compressed(self, outgoing: Outgoing) -> Outgoing:
-        """*outgoing* with its body compressed, if that is worth it; in a thread, as it takes its time."""
+        """Compress the body of *outgoing*, if that makes it smaller; in a thread."""
         body, sys_flag = await in_thread(partial(self._compress, outgoing.body, outgoing.sys_flag))
         return msgspec.structs.replace(outgoing, body=body, sys_flag=sys_flag, to_compress=False)
 
     def topic_on_wire(self, topic: str) -> str:
-        """The name of *topic* with its namespace, if messages can be sent to it."""
+        """Check *topic*, and return its name with the namespace."""
         check_topic(topic)
-        if len(self._topics) >= _TOPICS_MAX:  # somebody sends to ever new topics
+        if len(self._topics) >= _TOPICS_MAX:  # bound for programs that keep sending to new topics
             self._topics.clear()
         name = self._topics[topic] = wrap(self._namespace, topic)
         return name
 
     def _plain_properties(self, message: Message) -> tuple[str, str]:
-        """Those of most messages: all but the id is the same as the last time."""
+        """Return the properties of an ordinary message: cached, except for the id."""
         kind = (message.tags, message.wait_stored)
         try:
             before_id = self._before_id.get(kind)
-        except TypeError:  # tags that are no text, but a list, say
+        except TypeError:  # for example tags given as a list
             check_texts(message)
             raise
         if before_id is None or message.delay_level or message.deliver_time_ms:
@@ -117,7 +119,7 @@ class Packing:
         return message_id, before_id + message_id
 
     def properties_of(self, message: Message, extra: Mapping[str, str] | None = None) -> tuple[str, str]:
-        """A new id, and all properties of *message*, the id among them, as one text."""
+        """Return a new id, and all properties of *message*, including the id, as one text."""
         if extra or message.properties or message.keys:
             return self._all_properties(message, extra)
         return self._plain_properties(message)
@@ -130,9 +132,9 @@ class Packing:
                 properties |= self._always
             if extra:
                 properties |= extra
-            properties[names.UNIQUE_KEY] = message_id  # last: `_plain_properties` puts another one in its place
+            properties[names.UNIQUE_KEY] = message_id  # last: `_plain_properties` replaces it
             text = format_properties(properties)
-        except (MQError, TypeError, ValueError) as error:  # a name that is taken, a value that is no text
+        except (MQError, TypeError, ValueError) as error:  # a reserved name, a value that is no text
             check_texts(message)
             raise InvalidMessage(f"topic {message.topic}: {error}") from error
         check_properties(message.topic, text)
@@ -140,6 +142,6 @@ class Packing:
 
     def _compress(self, body: bytes, sys_flag: int) -> tuple[bytes, int]:
         packed = compress(body, self._compression, self._level)
-        if len(packed) >= len(body):  # a picture, say: it would only cost the consumer time
+        if len(packed) >= len(body):  # for example an image: compression would only cost the consumer time
             return body, sys_flag
         return packed, sysflag.with_compression(sys_flag, self._compression)

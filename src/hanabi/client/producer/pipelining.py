@@ -1,6 +1,6 @@
-"""Doing the same for many values at once, a bounded number of them at a time, with the results in order.
+"""Bounded concurrency over many values, with the results in order.
 
-A few tasks share the work, so that a value costs no task of its own. Knows nothing of messages.
+A few tasks share the work, so that a value costs no task of its own. Independent of messages.
 """
 
 import asyncio
@@ -10,13 +10,14 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-_UNDER_WAY: Final = RuntimeError("not done yet")  # holds the place of a result
+_UNDER_WAY: Final = RuntimeError("not done yet")  # placeholder for a pending result
 
 
 async def pipelined(values: Iterable[T], do: Callable[[T], Awaitable[R]], depth: int) -> list[R | Exception]:
-    """*do* for each of *values*, begun in their order, at most *depth* under way. What one raises is its result.
+    """Run *do* for each of *values*, started in order, at most *depth* in flight. An exception becomes the value's
+    result.
 
-    What *values* itself raises is raised when everything that was begun has ended.
+    An exception of *values* itself is raised when all started work has ended.
     """
     source = iter(values)
     results: list[R | Exception] = []

@@ -1,7 +1,7 @@
-"""The producer that programs use, for asyncio. `hanabi.Producer` is the same for programs that block.
+"""Producer for asyncio. `hanabi.Producer` is the same for blocking programs.
 
-Joins the parts: packing (outgoing), where to (publishing), sending (sender), answers (request_reply). Agrees with
-Java's DefaultMQProducer in behaviour and defaults.
+Connects encoding (outgoing), queue choice (publishing), sending (sender) and replies (request_reply). Same behaviour
+and defaults as Java's DefaultMQProducer.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 from hanabi.wire.message.message_id import UniqueIds
 
 TRACE_SEND_TIMEOUT_SECONDS: Final = 5.0
-TRACE_END_SECONDS: Final = 1.0  # for the last traces, also when the time for the rest is over
+TRACE_END_SECONDS: Final = 1.0  # for the last traces, even if the shutdown timeout has expired
 
 
 class Running(NamedTuple):
-    """What a producer has between start and shutdown."""
+    """Parts of a producer between start and shutdown."""
 
     core: Core
     publishings: Publishings
@@ -58,18 +58,18 @@ class Running(NamedTuple):
     trace: Tracing | None
 
     def master_of(self, queue: MessageQueue) -> str:
-        """Where the broker of *queue* is."""
+        """Return the address of the master of *queue*."""
         return self.core.routes.master_of(queue.broker_name) or ""
 
     async def pack(
         self, message: Message, seconds: float, extra: Mapping[str, str] | None = None, sys_flag: int = 0
     ) -> Outgoing:
-        """*message* ready to be sent; within *seconds*, if it is so large that it has to wait for room."""
+        """Encode *message*; a large one may wait for room, within *seconds*."""
         outgoing = self.packing.pack(message, extra, sys_flag)
         return await self.compressed(outgoing, seconds) if outgoing.to_compress else outgoing
 
     async def compressed(self, outgoing: Outgoing, seconds: float) -> Outgoing:
-        """*outgoing*, which is large, compressed. Meanwhile it counts as under way: `shutdown` waits for it."""
+        """Compress a large *outgoing*. Meanwhile it counts as in flight: `shutdown` waits for it."""
         size = len(outgoing.body)
         await self.gate.enter(size, seconds)
         try:
@@ -84,9 +84,9 @@ class Producer(Participant):
         async with Producer("orders", namesrv="127.0.0.1:9876") as producer:
             result = await producer.send(Message("Orders", b"...", tags="created", keys=["42"]))
 
-    *options* are fields of `ClientConfig` (how to reach the cluster) and of `ProducerConfig` (how to send); both may
-    be given whole, as *config* and *settings*. *hooks* hear of every send (see `hanabi.client.hooks`). May be used by
-    any number of tasks of one event loop at once.
+    *options* are fields of `ClientConfig` (how to reach the cluster) and of `ProducerConfig` (how to send); both may be
+    given whole, as *config* and *settings*. *hooks* are called for every send (see `hanabi.client.hooks`). Any number
+    of tasks of one event loop may use it at once.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Producer(Participant):
         self._requests = PendingRequests()
         self._running: Running | None = None
 
-    # Beginning and ending
+    # Start and shutdown
 
     async def start(self) -> None:
         """Join the cluster. Needs no name server yet: the first send does."""
@@ -129,7 +129,7 @@ class Producer(Participant):
             wall_ms,
             ip=core.own_ip,
             process_id=os.getpid(),
-            loader_hash=random.getrandbits(32),  # each producer's own, as there may be several in a process
+            loader_hash=random.getrandbits(32),  # one per producer, as a process may have several
             utc_offset_ms=time.localtime().tm_gmtoff * 1000,
         )
         packing = Packing(settings, namespace, ids.make)
@@ -140,7 +140,7 @@ class Producer(Participant):
         return Running(core, publishings, gate, packing, sender, send_hooks, end_hooks, trace)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
+        """Finish sends in flight, within *timeout* seconds (default: that of a send), and leave the cluster."""
         await super().shutdown(timeout)
 
     async def _leave(self, seconds: float | None) -> None:
@@ -163,11 +163,11 @@ class Producer(Participant):
         self._running, self._requests = None, PendingRequests()
 
     async def _finish(self, seconds: float) -> None:
-        """For what a kind of producer has beside this: end it, within so many *seconds*."""
+        """Finish the additional work of a subclass, within *seconds*."""
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know this client."""
+        """Id by which brokers know this client."""
         return self._must_run().core.client_id
 
     def _must_run(self) -> Running:
@@ -186,10 +186,10 @@ class Producer(Participant):
         arg: Any = None,
         timeout: float | None = None,  # noqa: ASYNC109 - it is shared out over the tries
     ) -> SendResult:
-        """Send *message* and return where it is stored. Raises `SendFailed` after the last try, or when time is over.
+        """Send *message*; return where it is stored. Raise `SendFailed` after the last attempt, or at the deadline.
 
-        It goes to *queue*, or to the one that *selector* picks by *arg*: then only that one is tried. Otherwise the
-        queues take turns, and when a broker fails another one is tried.
+        It goes to *queue*, or to the one that *selector* picks by *arg*, and to no other. Otherwise the queues take
+        turns, and if a broker fails another one is tried.
         """
         running = self._running or self._must_run()
         choose = None
@@ -213,8 +213,9 @@ class Producer(Participant):
         arg: Any = None,
         timeout: float | None = None,
     ) -> Coroutine[Any, Any, SendResult] | None:
-        """For the blocking face: `send`, without a task that waits. *ended* is told, unless there is something to await
-        for the result: then that is returned."""
+        """Send without a waiting task, for the blocking producer. Call *ended* with the result, unless something has to
+        be awaited for it: then return that.
+        """
         running = self._running or self._must_run()
         if running.hooks:
             return self.send(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
@@ -250,7 +251,7 @@ class Producer(Participant):
         choose: Choose | None = None,
         patient: bool = False,
     ) -> SendResult:
-        """Send, and tell the hooks. *extra* are properties with a meaning of their own."""
+        """Send, and notify the hooks. *extra* are reserved properties."""
         with told(running.hooks, self.group, running.core.client_id, (message,), kind) as context:
             properties = {**context.properties, **(extra or {})}
             outgoing = await running.pack(message, timeout, properties, sys_flag)
@@ -268,7 +269,7 @@ class Producer(Participant):
         arg: Any = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> None:
-        """Send *message* without waiting for an answer. It may get lost, and nobody will know."""
+        """Send *message* without a response. A lost message goes unnoticed."""
         running = self._must_run()
         choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
@@ -312,10 +313,10 @@ class Producer(Participant):
         timeout: float | None = None,  # noqa: ASYNC109
         return_exceptions: bool = False,
     ) -> Sequence[SendResult | Exception]:
-        """Send *messages*, many at a time, and return their results in order. *timeout* is for each of them.
+        """Send *messages* concurrently; return their results in order. *timeout* is for each of them.
 
-        All are tried, whichever fail. With *return_exceptions* an error stands in place of the result; without, the
-        first is raised at the end. Messages are sent in their order, but may be stored in another.
+        All are tried, even if some fail. With *return_exceptions* an error takes the place of the result; without, the
+        first is raised at the end. Messages are sent in order, but may be stored in a different order.
         """
 
         running = self._must_run()
@@ -337,7 +338,7 @@ class Producer(Participant):
         timeout: float,  # noqa: ASYNC109
         choose: Choose | None,
     ) -> SendResult:
-        """One of many: when fewer than usual may be under way, waiting for its turn is not its time."""
+        """Send one of many; waiting for room under back-pressure does not count towards its timeout."""
         if running.hooks:
             return await self._send(running, message, kind_of(message), timeout, choose=choose, patient=True)
         outgoing = running.packing.pack(message)
@@ -357,7 +358,7 @@ class Producer(Participant):
         """Send messages of one topic in as few requests as their size allows; return the result of each, in order.
 
         Each request goes to one queue and is stored whole or not at all. *timeout* is for each request. If one fails,
-        those after it are not sent: `SendFailed.sent` says how many were.
+        the following ones are not sent: `SendFailed.sent` says how many were.
         """
         running = self._must_run()
         messages = list(messages)
@@ -392,18 +393,18 @@ class Producer(Participant):
         queue: MessageQueue | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> SendResult:
-        """For other parts of this library: send what is packed already."""
+        """Send an encoded message; for internal use by the library."""
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         return await self._must_run().sender.deliver(outgoing, seconds, queue)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of *topic* that can be written to, in the order that selectors get them in."""
+        """Return the writable queues of *topic*, in the order in which selectors get them."""
         running = self._must_run()
         name = running.packing.topic_on_wire(topic)
         publishing = running.publishings.known(name) or await running.publishings.find(name)
         return list(publishing.queues)
 
-    # Asking and answering
+    # Request and reply
 
     async def request(
         self,
@@ -414,9 +415,9 @@ class Producer(Participant):
         arg: Any = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> StoredMessage:
-        """Send *message* and wait for the answer that a consumer gives to it with `reply`.
+        """Send *message*, and wait for a consumer's `reply`.
 
-        *timeout* is for all of it. Raises `RequestTimeoutError` if no answer comes.
+        *timeout* covers the round trip. Raise `RequestTimeoutError` if no reply comes.
         """
         running = self._must_run()
         loop = asyncio.get_running_loop()
@@ -444,7 +445,9 @@ class Producer(Participant):
 
     @staticmethod
     async def _introduce(running: Running, topic: str, ends: float) -> None:
-        """Brokers pass answers to clients whose heartbeat they got, and an answer may be faster than the next one."""
+        """Send heartbeats before a request: brokers deliver replies only to known clients, and a reply may precede the
+        next regular heartbeat.
+        """
         try:
             async with asyncio.timeout_at(ends):
                 await running.publishings.find(topic)
@@ -462,7 +465,7 @@ class Producer(Participant):
         properties: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> SendResult:
-        """Answer a *request* that a consumer got. Raises `SendFailed` if whoever asked cannot be reached any more."""
+        """Reply to a *request* that a consumer got. Raise `SendFailed` if the requester cannot be reached any more."""
         running = self._must_run()
         topic, carried = reply_properties(request)
         message = Message(topic, body, properties=dict(properties or {}))
@@ -471,21 +474,21 @@ class Producer(Participant):
             packed = await running.pack(message, seconds, {**context.properties, **carried})
             outgoing = msgspec.structs.replace(packed, topic=topic, code=SEND_REPLY)  # without a namespace
             context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
-            # Who asked is known to the broker that it asked; to others perhaps.
+            # The broker that stored the request knows the requester; other brokers may not.
             result = await running.sender.deliver(outgoing, seconds, first=request.broker_name or None)
             context.result, context.broker_address = result, running.master_of(result.queue)
             return result
 
-    # What brokers want from us
+    # Requests of brokers
 
     def reply_arrived(self, header: ReplyMessageHeader, body: bytes) -> bool:
-        """See `members.ProducerMember`."""
+        """Accept a reply: see `members.ProducerMember`."""
         return self._requests.arrived(header, body, wall_ms())
 
     async def check_transaction(
         self, header: CheckTransactionStateHeader, message: StoredMessage, address: str
     ) -> bool:
-        """See `members.ProducerMember`. This producer has no transactions."""
+        """Return False: this producer has no transactions. See `members.ProducerMember`."""
         return False
 
 

@@ -1,9 +1,9 @@
-"""Requests that travel as messages, and their answers: who waits for which one, and what both sides carry.
+"""Request-reply messages: pending requests, and the properties that both sides carry.
 
     requester ─ message ─> broker ─> consumer, which replies ─ 325 ─> broker ─ 326 ─> requester
 
-The message carries who asked (REPLY_TO_CLIENT), which request it is (CORRELATION_ID) and how long somebody waits (TTL,
-in milliseconds); the answer carries the same. No sockets here. Agrees with Java's RequestResponseFuture,
+The message carries the requester's client id (REPLY_TO_CLIENT), the request's id (CORRELATION_ID) and the timeout (TTL,
+in milliseconds); the reply carries the same. No sockets here. Agrees with Java's RequestResponseFuture,
 RequestFutureHolder, MessageUtil.createReplyMessage and ClientRemotingProcessor.receiveReplyMessage.
 """
 
@@ -24,12 +24,12 @@ _NOWHERE: Final = Address("", 0)
 
 
 def reply_topic(cluster: str) -> str:
-    """The topic by which answers reach the brokers of *cluster*."""
+    """Return the topic by which replies reach the brokers of *cluster*."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def request_properties(client_id: str, correlation_id: str, timeout: float) -> dict[str, str]:
-    """What a request carries so that it can be answered."""
+    """Return the properties that make a message a request."""
     return {
         names.CORRELATION_ID: correlation_id,
         names.REPLY_TO_CLIENT: client_id,
@@ -38,12 +38,12 @@ def request_properties(client_id: str, correlation_id: str, timeout: float) -> d
 
 
 def is_request(message: StoredMessage) -> bool:
-    """Somebody waits for an answer to *message*."""
+    """Return True if the sender of *message* waits for a reply."""
     return names.REPLY_TO_CLIENT in message.properties and names.CORRELATION_ID in message.properties
 
 
 def reply_properties(request: StoredMessage) -> tuple[str, dict[str, str]]:
-    """The topic of the answer to *request*, and what the answer carries so that it reaches who asked."""
+    """Return the topic of the reply to *request*, and the properties that route it to the requester."""
     told = request.properties
     missing = [name for name in (names.CLUSTER, names.REPLY_TO_CLIENT, names.CORRELATION_ID) if name not in told]
     if missing:
@@ -58,7 +58,9 @@ def reply_properties(request: StoredMessage) -> tuple[str, dict[str, str]]:
 
 
 class PendingRequests:
-    """Who waits for an answer, by correlation id. Invariant: each waits for one answer, and is forgotten after it."""
+    """Requests that wait for a reply, by correlation id. Invariant: each gets at most one reply, and is then
+    removed.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[StoredMessage]] = {}
@@ -67,7 +69,7 @@ class PendingRequests:
         return len(self._waiting)
 
     def begin(self) -> tuple[str, asyncio.Future[StoredMessage]]:
-        """A new correlation id, and the future that will have its answer. `end` it in any case."""
+        """Return a new correlation id, and the future of its reply. The caller must `end` it."""
         correlation_id = str(uuid.uuid4())
         future: asyncio.Future[StoredMessage] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
@@ -76,10 +78,10 @@ class PendingRequests:
     def end(self, correlation_id: str) -> None:
         future = self._waiting.pop(correlation_id, None)
         if future is not None and not future.cancel() and not future.cancelled():
-            future.exception()  # nobody may be left to look at it
+            future.exception()  # mark as retrieved: the requester may be gone
 
     def arrived(self, header: ReplyMessageHeader, body: bytes, now_ms: int) -> bool:
-        """An answer came. False if nobody here waits for it: not ours, or too late."""
+        """Deliver a reply. Return False if no request waits for it: not ours, or too late."""
         properties = parse_properties(header.properties or "")
         future = self._waiting.get(properties.get(names.CORRELATION_ID, ""))
         if future is None or future.done():
@@ -87,19 +89,19 @@ class PendingRequests:
         properties[names.ARRIVE_TIME] = str(now_ms)
         try:
             future.set_result(_message(header, body, properties))
-        except MQError as error:  # compressed in a way that we cannot read
+        except MQError as error:  # an unsupported compression
             future.set_exception(error)
         return True
 
     def fail_all(self, error: MQError) -> None:
-        """Nobody will get an answer any more."""
+        """Fail all pending requests."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(error)
 
 
 def _message(header: ReplyMessageHeader, body: bytes, properties: dict[str, str]) -> StoredMessage:
-    """The answer as a message. It need not be stored anywhere, so it has no place in a log."""
+    """Decode the reply as a message. It need not be stored, so it has no log offset."""
     return StoredMessage(
         topic=header.topic,
         body=decompress(body, header.sys_flag),
@@ -125,7 +127,7 @@ def _message(header: ReplyMessageHeader, body: bytes, properties: dict[str, str]
 
 
 def _address(text: str) -> Address:
-    """What the broker says of hosts is for people; it must not cost the answer."""
+    """Parse a host for information only; an invalid one must not lose the reply."""
     try:
         return Address(*parse_address(text.lstrip("/")))
     except ValueError:

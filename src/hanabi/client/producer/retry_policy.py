@@ -1,4 +1,4 @@
-"""After a try to send failed: is another one worth it, after which pause, and what to tell. Pure.
+"""Retry policy of sends: whether to retry after a failed attempt, the pause before it, and the final error. Pure.
 
 Agrees with the response codes that Java's DefaultMQProducer retries (4.9 and 5.x).
 """
@@ -24,7 +24,7 @@ from hanabi.errors import (
 )
 from hanabi.wire.codes import ResponseCode
 
-# A broker that answers so is in trouble, and another one may be not.
+# Codes of a broker in trouble; another broker may work.
 _TROUBLE: Final = frozenset(
     {
         int(ResponseCode.SYSTEM_ERROR),
@@ -37,21 +37,21 @@ _TROUBLE: Final = frozenset(
         int(ResponseCode.GO_AWAY),
     }
 )
-# This one may only be told to take no more messages. Asking it again is useless, asking another one is not.
+# This broker may be set to read-only. Retrying there is useless; another broker may work.
 _ONLY_THIS_BROKER: Final = frozenset({int(ResponseCode.NO_PERMISSION)})
 
-# TIMEOUT_CLEAN_QUEUE and its like: what waited too long for its turn is thrown away unread.
+# TIMEOUT_CLEAN_QUEUE and similar: the broker dropped the request unread after it waited too long.
 _BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.FLOW_CONTROL)})
 _BUSY_PAUSE_SECONDS_MAX: Final = 0.8
 
 _DOUBT: Final = "Nobody knows whether it is stored: sending it again may store it twice"
-_TOLD_MAX: Final = 4  # tries that an error tells of
+_TOLD_MAX: Final = 4  # attempts listed in an error
 
-_PAUSE_SECONDS: Final = 0.1  # before a broker is asked again that just failed; four times as long each time
+_PAUSE_SECONDS: Final = 0.1  # before a failed broker is retried; four times as long each time
 
 
 class NoTimeLeftError(TransportError):
-    """The time was over before this try began, so nothing was sent with it."""
+    """The deadline passed before this attempt, so it sent nothing."""
 
 
 _SLOWER: Final = "The broker has too much to do: send slower, or give the topic more brokers"
@@ -75,38 +75,39 @@ _ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 
 def code_of(error: Exception) -> int | None:
-    """The response code behind *error*; None if no answer came."""
+    """Return the response code behind *error*; None if no response came."""
     if isinstance(error, UnknownReplyError):
         return error.reply_code
     return error.code if isinstance(error, BrokerError) else None
 
 
 def is_worth_a_try(outcome: SendResult | MQError, *, is_fixed: bool, tried_already: bool) -> bool:
-    """After *outcome*, does sending it once more make sense? To the same queue, if that *is_fixed*, else to a broker
-    that was or was not tried already.
+    """Return True if a retry after *outcome* makes sense: at the same queue if it *is_fixed*, else at a broker that was
+    or was not tried already.
     """
     if isinstance(outcome, SendResult):
-        return not is_fixed and not tried_already  # somebody has it: only another broker may have it safer
+        return not is_fixed and not tried_already  # it is stored: only another broker may store it more safely
     if isinstance(outcome, TransportError):
-        # Whoever fixed the queue cares for order: no second copy behind the next message.
+        # A fixed queue implies order: no second copy behind the next message.
         return not is_fixed or isinstance(outcome, ConnectError | TooManyRequestsError)
     code = code_of(outcome)
     return code in _TROUBLE or (code in _ONLY_THIS_BROKER and not is_fixed and not tried_already)
 
 
 def doubts_route(error: Exception) -> bool:
-    """The route may be out of date: the broker moved, died, or lost the topic or the right to write it."""
+    """Return True if the route may be stale: the broker moved, died, or lost the topic or the write permission."""
     return isinstance(error, ConnectError | ConnectionLostError | RequestTimeoutError | TopicNotExist | NoPermission)
 
 
 def is_busy(outcome: SendResult | MQError) -> bool:
-    """The broker had too much to do, and did not even look at the message: it is not stored."""
+    """Return True if the broker was overloaded and dropped the message unread: it is not stored."""
     return not isinstance(outcome, SendResult) and code_of(outcome) in _BUSY
 
 
 def pause_before(tries_at_this_broker: int, *, busy: bool = False, chance: float = 0.5) -> float:
-    """How long to wait before a broker is asked again that failed so many times. Who was refused by a *busy* one comes
-    back sooner, but not at the same time as all others who were: *chance* is between 0 and 1."""
+    """Return the pause before a broker is retried after this many failures. Retries at a *busy* one come sooner, but
+    spread out: *chance* is between 0 and 1.
+    """
     if not tries_at_this_broker:
         return 0.0
     if busy:
@@ -115,13 +116,13 @@ def pause_before(tries_at_this_broker: int, *, busy: bool = False, chance: float
 
 
 def failure(topic: str, attempts: Sequence[SendAttempt], seconds: float, timeout: float) -> SendFailed:
-    """The one error of a send that did not succeed."""
+    """Build the one error of a failed send."""
     numbered = [f"{number}. {_tried(attempt)}" for number, attempt in enumerate(attempts, 1)]
-    if len(numbered) > _TOLD_MAX:  # of a broker that was busy all the time
+    if len(numbered) > _TOLD_MAX:  # from a broker that stayed busy
         numbered[_TOLD_MAX - 1 : -1] = ["..."]
     tried = "; ".join(numbered)
     times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
-    # Also when the last try tells something else: the broker died, say, and may have had it before.
+    # Also when the last attempt failed otherwise: the broker may have stored it before it died.
     unknown = any(isinstance(attempt.error, RequestTimeoutError | ConnectionLostError) for attempt in attempts)
     doubt = f"{_DOUBT}. " if unknown else ""
     return SendFailed(
@@ -138,7 +139,7 @@ def _may_succeed_later(error: Exception) -> bool:
 
 
 def _tried(attempt: SendAttempt) -> str:
-    """The error, with the broker's name and address if they are not in it already."""
+    """Describe the error, with the broker's name and address unless it contains them."""
     text = str(attempt.error)
     where = f"{attempt.broker_name} ({attempt.address})" if attempt.address else attempt.broker_name
     return text if where in text else f"{where}: {text}"

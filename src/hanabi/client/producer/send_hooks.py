@@ -1,6 +1,6 @@
-"""Telling hooks of sends: before, so that they can add properties, and after, how it ended.
+"""Calls of hooks around sends: before, so that they can add properties, and after, with the result.
 
-Only on the way of producers that have hooks; see `hooks` for what hooks may do.
+Used only by producers that have hooks; `hooks` documents the rules for hooks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ def kind_of(message: Message) -> MessageKind:
 def told(
     hooks: SendHooks, group: str, client_id: str, messages: Sequence[Message], kind: MessageKind
 ) -> Iterator[SendContext]:
-    """What is done inside is a send of *messages*; whoever does it fills in the context."""
+    """Run the block as one send of *messages*, with hooks called around it; the block fills in the context."""
     context = SendContext(group=group, messages=messages, kind=kind, client_id=client_id)
     hooks.before(context)
     try:

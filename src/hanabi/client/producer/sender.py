@@ -1,10 +1,10 @@
-"""Sending one message until a broker has it, or nothing is left to try: the loop around the decisions.
+"""Send loop: sends one message until a broker has stored it or no attempt is left.
 
     room (back_pressure) ─> queue (publishing) ─> request (api) ─> result, or another broker (send_attempts)
 
-Everything must be over when the caller's time is over: waiting for room, finding the route and every try count.
-The normal way is short: no task, no timer beside the request's own, no exception. Agrees with Java's
-DefaultMQProducerImpl.sendDefaultImpl, sendSelectImpl and sendKernelImpl.
+The caller's deadline covers everything: waiting for room, finding the route and all attempts. The fast path has no
+task, no timer besides the request's own, no exception. Agrees with Java's DefaultMQProducerImpl.sendDefaultImpl,
+sendSelectImpl and sendKernelImpl.
 """
 
 import asyncio
@@ -42,35 +42,35 @@ from hanabi.message import MessageQueue
 from hanabi.wire.command import Command
 from hanabi.wire.headers.send import SendMessageReplyHeader
 
-_ONEWAY_PAUSE_SECONDS: Final = 0.002  # before a connection is tried again that takes no more bytes
+_ONEWAY_PAUSE_SECONDS: Final = 0.002  # before retrying a connection whose write buffer is full
 
 
 class SendEnded(Protocol):
-    """Whoever began to send and does not wait."""
+    """Receiver of the result of a send that has no waiting task."""
 
     def finish(self, result: SendResult) -> None:
-        """It is stored."""
+        """Report that the message is stored."""
         ...
 
     def go_on(self, rest: Coroutine[Any, Any, SendResult]) -> None:
-        """Something has to be waited for now: *rest* must be awaited, and has the result."""
+        """Continue with *rest*, which must be awaited and returns the result."""
         ...
 
 
 class _UnderWay(NamedTuple):
-    """A send that was begun, and will go on by what is decided here."""
+    """A started send, and the state for its retries."""
 
     outgoing: Outgoing
     publishing: Publishing
-    queue: MessageQueue | None  # the only one to try, if somebody chose it
+    queue: MessageQueue | None  # the only queue to try, if it was chosen
     target: MessageQueue
     began: float
     timeout: float
-    patient: bool = False  # waiting for room is not its time
+    patient: bool = False  # waiting for room does not count towards its timeout
 
 
 class Sender:
-    """Sends what one producer has packed. *group* is the name that travels."""
+    """Sender of one producer's encoded messages. *group* is the name on the wire."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class Sender:
         *,
         patient: bool = False,
     ) -> SendResult:
-        """Send, to *queue* or to the one that *choose* picks, else to whichever broker takes it.
+        """Send to *queue*, to the one that *choose* picks, or else to any broker that accepts it.
 
-        *first* is a broker to ask before the others. Who is *patient* has its time only from when there is room.
+        *first* is a broker to try first. For a *patient* send, the timeout starts when there is room.
         """
         began = self._now()
         size = len(outgoing.body)
@@ -128,7 +128,7 @@ class Sender:
         timeout: float,  # noqa: ASYNC109
         patient: bool = False,
     ) -> SendResult:
-        """Send to *target*, and if that fails wherever else it makes sense."""
+        """Send to *target*, and on failure to any other broker for which a retry makes sense."""
         sent = self._now()
         left = self._attempt_timeout(began + timeout - sent, self._settings.retries)
         try:
@@ -142,7 +142,7 @@ class Sender:
         return result
 
     def _attempt_timeout(self, left: float, tries_left: int) -> float:
-        """How long a try may take that so many can follow."""
+        """Return the timeout of an attempt that may be followed by this many retries."""
         if self._settings.attempt_timeout_s is not None and tries_left:
             return min(left, self._settings.attempt_timeout_s)
         return left
@@ -150,8 +150,8 @@ class Sender:
     def begin(
         self, outgoing: Outgoing, timeout: float, queue: MessageQueue | None, choose: Choose | None, ended: SendEnded
     ) -> bool:
-        """As `deliver`, for those who do not wait: send in this turn of the loop, and tell *ended* in that in which the
-        answer comes. False: something has to be waited for first, so `deliver` it.
+        """Send in this loop iteration, without a waiting task, and call *ended* in the iteration of the response.
+        Otherwise as `deliver`. False: something has to be awaited first, so call `deliver`.
         """
         size, publishing = len(outgoing.body), self._publishings.known(outgoing.topic)
         if publishing is None or timeout <= 0 or not self._gate.enter_at_once(size):
@@ -181,7 +181,7 @@ class Sender:
     def _answered(
         self, under_way: "_UnderWay", address: str, ended: SendEnded, answer: Command | TransportError
     ) -> None:
-        """How the try ended that `begin` began. Must not raise: it is called by the connection."""
+        """Handle the end of the attempt that `begin` started. Must not raise: the connection calls it."""
         outgoing, publishing, _, target, began, _, _ = under_way
         try:
             reply = self._api.outcome(address, outgoing.code, answer, SENT)
@@ -198,8 +198,7 @@ class Sender:
             ended.finish(result)
 
     async def _rest(self, under_way: "_UnderWay", outcome: SendResult | MQError | None) -> SendResult:
-        """What is left to do of a send that was begun, after its first try ended in *outcome*; None: it has yet to be
-        made."""
+        """Finish a started send after its first attempt ended in *outcome*; None: that attempt has yet to be made."""
         try:
             if outcome is None:
                 return await self._deliver_to(*under_way)
@@ -214,7 +213,7 @@ class Sender:
         queue: MessageQueue | None = None,
         choose: Choose | None = None,
     ) -> None:
-        """Send without an answer. What is known to have failed is raised; what became of the rest nobody knows."""
+        """Send without a response. Known failures are raised; later ones go unnoticed."""
         began = self._now()
         publishing = self._publishings.known(outgoing.topic)
         if publishing is None:
@@ -246,8 +245,8 @@ class Sender:
                 return await self._publishings.find(topic)
         except TimeoutError as error:
             raise SendFailed(
-                f"a message of topic {topic} could not be sent: no name server said within {timeout:.3g} s who serves "
-                "the topic. Are they up, and can they be reached from here?",
+                f"a message of topic {topic} could not be sent: no name server returned a route within "
+                f"{timeout:.3g} s. Are the name servers up, and can they be reached from here?",
                 topic=topic,
             ) from error
 
@@ -258,7 +257,7 @@ class Sender:
         target: MessageQueue,
         timeout: float,  # noqa: ASYNC109
     ) -> SendResult:
-        """One try to send to *target*."""
+        """Make one attempt to send to *target*."""
         began = self._now()
         failed = True
         try:
@@ -274,15 +273,16 @@ class Sender:
         return result
 
     def _note(self, publishing: Publishing, target: MessageQueue, began: float, *, failed: bool) -> None:
-        """A try that began then has ended."""
+        """Record the latency of an attempt that started at that time."""
         if publishing.first is not None:
             publishing.answered(target.broker_name)
         if self._faults is not None:
             self._faults.record(target.broker_name, self._now() - began, failed=failed)
 
     async def _insist(self, under_way: "_UnderWay", outcome: SendResult | MQError, sent: float) -> SendResult:
-        """The first try, at the time *sent*, ended in *outcome*: go on as long as that makes sense and time is left. A
-        broker that is busy is asked until it is not: it has stored nothing, and will have time again."""
+        """Retry after the first attempt, made at the time *sent*, ended in *outcome*: as long as that makes sense and
+        time is left. A busy broker is retried until it accepts: it has stored nothing, and will recover.
+        """
         outgoing, publishing, queue, target, began, timeout, _ = under_way
         ends = began + timeout
         attempts: list[SendAttempt] = []
@@ -324,7 +324,7 @@ class Sender:
         raise failure(target.topic, attempts, self._now() - began, timeout) from attempts[-1].error
 
     async def _give_way(self, under_way: "_UnderWay", ends: float) -> float:
-        """Fewer may be under way now: wait for a turn. How much longer it may take because of that."""
+        """Wait for room after the limit was reduced. Return the extension of the deadline."""
         began, size = self._now(), len(under_way.outgoing.body)
         if under_way.patient:
             await self._gate.give_way(size, None)
@@ -342,7 +342,7 @@ class Sender:
         return SendAttempt(target.broker_name, publishing.master_of(target.broker_name), error)
 
     def _header(self, outgoing: Outgoing, queue: MessageQueue) -> dict[str, str]:
-        """The fields of `wire.headers.send.SendMessageV2Header`, written out: this runs for every message."""
+        """Return the fields of `wire.headers.send.SendMessageV2Header`, inlined: this runs for every message."""
         fields = {
             "a": self._group,
             "b": outgoing.topic,
@@ -364,7 +364,7 @@ class Sender:
 
 
 def _result(outgoing: Outgoing, target: MessageQueue, answer: Command) -> SendResult:
-    """What the broker of *target* answered."""
+    """Convert the response of the broker of *target* into a result."""
     reply = answer.header(SendMessageReplyHeader)
     if reply.queue_id != target.queue_id:
         target = MessageQueue(target.topic, target.broker_name, reply.queue_id)

@@ -1,7 +1,7 @@
-"""Where the messages of each topic go: the route, whose turn it is, and which brokers have yet to create the topic.
+"""Targets for messages of each topic: the route, the next queue, and the brokers that have yet to create the topic.
 
-Looks into the routes and never sends. `known` is on the way of every message and does not wait; `find` does.
-Agrees with Java's TopicPublishInfo and DefaultMQProducerImpl.tryToFindTopicPublishInfo.
+Reads the routes and never sends. `known` runs for every message and does not wait; `find` does. Agrees with Java's
+TopicPublishInfo and DefaultMQProducerImpl.tryToFindTopicPublishInfo.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from hanabi.client.producer.routing.topic_creation import TopicCreation
 from hanabi.errors import MQError, SendFailed
 from hanabi.message import MessageQueue
 
-DOUBT_SECONDS: Final = 1.0  # a route that is in doubt is asked for once in this time, however many sends fail
+DOUBT_SECONDS: Final = 1.0  # a doubtful route is refreshed at most once in this time, however many sends fail
 
 logger = logging.getLogger(__name__)
 
 
 class Publishing:
-    """Where the messages of one topic go, as long as its route stays as it is.
+    """Targets for messages of one topic, for as long as its route does not change.
 
-    `queues` have the names that the program uses, without a namespace. *first* are the brokers that are still to
-    create the topic, with the route that says where they are: the topic's own route may not have them yet.
+    `queues` have the names that the program uses, without a namespace. *first* are the brokers that have yet to create
+    the topic, with the route that has their addresses: the topic's own route may not have them yet.
     """
 
     def __init__(
@@ -42,28 +42,28 @@ class Publishing:
         self.first = first
 
     def next(self) -> MessageQueue:
-        """The queue of the next message."""
+        """Return the queue of the next message."""
         if self.first is not None and (queue := self.first[0].next()) is not None:
             return queue
         return self._choice.next()
 
     def another(self, tried: Collection[str]) -> MessageQueue:
-        """A queue of a broker that is not among *tried*, if there is one."""
+        """Return a queue of a broker that is not among *tried*, if there is one."""
         return self._choice.next(tried)
 
     def at(self, broker_name: str) -> MessageQueue | None:
-        """Some queue of this broker."""
+        """Return any queue of this broker."""
         return next((queue for queue in self.queues if queue.broker_name == broker_name), None)
 
     def master_of(self, broker_name: str) -> str | None:
-        """Where messages for this broker go."""
+        """Return the address for messages to this broker."""
         address = self.route.master_of(broker_name)
         if address is None and self.first is not None:
             return self.first[1].master_of(broker_name)
         return address
 
     def answered(self, broker_name: str) -> None:
-        """This broker answered or failed: if it was to create the topic, it had its chance."""
+        """Record that the broker responded or failed: if it had yet to create the topic, it had its chance."""
         if self.first is not None:
             self.first[0].had_its_chance(broker_name)
             if self.first[0].over and not self.route.is_default:
@@ -71,12 +71,12 @@ class Publishing:
 
     @property
     def is_done_with(self) -> bool:
-        """The brokers have created the topic, so it has a route of its own by now."""
+        """Return True once the brokers have created the topic, so that it has its own route."""
         return self.route.is_default and (self.first is None or self.first[0].over)
 
 
 class Publishings:
-    """All topics that one producer sends to. *unwrap* takes the namespace off a topic."""
+    """Targets of all topics of one producer. *unwrap* removes the namespace from a topic."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Publishings:
         self._doubted_at: dict[str, float] = {}
 
     def known(self, topic: str) -> Publishing | None:
-        """Where messages of *topic* go, if that is known; None: `find` it."""
+        """Return the targets of *topic* if they are known; None: call `find`."""
         found = self._by_topic.get(topic)
         route = self._routes.known(topic)
         if found is None:
@@ -106,7 +106,9 @@ class Publishings:
         return self._take(topic, route) if route.write_queues else None
 
     async def find(self, topic: str) -> Publishing:
-        """Where messages of *topic* go. Asks the name servers, and the default topic if nobody has this one yet."""
+        """Find the targets of *topic*. Queries the name servers, with the default topic as fallback for a missing
+        one.
+        """
         route = await self._find(topic, fresh=False)
         if not route.write_queues:  # its only master may be back by now
             route = await self._find(topic, fresh=True)
@@ -146,7 +148,7 @@ class Publishings:
         return taken
 
     def doubt(self, topic: str) -> None:
-        """A send failed in a way that the route may be to blame for: ask for a new one, without waiting for it."""
+        """Refresh the route in the background, after a failure that a stale route may have caused."""
         now = asyncio.get_running_loop().time()
         if topic in self._doubted or now - self._doubted_at.get(topic, -DOUBT_SECONDS) < DOUBT_SECONDS:
             return
@@ -159,7 +161,7 @@ class Publishings:
         try:
             await self._routes.find(topic, fresh=True)
         except MQError as error:
-            logger.info("the route of topic %s is in doubt, and there is no new one: %s", topic, error)
+            logger.info("the route of topic %s may be stale and could not be refreshed: %s", topic, error)
 
     async def close(self) -> None:
         if tasks := list(self._doubted.values()):

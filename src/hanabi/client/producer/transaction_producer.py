@@ -1,7 +1,7 @@
-"""The producer of messages that become visible together with a local transaction, or not at all; for asyncio.
+"""Transaction producer for asyncio: a message becomes visible together with a local transaction, or not at all.
 
-    first half stored ─> the program's own work ─> commit or roll back
-                         │ no word came ─────────> the broker asks (39): the program looks up how it ended
+    half message stored ─> the program's own work ─> commit or roll back
+                           │ no end received ──────> the broker asks (39): the program looks up the state
 
 Agrees with Java's TransactionMQProducer and DefaultMQProducerImpl.sendMessageInTransaction, checkTransactionState.
 """
@@ -32,29 +32,29 @@ from hanabi.wire.message import property_names as names
 from hanabi.wire.message import sysflag
 from hanabi.wire.message.message_id import decode_offset_id
 
-State: TypeAlias = TransactionState | None  # none: unknown
+State: TypeAlias = TransactionState | None  # None: unknown
 Execute: TypeAlias = Callable[[Message, SendResult], State | Awaitable[State]]
 Check: TypeAlias = Callable[[StoredMessage], State | Awaitable[State]]
 
-THREADS: Final = 8  # for what is not `async def`
-THREADS_END_SECONDS: Final = 0.1  # for threads that have nothing to do to go home
+THREADS: Final = 8  # for functions that are not `async def`
+THREADS_END_SECONDS: Final = 0.1  # for idle threads to end
 
 logger = logging.getLogger(__name__)
 
 
 class TransactionProducer(Producer):
-    """Sends messages in transactions, and all others as `Producer` does.
+    """Sends messages in transactions, and ordinary messages as `Producer` does.
 
         producer = TransactionProducer("orders", namesrv="127.0.0.1:9876")
 
         @producer.check
-        async def how_did_it_end(message):                        # asked by the broker, when it has no word from us
+        async def how_did_it_end(message):                        # called when the broker has not received the end
             return TransactionState.COMMIT if await exists(message.message_id) else TransactionState.ROLLBACK
 
         async with producer:
             await producer.send_in_transaction(message, write_order)
 
-    Both may be `def` or `async def`; the former run in threads. What they raise, and None, counts as unknown.
+    Both may be `def` or `async def`; the former run in threads. An exception or None means that the state is unknown.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TransactionProducer(Producer):
         self._under_way: set[asyncio.Future[None]] = set()
 
     def check(self, function: Check) -> Check:
-        """Decorator: *function* says how the transaction of a message ended."""
+        """Register *function*, which returns the state of a message's transaction; a decorator."""
         if self._check is not None and self._check is not function:
             raise ConfigError(f"{self.what} has a check already: {self._check!r}")
         self._check = function
@@ -83,14 +83,16 @@ class TransactionProducer(Producer):
     async def _join(self, undo: AsyncExitStack) -> None:
         if self._check is None:
             raise MQError(
-                f"{self.what} has no `check`: a broker that has no word from it asks how a transaction ended, and "
-                "somebody must answer"
+                f"{self.what} has no `check`: register one with @producer.check, as brokers ask for the state of a "
+                "transaction whose end they have not received"
             )
         await super()._join(undo)
         self._threads = ListenerThreads(THREADS, f"hanabi transactions of {self.group}")
 
     async def _finish(self, seconds: float) -> None:
-        """Let transactions end that have begun; what never returns is left behind, and the broker will ask others."""
+        """Let started transactions end; a function that never returns is left behind, and the broker asks another
+        producer.
+        """
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
         threads = self._threads
@@ -102,7 +104,7 @@ class TransactionProducer(Producer):
             if threads is not None:
                 threads.dismiss()
         if threads is not None and not await threads.close(max(ends - loop.time(), THREADS_END_SECONDS)):
-            logger.warning("group %s: a function of a transaction has not returned and is left behind", self.group)
+            logger.warning("group %s: a transaction's function has not returned and is left behind", self.group)
 
     def _drop(self) -> None:
         super()._drop()
@@ -118,9 +120,9 @@ class TransactionProducer(Producer):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - of sending, not of executing
     ) -> TransactionResult:
-        """Store the first half of *message*, run *execute*, then commit or roll back as it says.
+        """Store *message* as a half message, run *execute*, then commit or roll back according to its result.
 
-        *execute* gets the message and the result of sending it; its `message_id` is what `check` will be asked for.
+        *execute* gets the message and the result of sending it; `check` is called with the same `message_id`.
         """
         check_kind(message)
         if message.delay_level or message.deliver_time_ms:
@@ -153,7 +155,7 @@ class TransactionProducer(Producer):
         sent = msgspec.structs.replace(sent, transaction_id=sent.transaction_id or sent.message_id)
         error: Exception | None = None
         if sent.status is not SendStatus.SEND_OK:
-            state = TransactionState.ROLLBACK  # half stored half: do nothing that would need it
+            state = TransactionState.ROLLBACK  # not stored safely: skip work that would need it
         else:
             state, error = await self._ask(execute, message, sent)
         header = EndTransactionHeader(
@@ -172,7 +174,7 @@ class TransactionProducer(Producer):
     async def check_transaction(
         self, header: CheckTransactionStateHeader, message: StoredMessage, address: str
     ) -> bool:
-        """See `members.ProducerMember`."""
+        """Answer a broker's check-back: see `members.ProducerMember`."""
         running = self._running
         if self._check is None or running is None:
             return False
@@ -197,13 +199,15 @@ class TransactionProducer(Producer):
     async def _ask(
         self, function: Callable[..., State | Awaitable[State]], *arguments: object
     ) -> tuple[TransactionState, Exception | None]:
-        """What *function* says, and what it raised if it did."""
+        """Call *function*; return its state, and the exception if it raised one."""
         try:
             state = await self._call(function, *arguments)
             if state is not None and not isinstance(state, TransactionState):
                 raise MQError(f"{function!r} must return a TransactionState or None, not {state!r}")
         except Exception as error:  # noqa: BLE001 - of the program: it is in the result, and the broker will ask
-            logger.warning("group %s: how a transaction ended is unknown: %r", self.group, error)
+            logger.warning(
+                "group %s: the state of a transaction is unknown, the broker will ask again: %r", self.group, error
+            )
             return TransactionState.UNKNOWN, error
         if state is None:
             self._warn_of_none(function)
@@ -211,12 +215,12 @@ class TransactionProducer(Producer):
         return state, None
 
     def _warn_of_none(self, function: Callable[..., object]) -> None:
-        """A function that forgets its `return` looks as if it worked, and its messages are never delivered."""
+        """Warn once about None: a forgotten `return` goes unnoticed, and the messages are never delivered."""
         if not self._warned_of_none:
             self._warned_of_none = True
             logger.warning(
                 "group %s: %r returned None, so how its transaction ended is unknown, and the broker asks `check`."
-                " Return TransactionState.COMMIT or ROLLBACK, or UNKNOWN to be asked (said once)",
+                " Return TransactionState.COMMIT or ROLLBACK, or UNKNOWN to be asked (logged once)",
                 self.group,
                 function,
             )
@@ -231,13 +235,18 @@ class TransactionProducer(Producer):
     async def _tell(
         self, running: Running, address: str | None, header: EndTransactionHeader, message: Message | StoredMessage
     ) -> None:
-        """Say how it ended. What does not arrive is no loss: the broker asks."""
+        """Send the end of the transaction. A lost one is harmless: the broker asks."""
         try:
             if address is None:
                 raise MQError(f"no master of {header.target_broker} is known")
             await running.core.api.end_transaction(address, header, self.settings.send_timeout_s)
         except MQError as error:
-            logger.warning("group %s: the end of transaction %s is not told: %s", self.group, header.msg_id, error)
+            logger.warning(
+                "group %s: the end of transaction %s could not be sent, the broker will ask: %s",
+                self.group,
+                header.msg_id,
+                error,
+            )
             return
         if running.end_hooks:
             context = EndTransactionContext(
@@ -254,13 +263,13 @@ class TransactionProducer(Producer):
 
 
 async def _in_thread(threads: ListenerThreads, function: Callable[..., Any], *arguments: object) -> Any:
-    """What *function* returns or raises, with the caller's context variables."""
+    """Run *function* in a thread with the caller's context variables; return its result."""
     returned: list[Any] = []
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     context = contextvars.copy_context()
 
     def ended(error: BaseException | None) -> None:
-        if future.done():  # nobody waits any more
+        if future.done():  # the caller has given up
             return
         if error is None:
             future.set_result(returned[0])

@@ -1,1 +1,1 @@
-"""The choice of a queue for each message."""
+"""Choice of a queue for each message."""

@@ -1,4 +1,4 @@
-"""Which brokers to avoid for a while, because they were slow or failed. Decides; does no I/O; the clock is passed in.
+"""Avoidance of brokers that were slow or failed. Makes decisions without I/O; the clock is passed in.
 
 Agrees with Java's MQFaultStrategy and LatencyFaultToleranceImpl (4.9). Off unless `latency_fault_tolerance` is set.
 """
@@ -6,7 +6,7 @@ Agrees with Java's MQFaultStrategy and LatencyFaultToleranceImpl (4.9). Off unle
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-# An answer that took so long (seconds) makes us avoid its broker for so long.
+# Latency of a response (seconds) -> how long to avoid the broker (seconds).
 AVOID_SECONDS: Final = (
     (15.0, 600.0),
     (3.0, 180.0),
@@ -18,7 +18,7 @@ _FAILED_COUNTS_AS_SECONDS: Final = 30.0
 
 
 def avoid_seconds(latency: float) -> float:
-    """For how long a broker is avoided that took *latency* seconds to answer."""
+    """Return how long to avoid a broker that took *latency* seconds to respond."""
     return next((avoid for at_least, avoid in AVOID_SECONDS if latency >= at_least), 0.0)
 
 
@@ -28,14 +28,14 @@ class _Past(NamedTuple):
 
 
 class FaultTolerance:
-    """Remembers how each broker did the last time."""
+    """Last latency of each broker."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._pasts: dict[str, _Past] = {}
 
     def record(self, broker_name: str, latency: float, *, failed: bool) -> None:
-        """*broker_name* answered, or failed, after *latency* seconds."""
+        """Record that *broker_name* responded or failed after *latency* seconds."""
         avoid = avoid_seconds(_FAILED_COUNTS_AS_SECONDS if failed else latency)
         self._pasts[broker_name] = _Past(latency, self._now() + avoid)
 
@@ -44,7 +44,7 @@ class FaultTolerance:
         return past is None or past.usable_from <= self._now()
 
     def least_bad(self, broker_names: Collection[str]) -> str:
-        """Of brokers that are all to be avoided, the one to ask nevertheless."""
+        """Choose the best of brokers that should all be avoided."""
         return min(broker_names, key=self._badness)
 
     def _badness(self, broker_name: str) -> tuple[bool, float, float]:

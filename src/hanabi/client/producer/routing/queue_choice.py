@@ -1,7 +1,7 @@
-"""The next queue of a topic, where the program does not choose: in turn, and not at a broker that just failed.
+"""Default choice of the next queue: round robin, avoiding brokers that just failed.
 
-Decides only. Brokers alternate (a0 b0 a1 b1), so that a few messages in a row already reach all of them.
-Agrees with Java's TopicPublishInfo.selectOneMessageQueue, but avoids every broker that was tried, not only the last.
+Makes decisions without I/O. Brokers alternate (a0 b0 a1 b1), so that a few messages in a row reach all of them. Agrees
+with Java's TopicPublishInfo.selectOneMessageQueue, but avoids every broker that was tried, not only the last.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from hanabi.message import MessageQueue
 
 
 def alternating(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
-    """*queues* in an order in which their brokers take turns."""
+    """Order *queues* so that their brokers alternate."""
     rank: dict[str, int] = defaultdict(int)
     ranked: list[tuple[int, MessageQueue]] = []
     for queue in queues:
@@ -22,7 +22,7 @@ def alternating(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
 
 
 class QueueChoice:
-    """Takes turns among *queues*, of which there is at least one; *start* is where the first turn begins."""
+    """Round robin over *queues*, of which there is at least one, beginning at *start*."""
 
     def __init__(self, queues: Sequence[MessageQueue], start: int = 0, faults: FaultTolerance | None = None) -> None:
         self._queues = alternating(queues)
@@ -30,7 +30,7 @@ class QueueChoice:
         self._faults = faults
 
     def next(self, avoid: Collection[str] = ()) -> MessageQueue:
-        """The queue whose turn it is; one of a broker in *avoid* only if there is no other."""
+        """Return the next queue; one of a broker in *avoid* only if there is no other."""
         if avoid or self._faults is not None:
             return self._careful(avoid)
         return self._turn()
@@ -43,7 +43,7 @@ class QueueChoice:
 
     def _careful(self, avoid: Collection[str]) -> MessageQueue:
         faults = self._faults
-        others: dict[str, MessageQueue] = {}  # the next one of each broker that is not in *avoid*
+        others: dict[str, MessageQueue] = {}  # the next queue of each broker that is not in *avoid*
         for _ in self._queues:
             queue = self._turn()
             name = queue.broker_name

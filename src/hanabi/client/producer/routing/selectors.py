@@ -1,8 +1,8 @@
-"""Which queue a message goes to, where the program decides it: messages of one order must lie in one queue.
+"""Queue selectors: the program chooses the queue, for example to keep messages of one order in one queue.
 
-A selector is any callable of the queues, the message and an argument of the program's. Pure, but for the counter
-of `round_robin`. Agrees with Java's SelectMessageQueueByHash and SelectMessageQueueByRandom: the queues come in the
-order that Java's producers have them in, so that both send one key to one queue.
+A selector is any callable of the queues, the message and an argument of the program. Pure, except for the counter of
+`round_robin`. Agrees with Java's SelectMessageQueueByHash and SelectMessageQueueByRandom: the queues have the order of
+Java's producers, so that both send one key to one queue.
 """
 
 import itertools
@@ -16,21 +16,21 @@ from hanabi.message import Message, MessageQueue
 from hanabi.wire.message.tags import java_hash
 
 Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
-Choose: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]  # a selector that has its message already
+Choose: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]  # a selector bound to its message
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, arg: Any) -> MessageQueue:
-    """The queue that the hash of *arg* falls on: an order's number, a customer's name."""
+    """Select the queue by the hash of *arg*, such as an order's number or a customer's name."""
     return queues[abs(hash_code(arg)) % len(queues)]
 
 
 def by_random(queues: Sequence[MessageQueue], message: Message, arg: Any) -> MessageQueue:
-    """Any queue. An *arg* that has a `randrange`, such as a `random.Random`, is asked for it."""
+    """Select a random queue. An *arg* with a `randrange`, such as a `random.Random`, is the source of randomness."""
     return queues[getattr(arg, "randrange", random.randrange)(len(queues))]
 
 
 def round_robin() -> Selector:
-    """A selector that takes the queues in turn, beginning with the first."""
+    """Return a selector that takes the queues in turn, beginning with the first."""
     counter = itertools.count()
 
     def take_turns(queues: Sequence[MessageQueue], message: Message, arg: Any) -> MessageQueue:
@@ -40,7 +40,7 @@ def round_robin() -> Selector:
 
 
 def hash_code(value: object) -> int:
-    """`hashCode()` of the Java value that stands for *value*: String, Boolean, Integer, or Long beyond its range."""
+    """Return Java's `hashCode()` of *value* as a String, Boolean, Integer, or Long beyond Integer's range."""
     if isinstance(value, str):
         return java_hash(value)
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def hash_code(value: object) -> int:
 
 
 def chooser(message: Message, queue: MessageQueue | None, selector: Selector | None, arg: Any) -> Choose | None:
-    """What picks the queue of *message*, if anything does; a *queue* that is given must be one of its topic."""
+    """Return the function that picks the queue of *message*, or None; a given *queue* must be one of its topic."""
     check_kind(message)
     if queue is not None:
         if selector is not None:

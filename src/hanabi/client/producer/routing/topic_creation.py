@@ -1,8 +1,8 @@
-"""The first messages of a topic that does not exist yet: one to each broker, so that each of them creates it.
+"""Creation of a topic by its first messages: one goes to each broker, so that each of them creates it.
 
-A topic is created by the broker that gets a message for it. Java's producers follow the new route as soon as they see
-it, which has only the broker that got the first message: the topic stays there for ever. Here the first messages go to
-the brokers in turn, and the new route is followed when all had their chance. Decides only.
+A broker creates a topic when it gets a message for it. Java's producers switch to the new route as soon as they see it;
+it has only the broker that got the first message, so the topic stays there for ever. Here the first messages go to the
+brokers in turn, and the new route is used when each broker has had one. Makes decisions without I/O.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from hanabi.message import MessageQueue
 
 
 class TopicCreation:
-    """Which brokers have not been sent a message of the new topic. *queues* are those the brokers would make."""
+    """Brokers that have had no message of the new topic yet. *queues* are those that the brokers would create."""
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
         self._waiting: dict[str, deque[MessageQueue]] = {}
@@ -20,17 +20,17 @@ class TopicCreation:
             self._waiting.setdefault(queue.broker_name, deque()).append(queue)
 
     def next(self) -> MessageQueue | None:
-        """A queue of the broker whose turn it is, its next one; none when all had theirs."""
+        """Return the next queue of the next broker; None when each has had a message."""
         if not self._waiting:
             return None
         name = next(iter(self._waiting))
         queues = self._waiting.pop(name)
-        self._waiting[name] = queues  # to the end: while its answer is under way, the others have their turn
+        self._waiting[name] = queues  # to the end: the remaining brokers come first while its response is pending
         queues.rotate(-1)
         return queues[-1]
 
     def had_its_chance(self, broker_name: str) -> None:
-        """That broker answered, be it with a no: it is not asked first again."""
+        """Record that the broker responded, even with a refusal: it is not asked first again."""
         self._waiting.pop(broker_name, None)
 
     @property
