@@ -19,6 +19,7 @@ from hanabi.remoting.transport.server import RemotingServer
 from hanabi.testing.proxy import Proxy
 from hanabi.testing.threads import in_thread
 from hanabi.testing.waiting import eventually
+from hanabi.wire.codes import RequestCode
 from tests.remoting.peers import (
     ECHO,
     WAIT,
@@ -88,6 +89,20 @@ async def test_a_caller_that_gives_up_counts_as_a_timeout() -> None:
         await eventually(lambda: not connector.connections)
         await connector.request(proxy.address, ECHO)
         assert server.statistics().accepted == 2
+
+
+@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
+async def test_a_pull_that_its_caller_gives_up_does_not_cost_the_connection(code: RequestCode) -> None:
+    """A broker holds pulls, and says nothing meanwhile: a consumer that shuts down gives them up."""
+    gate = Gate()
+    handlers = {**gate.handlers(), int(code): gate.handlers()[WAIT]}
+    async with serving(handlers) as (server, address), connecting(config=QUICK) as connector:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.4):
+                await connector.request(address, code, timeout=3_600)
+        await connector.request(address, ECHO)
+        assert server.statistics().accepted == 1
+        gate.open.set()
 
 
 @pytest.mark.timing(reason="the peer must answer within the silence of 0.2 s")

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from hanabi.errors import ConnectionLostError, RequestTimeoutError, TransportError
-from hanabi.wire.codes import request_name
+from hanabi.wire.codes import RequestCode, request_name
 from hanabi.wire.command import Command
 
 _NEVER: Final = float("inf")
+HELD_CODES: Final = frozenset((int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)))  # by long polling
 CLOCK_STEP_SECONDS: Final = 0.001  # of uvloop's clock: a timer may ring that much before its time
 
 
@@ -82,10 +83,12 @@ class PendingRequests:
         return None if waiting is None else waiting[0]
 
     def give_up(self, opaque: int) -> None:
-        """Forget a request whose caller does not wait any longer."""
+        """Forget a request whose caller does not wait any longer. The peer may have been silent on purpose if it holds
+        such requests: a consumer that shuts down, or loses a queue, gives up its pulls on a healthy connection."""
         if (waiting := self._waiting.pop(opaque, None)) is not None:
-            _, ends, _, timeout = waiting
-            self._unanswered(ends - timeout)
+            _, ends, code, timeout = waiting
+            if code not in HELD_CODES:
+                self._unanswered(ends - timeout)
 
     def fail(self, reason: str) -> None:
         """Fail all requests: the connection is lost."""
