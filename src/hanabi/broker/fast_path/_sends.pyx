@@ -32,7 +32,7 @@ cdef enum:
     ID_BYTES = 33  # with a comma
     ANSWERS_MAX = 65536  # bytes, of one run
     PROPERTIES_MAX = 32767
-    BUCKETS_4 = 16  # see delay.java_order
+    BUCKETS_4 = 16  # see wire.message.java_hash_map
     BUCKETS_5 = 128
     NAMES_MAX_4 = 12  # more have more buckets
     NAMES_MAX_5 = 40
