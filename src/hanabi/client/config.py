@@ -1,7 +1,7 @@
-"""How a client reaches its cluster, and how it behaves there: one frozen value, checked once.
+"""Settings of a client for reaching its cluster: one frozen value, checked once.
 
-Agrees with Java's ClientConfig in meaning and defaults. Knows nothing of sockets or loops. What only a producer or
-only a consumer needs is in their own arguments.
+Agrees with Java's ClientConfig in meaning and defaults. Independent of sockets and loops. Settings of producers or
+consumers only are in their own configurations.
 """
 
 import os
@@ -24,9 +24,9 @@ NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"  # as Apache's clients
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who asks, where brokers check it: an access key, its secret, and a token where one was issued.
+    """Identity of a client where brokers check it: an access key, its secret, and a token where one was issued.
 
-    Only the access key is ever shown or sent; of the secret nothing but signatures leaves this process.
+    Only the access key is ever shown or sent; of the secret only signatures leave this process.
     """
 
     access_key: str
@@ -42,13 +42,12 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one client. Clients of one event loop with the same settings share their connections.
+    """Settings of one client. Clients of one event loop with the same settings share their connections.
 
-    `namesrv` is "host:port", several with semicolons between them, or a sequence; without it, the environment
-    variable NAMESRV_ADDR says it. `client_id` is for those who need the same id after a restart, such as a broadcasting
-    consumer in a container whose address changes; it must be unique in the cluster. `address_map` says
-    where brokers are that register with an address which cannot be reached from here: {"10.0.0.5:10911":
-    "broker.example:30911"}, or by host alone.
+    `namesrv` is "host:port", several separated by semicolons, or a sequence; it defaults to the environment variable
+    NAMESRV_ADDR. `client_id` is for programs that need the same id after a restart, such as a broadcasting consumer in
+    a container whose address changes; it must be unique in the cluster. `address_map` translates addresses of brokers
+    that cannot be reached from here: {"10.0.0.5:10911": "broker.example:30911"}, or by host alone.
     """
 
     namesrv: str | Sequence[str] = ""
@@ -81,7 +80,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
-        """The name servers, one by one, each once."""
+        """Name servers, each once."""
         given = self.namesrv or os.environ.get(NAMESRV_VARIABLE, "")
         texts = given.replace(",", ";").split(";") if isinstance(given, str) else given
         addresses = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
@@ -90,7 +89,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         return addresses
 
     def mapped(self, address: str) -> str:
-        """Where to connect to for a broker that says it is at *address*."""
+        """Return the address to connect to for a broker registered with *address*."""
         if not self.address_map:
             return address
         if (used := self.address_map.get(address)) is not None:
@@ -102,7 +101,9 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"[{used}]:{port}" if ":" in used and not used.startswith("[") else f"{used}:{port}"
 
     def make_client_id(self, process_id: int, now_ns: int) -> str:
-        """The id given, or one as Apache's clients make it: ip@instance[@unit], unique for the default instance."""
+        """Return the id given, or one as Apache's clients make it: ip@instance[@unit], unique for the default
+        instance.
+        """
         if self.client_id is not None:
             return self.client_id
         instance = f"{process_id}#{now_ns}" if self.instance == DEFAULT_INSTANCE else self.instance
@@ -110,20 +111,23 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def offsets_id(self) -> str:
-        """The client id under which a broadcasting consumer keeps its offsets: the same after a restart, as Apache's
-        clients keep the instance's name for broadcasting."""
+        """Return the client id under which a broadcasting consumer keeps its offsets: the same after a restart, as
+        Apache's clients keep the instance's name for broadcasting.
+        """
         if self.client_id is not None:
             return self.client_id
         return "@".join((local_address(), self.instance, *([self.unit] if self.unit else [])))
 
     @property
     def shares_offsets_id(self) -> bool:
-        """Whether other clients on this machine have the same `offsets_id`, because nobody named them."""
+        """Return True if other clients on this machine have the same `offsets_id`, because none has an instance
+        name.
+        """
         return self.client_id is None and self.instance == DEFAULT_INSTANCE
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Equal for clients that may share one set of connections."""
+        """Return a key that is equal for clients that may share connections."""
         values = msgspec.structs.asdict(self)
         values["namesrv"] = frozenset(self.namesrv_addresses)
         values["address_map"] = tuple(sorted(self.address_map.items()))
@@ -133,9 +137,9 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 def client_config(
     config: ClientConfig | None, options: Mapping[str, Any], others_known: Sequence[str] = ()
 ) -> ClientConfig:
-    """*config* with *options* in place of its values, or a new one of *options*. What nobody knows is a ConfigError.
+    """Return *config* updated with *options*, or a new one from *options*. Raise ConfigError for an unknown option.
 
-    *others_known* are options that whoever asks has beside these, and has taken already: only the error is about them.
+    *others_known* are further options of the caller, which it has taken already; they are used only in the error.
     """
     known = ClientConfig.__struct_fields__
     for name in options:

@@ -1,4 +1,4 @@
-"""One coroutine for each of many items, many at a time, so that one slow peer does not hold up the others."""
+"""Bounded concurrent calls, one coroutine per item, so that one slow peer does not delay the rest."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,8 +11,9 @@ AT_ONCE: Final = 256
 
 
 async def for_each(work: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = AT_ONCE) -> list[T]:
-    """Return the results of *work* for all *items*, in their order. A failure ends what is under way, and is raised
-    when all of that has ended; so is a cancellation."""
+    """Return the results of *work* for all *items*, in order. A failure or a cancellation cancels the calls in flight,
+    and is raised when all of them have ended.
+    """
     room = asyncio.Semaphore(at_once)
 
     async def one(item: A) -> T:
@@ -29,5 +30,5 @@ async def for_each(work: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_
             task.cancel()
         await asyncio.wait(tasks)
     for task in done:
-        task.result()  # raises the failure that ended the others
+        task.result()  # raises the failure that cancelled the rest
     return [task.result() for task in tasks]

@@ -1,10 +1,9 @@
-"""What wants to know of every message that is sent or consumed: traces, metrics, a program's own.
+"""Hooks around sends, consumption and ends of transactions: for traces, metrics and programs.
 
-A hook is called around the work and is no part of it: what it raises is logged, and the work goes on. Hooks run in the
-event loop, so they must not wait for anything.
+A failing hook is logged and does not affect the work. Hooks run in the event loop, so they must not block.
 
-The seams are those of Java's SendMessageHook, ConsumeMessageHook and EndTransactionHook, but a send is told once, and
-not once for every try.
+Same interfaces as Java's SendMessageHook, ConsumeMessageHook and EndTransactionHook, but a send is reported once, not
+once per attempt.
 """
 
 import logging
@@ -24,7 +23,7 @@ C = TypeVar("C")
 
 
 class MessageKind(Enum):
-    """What sort of message it is. The numbers are those of Java's MessageType, which traces carry."""
+    """Kind of a message. The numbers are those of Java's MessageType, which traces carry."""
 
     NORMAL = 0
     TRANSACTION_HALF = 1
@@ -33,21 +32,21 @@ class MessageKind(Enum):
 
 
 class ConsumeOutcome(Enum):
-    """How a listener ended. The numbers are those of Java's ConsumeReturnType, which traces carry."""
+    """Outcome of a listener call. The numbers are those of Java's ConsumeReturnType, which traces carry."""
 
     SUCCESS = 0
-    TIME_OUT = 1  # it took longer than the consume timeout, whatever it did then
+    TIME_OUT = 1  # it took longer than the consume timeout, regardless of its result
     EXCEPTION = 2  # it raised
-    RETURNED_NOTHING = 3  # Java alone
-    FAILED = 4  # it asked for the messages again
+    RETURNED_NOTHING = 3  # in Java only
+    FAILED = 4  # it asked for redelivery
 
 
 class SendContext(msgspec.Struct, kw_only=True):
     """One send, of one message or of a batch.
 
-    `before_send` sees the first part and may add `properties`: they travel with the message. `after_send` sees all;
-    of `result` and `error` one is set. Names are those that the program uses, without namespace. `notes` are for
-    hooks that remember something in between.
+    `before_send` sees the first part and may add `properties` to the message. `after_send` sees all; either `result` or
+    `error` is set. Names are those that the program uses, without namespace. `notes` are for hooks that keep state in
+    between.
     """
 
     group: str
@@ -57,9 +56,9 @@ class SendContext(msgspec.Struct, kw_only=True):
     began_ms: int = msgspec.field(default_factory=wall_ms)
     properties: dict[str, str] = msgspec.field(default_factory=dict)
 
-    message_id: str = ""  # of a batch: those of all its messages, with commas between them
-    body_bytes: int = 0  # as it travelled, perhaps compressed
-    broker_address: str = ""  # who has it, or who was tried last
+    message_id: str = ""  # of a batch: those of all its messages, separated by commas
+    body_bytes: int = 0  # as sent, perhaps compressed
+    broker_address: str = ""  # of the broker that stored it, or that was tried last
     result: SendResult | None = None
     error: BaseException | None = None
 
@@ -90,7 +89,7 @@ class ConsumeContext(msgspec.Struct, kw_only=True):
 
 
 class EndTransactionContext(msgspec.Struct, kw_only=True):
-    """The end of a transaction, as the broker is told of it."""
+    """The end of a transaction, as sent to the broker."""
 
     group: str
     message: Message | StoredMessage
@@ -98,7 +97,7 @@ class EndTransactionContext(msgspec.Struct, kw_only=True):
     transaction_id: str
     broker_address: str
     state: TransactionState
-    from_check: bool  # the broker asked
+    from_check: bool  # the broker asked for it
     client_id: str = ""
     began_ms: int = msgspec.field(default_factory=wall_ms)
 
@@ -120,13 +119,13 @@ class ConsumeHook(Protocol):
 
 
 class EndTransactionHook(Protocol):
-    """Called when the broker was told how a transaction ended."""
+    """Called when the end of a transaction was sent to the broker."""
 
     def end_transaction(self, context: EndTransactionContext) -> None: ...
 
 
 def call_hooks(hooks: Iterable[Callable[[C], None]], context: C) -> None:
-    """Tell each of *hooks*; what one of them raises is logged and no more."""
+    """Call each of *hooks*; log what they raise."""
     for hook in hooks:
         try:
             hook(context)
@@ -135,7 +134,7 @@ def call_hooks(hooks: Iterable[Callable[[C], None]], context: C) -> None:
 
 
 class SendHooks:
-    """The send hooks of one producer; false when there are none, so that nothing is made for them."""
+    """Send hooks of one producer; false when there are none, so that no context is made."""
 
     def __init__(self, hooks: Sequence[SendHook] = ()) -> None:
         self._hooks = tuple(hooks)
@@ -151,7 +150,7 @@ class SendHooks:
 
 
 class ConsumeHooks:
-    """The consume hooks of one consumer; false when there are none."""
+    """Consume hooks of one consumer; false when there are none."""
 
     def __init__(self, hooks: Sequence[ConsumeHook] = ()) -> None:
         self._hooks = tuple(hooks)
@@ -167,7 +166,7 @@ class ConsumeHooks:
 
 
 def tell_pulled(hooks: ConsumeHooks, group: str, client_id: str, messages: Sequence[StoredMessage]) -> None:
-    """A program that asked for *messages* has them; what it does with them nobody sees. As Java's pull consumers do."""
+    """Report pulled *messages* as consumed, as Java's pull consumers do: their actual processing cannot be observed."""
     by_queue: dict[MessageQueue, list[StoredMessage]] = {}
     for message in messages:
         by_queue.setdefault(message.queue, []).append(message)

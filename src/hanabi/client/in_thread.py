@@ -1,7 +1,7 @@
-"""Work that takes long, or waits for the disk, done in a thread beside the event loop.
+"""Slow or disk-bound work in a thread, outside the event loop.
 
-Unlike `asyncio.to_thread` it is done also when the main thread has ended: from then on Python's own threads take
-nothing more, but other threads of the program may still send, and what was forgotten is shut down.
+Unlike `asyncio.to_thread` it works even after the main thread has ended: from then on Python's executors accept no
+work, but other threads of the program may still send, and clients that were not shut down are.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What *work* returns or raises. Whoever is cancelled meanwhile does not wait for it."""
+    """Return the result of *work*, or raise its exception. A cancelled caller does not wait for it."""
     try:
         working = asyncio.get_running_loop().run_in_executor(None, work)
-    except RuntimeError:  # no thread takes it any more
+    except RuntimeError:  # no executor accepts it any more
         return work()
     return await working

@@ -1,10 +1,10 @@
-"""Shuts a client down that its program forgot, when its event loop is about to end.
+"""Guard that shuts down a client when its event loop ends and the program did not.
 
 `asyncio.run` cancels all tasks at its end, and waits for them. A guard is such a task: it lets the tasks of the program
-end first, as they may shut the client down themselves, and does it in their stead if they did not.
+end first, as they may shut the client down themselves, and otherwise does it for them.
 
-A bare `loop.close()` cancels nothing, and nothing can run after it: then the client is told at once that it is lost. An
-event loop drops its timers when it is closed, which ends the life of an object that only such a timer holds.
+A bare `loop.close()` cancels nothing, and nothing can run after it: then the client is marked as lost at once. An event
+loop drops its timers when it is closed, which frees an object that only such a timer holds.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from typing import Final
 from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 YEAR_SECONDS: Final = 365 * 86_400.0
-SECONDS: Final = 3.0  # for the shutdown of a forgotten client
+SECONDS: Final = 3.0  # for the shutdown of a client that the program did not shut down
 
 logger = logging.getLogger(__name__)
 
-# Those of each loop: guards do not wait for each other.
+# Guards by loop: they do not wait for each other.
 _guards: "WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[asyncio.Task[None]]]" = WeakKeyDictionary()
 
-# Of loops that were closed. asyncio would report each of them as destroyed when it is freed: we have said so better.
+# Guards of closed loops, kept alive: asyncio would report each as destroyed when freed; our own report is clearer.
 _lost_tasks: "list[asyncio.Task[None]]" = []
 
 
 class LoopGuard:
-    """Guards one client, which errors call *what*, from now until `end`. *lost* is called if the loop is closed."""
+    """Guard of one client, named *what* in errors, until `end`. *lost* is called if the loop is closed."""
 
     def __init__(self, what: str, shutdown: Callable[[], Awaitable[None]], lost: Callable[[], None]) -> None:
         self._what, self._shutdown, self._lost = what, shutdown, lost
@@ -36,12 +36,12 @@ class LoopGuard:
         self._task = loop.create_task(self._run(), name=f"{what} is guarded")
         _guards.setdefault(loop, WeakSet()).add(self._task)
         held = _Held()
-        self._timer = ref(loop.call_later(YEAR_SECONDS, held.expire))  # weak: the loop alone keeps it
+        self._timer = ref(loop.call_later(YEAR_SECONDS, held.expire))  # weak: only the loop holds it
         self._closed = finalize(held, self._loop_closed)
         self._closed.atexit = False
 
     async def end(self) -> None:
-        """The client is shut down in order."""
+        """End the guard: the client was shut down regularly."""
         self._over = True
         self._closed.detach()
         if (timer := self._timer()) is not None:
@@ -73,7 +73,7 @@ class LoopGuard:
             async with asyncio.timeout(SECONDS):
                 await self._shutdown()
         except TimeoutError:
-            logger.warning("%s was forgotten, and could not be shut down within %g s", self._what, SECONDS)
+            logger.warning("%s was not shut down by the program, and could not be within %g s", self._what, SECONDS)
         self._warn("ended: use `async with`, or await shutdown()")
 
     def _warn(self, end: str) -> None:
@@ -83,7 +83,7 @@ class LoopGuard:
 
 
 class _Held:
-    """The object that lives as long as the timer which holds it."""
+    """Object that lives as long as the timer that holds it."""
 
     def expire(self) -> None:
-        """End a timer that no program waits for."""
+        """Do nothing: the timer is never due."""

@@ -4,7 +4,7 @@
     %RETRY%billing                            %RETRY%shop%billing
     %DLQ%billing                              %DLQ%shop%billing
 
-Pure; agrees with Java's NamespaceUtil. What belongs to the brokers themselves is in no namespace.
+Pure; agrees with Java's NamespaceUtil. The brokers' own topics are in no namespace.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ SEPARATOR: Final = "%"
 
 
 def wrap(namespace: str, name: str) -> str:
-    """The name on the wire of a topic or a group. One that carries the namespace already stays as it is."""
+    """Return the name on the wire of a topic or a group. A name with the namespace stays as it is."""
     if not namespace or not name or is_system(name):
         return name
     prefix, bare = _parted(name)
@@ -25,7 +25,7 @@ def wrap(namespace: str, name: str) -> str:
 
 
 def unwrap(namespace: str, name: str) -> str:
-    """The name that a program knows. One of another namespace, or of none, stays as it is."""
+    """Return the program's name of a topic or a group. A name of another namespace, or of none, stays as it is."""
     if not namespace or not name:
         return name
     prefix, bare = _parted(name)
@@ -34,17 +34,17 @@ def unwrap(namespace: str, name: str) -> str:
 
 
 def retry_topic(namespace: str, group: str) -> str:
-    """Where the messages lie that a group failed on, by its name on the wire."""
+    """Return the topic of a group's failed messages, for the group's name on the wire."""
     return RETRY_PREFIX + wrap(namespace, group)
 
 
 def dead_letter_topic(namespace: str, group: str) -> str:
-    """Where the messages lie that a group has given up, by its name on the wire."""
+    """Return the topic of a group's dead letters, for the group's name on the wire."""
     return DEAD_LETTER_PREFIX + wrap(namespace, group)
 
 
 def _parted(name: str) -> tuple[str, str]:
-    """What marks a topic as a group's retry or dead-letter topic, and the rest."""
+    """Split a topic into the prefix of retry or dead-letter topics, and the rest."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(prefix):
             return prefix, name.removeprefix(prefix)

@@ -1,6 +1,6 @@
-"""The check that the values of a frozen settings object have the types that its fields say.
+"""Type check for the values of a frozen settings object.
 
-msgspec does not look at what a program gives, and a comparison with a wrong type would be a bare TypeError.
+msgspec does not check constructor arguments, and a comparison with a wrong type would be a bare TypeError.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from hanabi.errors import ConfigError
 
 
 def check_types(settings: msgspec.Struct) -> None:
-    """Raise a ConfigError that names the first field with a value of another type than it has."""
+    """Raise a ConfigError that names the first field with a value of the wrong type."""
     for name, hint in _hints(type(settings)).items():
         value = getattr(settings, name)
         if not has_type(value, hint):
@@ -22,7 +22,7 @@ def check_types(settings: msgspec.Struct) -> None:
 
 
 def has_type(value: object, hint: Any) -> bool:
-    """Whether *value* may stand where *hint* does. What a container holds and what a function takes is not checked."""
+    """Return True if *value* matches *hint*. Items of containers and parameters of functions are not checked."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return any(has_type(value, each) for each in get_args(hint))

@@ -1,4 +1,4 @@
-"""The options that clients take by name, for type checkers: the fields of the settings they belong to.
+"""Keyword options of clients, for type checkers: the fields of the settings they belong to.
 
 A test compares them with `ClientConfig`, `ProducerConfig`, `PushConfig`, `PullConfig` and `LitePullConfig`.
 """

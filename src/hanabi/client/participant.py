@@ -1,10 +1,10 @@
-"""Whoever takes part in a cluster: what producers and consumers have in common between `start` and `shutdown`.
+"""Base of producers and consumers: the lifecycle from `start` to `shutdown`.
 
-    start() ──> _join: acquire what is needed, and say how to undo it ──> running
-    shutdown() ──> _leave: finish what is under way ──> undo, last things first
+    start() ──> _join: acquire resources, and register how to release them ──> running
+    shutdown() ──> _leave: finish work in flight ──> release, in reverse order
 
-A start that fails, is cancelled, or is overtaken by `shutdown` undoes what it had begun. What a program forgot is shut
-down when its event loop ends (`loop_guard`). Knows nothing of messages.
+A start that fails, is cancelled, or is overtaken by `shutdown` releases its resources. A client that the program did
+not shut down is shut down when its event loop ends (`loop_guard`). Independent of messages.
 """
 
 import asyncio
@@ -20,48 +20,48 @@ from hanabi.errors import MQError
 
 
 class Participant:
-    """For one group. *kind* is how errors call it: producer or consumer."""
+    """Producer or consumer of one group. *kind* is its name in errors: producer or consumer."""
 
     def __init__(self, kind: str, group: str, config: ClientConfig) -> None:
         self.group, self.config = group, config
         self._wire_group = wrap(config.namespace, group)
         self.what = f"{kind} of group {group}"
-        self._loop: asyncio.AbstractEventLoop | None = None  # where it was last started
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of the last start
         self._starting: asyncio.Task[None] | None = None
         self._ending: asyncio.Future[None] | None = None
-        self._undo: AsyncExitStack | None = None  # while it runs: what is left to do after `_leave`
+        self._undo: AsyncExitStack | None = None  # while running: cleanup after `_leave`
         self._lost = False  # its event loop was closed while it ran
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know this client."""
+        """Id by which brokers know this client."""
         raise NotImplementedError
 
     async def _join(self, undo: AsyncExitStack) -> None:
-        """Begin. *undo* gets what must be done when this fails later, and at the end."""
+        """Acquire resources. *undo* gets the cleanup for a later failure, and for the end."""
         raise NotImplementedError
 
     async def _leave(self, seconds: float | None) -> None:
-        """Finish what is under way, within so many *seconds* (None: as the settings say)."""
+        """Finish work in flight, within *seconds* (None: as configured)."""
         raise NotImplementedError
 
     def _drop(self) -> None:
-        """Forget what ran in an event loop that is closed: nothing of it can be finished any more."""
+        """Drop the state of a closed event loop: nothing of it can be finished any more."""
         raise NotImplementedError
 
     def _loop_closed(self) -> None:
-        """The event loop was closed without `shutdown`: be as if never started."""
+        """Reset to the state before the start: the event loop was closed without `shutdown`."""
         self._starting = self._ending = self._undo = None
         self._lost = True
         self._drop()
 
     def _not_running(self, what_to_do: str) -> MQError:
-        """The error for a call that needs the cluster."""
+        """Return the error for a call that needs a running client."""
         lost = " (its event loop was closed without shutdown())" if self._lost else ""
         return MQError(f"{self.what} is not running{lost}: {what_to_do}")
 
     async def start(self) -> None:
-        """Take part. Raises what keeps it from that; `shutdown` meanwhile does."""
+        """Join the cluster. Raise on failure, and on a concurrent `shutdown`."""
         if self._starting is not None and self._loop is not None and self._loop.is_closed():
             self._loop_closed()
         if self._starting is not None or self._ending is not None or self._undo is not None:
@@ -87,22 +87,22 @@ class Participant:
             self._undo = undo.pop_all()
 
     async def _interrupt(self, starting: "asyncio.Task[None]") -> None:
-        """Whoever waited for the start has given up: undo it, be it half done or just done."""
+        """Undo a start whose caller has given up, whether it is complete or not."""
         starting.cancel()
         await asyncio.wait((starting,))
         if not starting.cancelled():
-            starting.exception()  # looked at: nobody else will
+            starting.exception()  # mark as retrieved: there is no other awaiter
         await self.shutdown(0.0)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Take part no more, whether it runs, starts, or is ended by somebody else at the same time."""
+        """Leave the cluster, whether this runs, starts, or is shut down concurrently."""
         if self._undo is not None and self._loop is not asyncio.get_running_loop():  # we would wait there forever
             raise MQError(f"{self.what} was started in another event loop: shut it down there, before that one ends")
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
             await asyncio.wait((self._starting,))
         if self._ending is not None:
-            await asyncio.wait((self._ending,))  # somebody else ends it
+            await asyncio.wait((self._ending,))  # a concurrent shutdown ends it
             return
         undo, self._undo = self._undo, None
         if undo is None:

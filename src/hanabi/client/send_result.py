@@ -1,4 +1,4 @@
-"""What became of a message that was sent: values without behaviour.
+"""Results of sends: values without behaviour.
 
 Agrees with Java's SendResult, SendStatus, TransactionSendResult and LocalTransactionState.
 """
@@ -13,12 +13,12 @@ from hanabi.wire.message import sysflag
 
 
 class SendStatus(Enum):
-    """How safely the message is stored; in all four cases the broker has it."""
+    """Safety of a stored message; in all four cases the broker has it."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"  # not on its disk in time
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"  # not at its slave in time
-    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"  # no slave is near enough to be waited for
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"  # no slave is close enough to wait for
 
 
 STATUS_BY_CODE = {
@@ -30,20 +30,20 @@ STATUS_BY_CODE = {
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a message is stored, and under which names it is found again."""
+    """Location of a stored message, and its ids."""
 
     status: SendStatus
     message_id: str  # made by this client
     queue: MessageQueue
     queue_offset: int
-    offset_message_id: str  # made by the broker: where in whose log
+    offset_message_id: str  # made by the broker: its address and log offset
     transaction_id: str | None = None
     region: str | None = None
-    trace_on: bool = True  # false: the broker does not want to be told of it
+    trace_on: bool = True  # false: the broker does not want it traced
 
 
 class TransactionState(IntEnum):
-    """How a local transaction ended; the numbers are those that travel."""
+    """State of a local transaction; the numbers are those on the wire."""
 
     COMMIT = sysflag.TRANSACTION_COMMIT
     ROLLBACK = sysflag.TRANSACTION_ROLLBACK
@@ -51,9 +51,9 @@ class TransactionState(IntEnum):
 
 
 class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a message in a transaction: where its first half lies, and how the local part ended.
+    """Result of a message in a transaction: the location of its half message, and the state of the local part.
 
-    `error` is what the local part raised; the state is then unknown, and the broker asks for it later.
+    `error` is the exception of the local part; the state is then unknown, and the broker asks for it later.
     """
 
     send: SendResult

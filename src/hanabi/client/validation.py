@@ -1,4 +1,4 @@
-"""Names and messages that no broker would take, found before anything is sent. Every error names the limit.
+"""Client-side checks of names and messages that no broker would accept. Every error names the limit.
 
 Pure. Agrees with Java's Validators and TopicValidator.
 """
@@ -28,7 +28,7 @@ def check_topic(topic: str) -> None:
     if not _LEGAL_NAME.fullmatch(topic):
         raise InvalidMessage(f"topic {topic!r}: only {_LEGAL_CHARACTERS} are allowed in a topic's name")
     if topic in CLOSED_TOPICS:
-        raise InvalidMessage(f"topic {topic}: brokers keep their own state in it, nobody else can send to it")
+        raise InvalidMessage(f"topic {topic}: brokers keep their own state in it, clients cannot send to it")
 
 
 def check_group(group: str) -> None:
@@ -42,9 +42,9 @@ def check_group(group: str) -> None:
 
 
 def check_kind(message: object) -> None:
-    """Raise unless *message* is one to send."""
+    """Raise unless *message* is a `Message`."""
     if not isinstance(message, Message):
-        raise InvalidMessage(f"what is sent must be a hanabi.Message(topic, body), not {type(message).__name__}")
+        raise InvalidMessage(f"a message must be a hanabi.Message(topic, body), not {type(message).__name__}")
 
 
 def check_message(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
@@ -81,7 +81,7 @@ def _check_delay(message: Message) -> None:
 
 
 def check_texts(message: Message) -> None:
-    """Raise if what travels as a property of *message* is no text. For when that turned out: it costs time."""
+    """Raise if a property of *message* is no text. Called only after encoding failed, as it is slow."""
     if not isinstance(message.tags, str | None):
         raise InvalidMessage(f'topic {message.topic}: tags must be one text, such as "created", not {message.tags!r}')
     for key in message.keys:
@@ -97,7 +97,7 @@ def check_texts(message: Message) -> None:
 
 
 def check_properties(topic: str, properties: str) -> None:
-    """Raise if *properties*, as they travel, are too long for a record, or cannot be written in UTF-8."""
+    """Raise if the encoded *properties* are too long for a record, or are not valid UTF-8."""
     if properties.isascii() and len(properties) <= PROPERTIES_BYTES_MAX:
         return  # without encoding them
     try:

@@ -1,9 +1,8 @@
-"""The lives of one blocking object: which loop thread its calls go to, from each start to the shutdown that ends it.
+"""Lifetime of one blocking object: the loop thread of its calls, from each start to its shutdown.
 
-The asyncio object does everything; this only carries calls to its loop. Any number of threads may start it and shut it
-down at once: whether a start or a shutdown came first is decided on the loop, where nothing runs beside it. An object
-that was made before a fork and not started yet starts in the child like any other; one that was started belongs to the
-parent.
+The asyncio object does the work; this passes calls to its loop. Any number of threads may start it and shut it down at
+once: the loop, which serializes them, decides the order. An object that was made before a fork and not started yet
+starts in the child like any other; one that was started belongs to the parent.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 
 class Run(Protocol):
-    """See `LoopThread.run`."""
+    """Signature of `LoopThread.run`."""
 
     def __call__(
         self, coroutine: Coroutine[Any, Any, Any], unclaimed: Callable[[Any], None] | None = None, /
@@ -26,7 +25,7 @@ class Run(Protocol):
 
 
 class _Life:
-    """One start, and what follows. `ended` belongs to the loop: a shutdown has come."""
+    """One start, and the state until its shutdown. `ended` belongs to the loop: a shutdown has been called."""
 
     def __init__(self, thread: LoopThread) -> None:
         self.thread = thread
@@ -34,14 +33,14 @@ class _Life:
 
 
 class Lifetime:
-    """`run` carries a coroutine to the loop and waits for it. *what* is how errors call the object."""
+    """`run` passes a coroutine to the loop and waits for it. *what* names the object in errors."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self.on_end: Callable[[], object] = lambda: None  # called in whichever thread ends it
+        self.on_end: Callable[[], object] = lambda: None  # called in the thread that ends it
         self._changing = threading.Lock()
         self._life: _Life | None = None
-        # Both are the loop thread's own while started.
+        # Both are those of the loop thread while started.
         self.run: Run = self._refuse
         self.run_short: Callable[[Begin[Any]], Any] = self._refuse_short
 
@@ -59,9 +58,10 @@ class Lifetime:
     def start(
         self, start: Callable[[], Coroutine[Any, Any, T]], shutdown: Callable[[float], Coroutine[Any, Any, object]]
     ) -> T:
-        """Run *start* on the loop. If the program forgets the end, *shutdown* is run when the interpreter ends, with
-        the seconds that it may take."""
-        thread = LoopThread.acquire()  # for this call: a shutdown meanwhile does not end the loop under it
+        """Run *start* on the loop. If the program does not shut it down, *shutdown* runs at interpreter exit, with its
+        timeout in seconds.
+        """
+        thread = LoopThread.acquire()  # held for this call: a concurrent shutdown does not end the loop
         try:
             life = self._begin(thread)
             thread.opened(life, shutdown)
@@ -72,7 +72,7 @@ class Lifetime:
     def _begin(self, thread: LoopThread) -> _Life:
         with self._changing:
             if self._life is not None:
-                self._life.thread.must_be_able_to_wait()  # in a child of the process that started it, never
+                self._life.thread.must_be_able_to_wait()  # raises in a child of the process that started it
                 raise MQError(f"{self._what} is started already")
             self._life = _Life(LoopThread.acquire())  # until `_end`
             return self._life
@@ -92,14 +92,14 @@ class Lifetime:
             started = life.thread.run(begin())
         except BaseException:
             with contextlib.suppress(BlockingCallError):  # the loop has ended, and everything on it
-                life.thread.run(shutdown(0.0))  # a signal may have come when it was just done
+                life.thread.run(shutdown(0.0))  # a signal may have come just after the start was done
             self._end(life)
             raise
         self._carry(life)
         return started
 
     def shutdown(self, shutdown: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run *shutdown* on the loop. The second time does nothing."""
+        """Run *shutdown* on the loop. Calling it again does nothing."""
         life = self._life
         if life is None:
             return
@@ -108,13 +108,13 @@ class Lifetime:
             life.ended = True
             await shutdown()
 
-        if not life.thread.has_ended:  # if it has, it has shut us down before
+        if not life.thread.has_ended:  # an ended loop has shut us down
             try:
                 life.thread.run(end())
             except BlockingCallError:
                 if self._life is life:
-                    raise  # not here: somebody must call it where it can wait
-                return  # another thread was quicker, and has ended the loop too
+                    raise  # not allowed in this thread: it must be called where it can wait
+                return  # another thread was faster, and has ended the loop too
             except BaseException:
                 self._end(life)
                 raise
@@ -131,7 +131,7 @@ class Lifetime:
         self.on_end()
 
     def _carry(self, life: _Life) -> None:
-        """Carry calls to the loop while *life* lasts."""
+        """Pass calls to the loop while *life* lasts."""
         with self._changing:
             if self._life is life:
                 self.run, self.run_short = life.thread.run, life.thread.run_short
@@ -139,6 +139,8 @@ class Lifetime:
                 self.run, self.run_short = self._refuse, self._refuse_short
 
     def call(self, function: Callable[[], T]) -> T:
-        """The result of a plain function that must not run beside the loop: on it while started, here before."""
+        """Call a plain function that must not run concurrently with the loop: on the loop while started, here
+        before.
+        """
         life = self._life
         return function() if life is None else life.thread.call(function)

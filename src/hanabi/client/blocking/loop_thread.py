@@ -1,11 +1,11 @@
-"""An event loop in a thread of its own, for programs that have none: how blocking calls get at the asyncio client.
+"""Event loop in a thread of its own, by which blocking calls use the asyncio client.
 
-One a process, started when first needed and ended with the last who needs it. A call hands over its coroutine and
-sleeps on a bare lock until it is done, which costs a good deal less than `asyncio.run_coroutine_threadsafe` and its
-futures. Knows nothing of producers and consumers but that they can be shut down.
+There is one per process, started on first use and ended with its last user. A call passes its coroutine and sleeps on a
+bare lock until it is done, which is much cheaper than `asyncio.run_coroutine_threadsafe` and its futures. Of producers
+and consumers it knows only that they can be shut down.
 
-After a fork the child has no such thread: whoever asks for the shared one gets a new one, and what hangs on the old one
-says so in an error.
+After a fork the child has no such thread: `acquire` makes a new one there, and objects bound to the old one raise an
+error that says so.
 """
 
 import asyncio
@@ -24,30 +24,32 @@ from hanabi.remoting.loop import loop_factory
 
 T = TypeVar("T")
 
-EXIT_SECONDS: Final = 3.0  # for all that a program forgot to shut down, together
-EXIT_SHARE: Final = 0.6  # of it, for what they have under way; the rest is for leaving the cluster
-TIDY_SECONDS: Final = 1.0  # for what is cancelled to be gone
+EXIT_SECONDS: Final = 3.0  # for all clients together that the program did not shut down
+EXIT_SHARE: Final = 0.6  # share of it for work in flight; the rest is for leaving the cluster
+TIDY_SECONDS: Final = 1.0  # for cancelled tasks to end
 STOPS_A_LOOP: Final = (
     "a blocking call of hanabi stops the event loop that runs in this thread until it returns. Use the class of the"
     " same name in hanabi.aio and await it, or asyncio.to_thread"
 )
-# On Windows Ctrl-C is only noticed between two waits; elsewhere a signal interrupts the wait itself.
+# On Windows Ctrl-C is noticed only between two waits; elsewhere a signal interrupts the wait itself.
 WAIT_SECONDS: Final = 0.1 if sys.platform == "win32" else -1.0
 
-Shutdown: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]  # within so many seconds
+Shutdown: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]  # the argument is the time limit in seconds
 
 logger = logging.getLogger(__name__)
 
 
 class _Call(Generic[T]):
-    """One coroutine on its way through the loop's thread, and the thread that sleeps until it is back."""
+    """One coroutine in the loop's thread, and the calling thread that sleeps until it is done."""
 
     __slots__ = ("_began", "_coroutine", "_done", "_error", "_over", "_result", "_task", "_unclaimed")
 
     def __init__(
         self, coroutine: Coroutine[Any, Any, T] | None = None, unclaimed: Callable[[T], None] | None = None
     ) -> None:
-        """*unclaimed* gets, in the loop's thread, a result that came when the thread that called had given up."""
+        """Make a call. *unclaimed* gets, in the loop's thread, a result that came after the calling thread had given
+        up.
+        """
         self._coroutine, self._unclaimed = coroutine, unclaimed
         self._done = threading.Lock()
         self._done.acquire()
@@ -57,7 +59,7 @@ class _Call(Generic[T]):
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """In the loop's thread."""
+        """Start the coroutine. Runs in the loop's thread."""
         if self._coroutine is not None:
             self._task = asyncio.get_running_loop().create_task(self._drive(self._coroutine))
 
@@ -67,7 +69,7 @@ class _Call(Generic[T]):
             self._result = await coroutine
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
             self._error = error
-        self._end()  # and not in a callback of the task, which has its turn only when the loop comes around again
+        self._end()  # not in a callback of the task, which would run only in the next loop iteration
 
     def _end(self) -> None:
         if not self._over:
@@ -75,7 +77,7 @@ class _Call(Generic[T]):
             self._done.release()
 
     def cancel(self) -> None:
-        """In the loop's thread: the thread that called waits no more."""
+        """Cancel: the calling thread waits no more. Runs in the loop's thread."""
         if self._over:
             if self._unclaimed is not None and self._error is None:
                 self._unclaimed(cast(T, self._result))
@@ -84,7 +86,7 @@ class _Call(Generic[T]):
             self._close_unbegun()
 
     def give_up(self) -> None:
-        """In the loop's thread, when its loop is closed: nothing will end it any more."""
+        """Give up because the loop is closed and cannot finish it. Runs in the loop's thread."""
         if not self._over:
             self._close_unbegun()
             self._error = asyncio.CancelledError()
@@ -95,7 +97,7 @@ class _Call(Generic[T]):
             self._coroutine.close()
 
     def wait(self) -> T:
-        """In the thread that called: until it is done. A signal's exception comes through."""
+        """Wait until it is done. Runs in the calling thread. A signal's exception passes through."""
         while not self._done.acquire(timeout=WAIT_SECONDS):
             pass
         error = self._error
@@ -111,10 +113,10 @@ class _Call(Generic[T]):
 
 
 class _ShortCall(_Call[T]):
-    """A call for which no task is needed, as long as nothing has to be waited for in between.
+    """A call that needs no task as long as nothing has to be awaited.
 
-    *begin* is called in the loop's thread, with this. It says later that it is finished, or how to go on; or at once,
-    by returning a coroutine.
+    *begin* is called in the loop's thread, with this call. It calls `finish` or `go_on` later, or returns a coroutine
+    at once.
     """
 
     __slots__ = ("_begin",)
@@ -124,7 +126,7 @@ class _ShortCall(_Call[T]):
         self._begin = begin
 
     def start(self) -> None:
-        """In the loop's thread."""
+        """Start the call. Runs in the loop's thread."""
         try:
             rest = self._begin(self)
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
@@ -135,17 +137,17 @@ class _ShortCall(_Call[T]):
                 self.go_on(rest)
 
     def finish(self, result: T) -> None:
-        """In the loop's thread."""
+        """Finish the call with a result. Runs in the loop's thread."""
         self._result = result
         self._end()
 
     def go_on(self, rest: Coroutine[Any, Any, T]) -> None:
-        """In the loop's thread."""
+        """Continue with a coroutine. Runs in the loop's thread."""
         self._coroutine = rest
         super().start()
 
     def cancel(self) -> None:
-        """In the loop's thread. What was begun ends by itself; only what waits can be cancelled."""
+        """Cancel the awaited part; work without a task ends by itself. Runs in the loop's thread."""
         if self._began:
             super().cancel()
 
@@ -154,25 +156,25 @@ Begin: TypeAlias = Callable[[_ShortCall[T]], Coroutine[Any, Any, T] | None]
 
 
 class LoopThread:
-    """A loop, its thread, and what must be shut down before they end. `acquire` it, and `release` it as often."""
+    """A loop, its thread, and the clients to shut down before they end. `acquire` it, and `release` it as often."""
 
     _shared: ClassVar["LoopThread | None"] = None
     _users: ClassVar[int] = 0  # of the shared one
     _changing: ClassVar[threading.Lock] = threading.Lock()
-    _inherited: ClassVar[list["LoopThread"]] = []  # in a child: the parent's, never to be tidied up here
+    _inherited: ClassVar[list["LoopThread"]] = []  # in a child: the parent's, which must never be cleaned up here
 
     def __init__(self) -> None:
         self._process_id = os.getpid()
         self._loop = loop_factory()()
         self._stopping = False
         self._open: dict[int, Shutdown] = {}
-        self._calls: set[_Call[Any]] = set()  # whose threads wait
+        self._calls: set[_Call[Any]] = set()  # calls with a waiting thread
         self._thread = threading.Thread(target=self._run, name="hanabi", daemon=True)
         self._thread.start()
 
     @classmethod
     def acquire(cls) -> "LoopThread":
-        """The one of this process; a new one if there is none, as in a child that was just forked."""
+        """Return the one of this process; make a new one if there is none, as in a just forked child."""
         with cls._changing:
             if cls._shared is None:
                 cls._shared = cls()
@@ -182,7 +184,7 @@ class LoopThread:
             return cls._shared
 
     def release(self) -> None:
-        """One who acquired it needs it no more; after the last it ends."""
+        """Release it for one user; after the last one it ends."""
         cls = type(self)
         with cls._changing:
             if cls._shared is not self:
@@ -200,7 +202,7 @@ class LoopThread:
 
     @classmethod
     def _forked(cls) -> None:
-        """In the child: perhaps another thread held the lock, and it is not there to let it go."""
+        """Reset the state in the child: another thread of the parent may have held the lock."""
         cls._changing = threading.Lock()
         if cls._shared is not None:
             cls._inherited.append(cls._shared)
@@ -208,19 +210,20 @@ class LoopThread:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was stopped, and everything on it shut down; in a child of the process that made it, never."""
+        """True if it was stopped, and everything on it shut down; never in a child of the process that made it."""
         return self._process_id == os.getpid() and self._loop.is_closed()
 
     def run(self, coroutine: Coroutine[Any, Any, T], unclaimed: Callable[[T], None] | None = None) -> T:
-        """The result of *coroutine*, or its exception. If a signal interrupts the wait, the coroutine is cancelled; if
-        it had ended already, *unclaimed* gets its result."""
+        """Return the result of *coroutine*, or raise its exception. If a signal interrupts the wait, the coroutine is
+        cancelled; if it had ended already, *unclaimed* gets its result.
+        """
         if not self._can_wait():
             coroutine.close()
             raise BlockingCallError(self._why_not())
         return self._wait_for(_Call(coroutine, unclaimed))
 
     def run_short(self, begin: "Begin[T]") -> T:
-        """The result of what *begin* begins; see `_ShortCall`."""
+        """Return the result of the call that *begin* starts; see `_ShortCall`."""
         if not self._can_wait():
             raise BlockingCallError(self._why_not())
         return self._wait_for(_ShortCall(begin))
@@ -236,13 +239,13 @@ class LoopThread:
         try:
             return call.wait()
         except BaseException:
-            self._loop_soon(call.cancel)  # if it is not done: KeyboardInterrupt, say
+            self._loop_soon(call.cancel)  # it is not done: KeyboardInterrupt, for example
             raise
         finally:
             self._calls.discard(call)
 
     def call(self, function: Callable[[], T]) -> T:
-        """The result of a plain function that must run in the loop's thread; there, a callback may call it too."""
+        """Call a plain function in the loop's thread; return its result. A callback in that thread may use it too."""
         if threading.current_thread() is self._thread:
             return function()
 
@@ -268,7 +271,8 @@ class LoopThread:
         )
 
     def _may_stop_the_callers_loop(self) -> bool:
-        """Whether an event loop runs in this thread that may be held up: any but our own, which would wait for itself.
+        """Return True if an event loop runs in this thread and may be blocked: any but our own, which would wait for
+        itself.
 
         A notebook runs every cell in a loop, and expects cells to take their time. Elsewhere it is worth a warning,
         which Python shows once, as it always comes from this line.
@@ -292,18 +296,18 @@ class LoopThread:
             )
         return "the event loop of the blocking clients is stopped: the interpreter is about to end"
 
-    # What must be shut down
+    # Clients to shut down
 
     def opened(self, owner: object, shutdown: Shutdown) -> None:
-        """*owner* is at work: at the interpreter's end it is shut down if nobody did."""
+        """Register *owner*: it is shut down at interpreter exit if the program does not do it."""
         self._open[id(owner)] = shutdown
 
     def closed(self, owner: object) -> bool:
-        """Whether it was open until now: true for one of all threads that say so at once."""
+        """Unregister; return True if it was open: for exactly one of several concurrent calls."""
         return self._open.pop(id(owner), None) is not None
 
     def stop(self, seconds: float) -> None:
-        """Shut down what is open, within so many seconds, and end the thread."""
+        """Shut down open clients within *seconds*, and end the thread."""
         left_open = [] if self.has_ended else list(self._open.values())
         if left_open:
             with contextlib.suppress(BlockingCallError):
@@ -316,9 +320,10 @@ class LoopThread:
         self._loop.stop()
 
     def _run_until_stopped(self) -> None:
-        """A loop ends when a task of its ends with one of these. Here they come from the program's own functions, an
-        `async def` listener that calls sys.exit() say, as signals go to the main thread: whoever waits for the task
-        hears of it, and all other clients go on."""
+        """Run the loop, and restart it after a SystemExit or KeyboardInterrupt of a task. They come from the
+        program's own functions, for example an `async def` listener that calls sys.exit(), as signals go to the main
+        thread: the task's awaiter gets the exception, and all other clients continue.
+        """
         while not self._stopping:
             try:
                 self._loop.run_forever()
@@ -331,7 +336,7 @@ class LoopThread:
             self._run_until_stopped()
             _cancel_all(self._loop)
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            with contextlib.suppress(TimeoutError):  # a name server's name that is still being looked up, say
+            with contextlib.suppress(TimeoutError):  # for example a pending DNS lookup of a name server
                 self._loop.run_until_complete(asyncio.wait_for(self._loop.shutdown_default_executor(), TIDY_SECONDS))
         finally:
             asyncio.set_event_loop(None)
@@ -346,7 +351,9 @@ async def _shut_down(shutdowns: list[Shutdown], seconds: float) -> None:
     for task in late:
         task.cancel()
     if late:
-        logger.warning("%d clients were not shut down, and are not finished %g s later", len(late), seconds)
+        logger.warning(
+            "%d clients were not shut down by the program, and have not finished within %g s", len(late), seconds
+        )
         await asyncio.wait(late, timeout=seconds)
     for task in done:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -354,7 +361,7 @@ async def _shut_down(shutdowns: list[Shutdown], seconds: float) -> None:
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    """As asyncio.run does at its end."""
+    """Cancel all tasks, as asyncio.run does at its end."""
     if tasks := asyncio.all_tasks(loop):
         for task in tasks:
             task.cancel()

@@ -1,6 +1,6 @@
-"""What all classes for programs without an event loop have in common: whose face they are, and `with`.
+"""Base of all blocking classes: the wrapped asyncio object, and `with`.
 
-No logic is here: `lifetime` carries calls to the loop, and the asyncio class does the work.
+Contains no logic: `lifetime` passes calls to the loop, and the asyncio class does the work.
 """
 
 from types import TracebackType
@@ -14,7 +14,7 @@ A = TypeVar("A", bound=Participant)
 
 
 class BlockingParticipant(Generic[A]):
-    """The blocking face of *aio*."""
+    """Blocking wrapper of *aio*."""
 
     def __init__(self, aio: A) -> None:
         self._aio = aio
@@ -30,7 +30,7 @@ class BlockingParticipant(Generic[A]):
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know this client."""
+        """Id by which brokers know this client."""
         return self._aio.client_id
 
     def start(self) -> None:

@@ -1,7 +1,7 @@
-"""The producers for programs without an event loop: same arguments, same results as the asyncio classes.
+"""Producers for blocking programs: same arguments and results as the asyncio classes.
 
-No logic is here: each call is carried to the loop thread of this process and waited for. May be used by any number of
-threads at once. `push`, `pull` and `lite_pull` have the consumers.
+Contains no logic: each call is passed to the loop thread of this process and waited for. Any number of threads may use
+one at once. `push`, `pull` and `lite_pull` have the consumers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ class Producer(BlockingParticipant[AsyncProducer]):
         super().start()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Finish what is under way, within *timeout* seconds (default: that of a send), and leave the cluster."""
+        """Finish sends in flight, within *timeout* seconds (default: that of a send), and leave the cluster."""
         super().shutdown(timeout)
 
     def send(
@@ -63,10 +63,10 @@ class Producer(BlockingParticipant[AsyncProducer]):
         arg: Any = None,
         timeout: float | None = None,
     ) -> SendResult:
-        """Send *message* and return where it is stored. Raises `SendFailed` after the last try, or when time is over.
+        """Send *message*; return where it is stored. Raise `SendFailed` after the last attempt, or at the deadline.
 
-        It goes to *queue*, or to the one that *selector* picks by *arg*: then only that one is tried. Otherwise the
-        queues take turns, and when a broker fails another one is tried.
+        It goes to *queue*, or to the one that *selector* picks by *arg*, and to no other. Otherwise the queues take
+        turns, and if a broker fails another one is tried.
         """
         begin = partial(self._aio.begin_send, message, queue=queue, selector=selector, arg=arg, timeout=timeout)
         return cast(SendResult, self._life.run_short(begin))
@@ -80,7 +80,7 @@ class Producer(BlockingParticipant[AsyncProducer]):
         arg: Any = None,
         timeout: float | None = None,
     ) -> None:
-        """Send *message* without waiting for an answer. It may get lost, and nobody will know."""
+        """Send *message* without a response. A lost message goes unnoticed."""
         self._life.run(self._aio.send_oneway(message, queue=queue, selector=selector, arg=arg, timeout=timeout))
 
     @overload
@@ -114,12 +114,12 @@ class Producer(BlockingParticipant[AsyncProducer]):
         timeout: float | None = None,
         return_exceptions: bool = False,
     ) -> Sequence[SendResult | Exception]:
-        """Send *messages*, many at a time, and return their results in order. *timeout* is for each of them.
+        """Send *messages* concurrently; return their results in order. *timeout* is for each of them.
 
-        All are tried, whichever fail. With *return_exceptions* an error stands in place of the result; without, the
-        first is raised at the end. Messages are sent in their order, but may be stored in another.
+        All are tried, even if some fail. With *return_exceptions* an error takes the place of the result; without, the
+        first is raised at the end. Messages are sent in order, but may be stored in a different order.
         """
-        # The caller's iterable may itself block (a file, a query): it is read here and not on the loop.
+        # The caller's iterable may itself block (a file, a query), so it is read here and not on the loop.
         given = messages if isinstance(messages, Sequence) else list(messages)
         many = cast(Callable[..., Any], self._aio.send_many)
         sending = many(given, selector=selector, arg=arg, timeout=timeout, return_exceptions=return_exceptions)
@@ -137,7 +137,7 @@ class Producer(BlockingParticipant[AsyncProducer]):
         """Send messages of one topic in as few requests as their size allows; return the result of each, in order.
 
         Each request goes to one queue and is stored whole or not at all. *timeout* is for each request. If one fails,
-        those after it are not sent: `SendFailed.sent` says how many were.
+        the following ones are not sent: `SendFailed.sent` says how many were.
         """
         sending = self._aio.send_batch(list(messages), queue=queue, selector=selector, arg=arg, timeout=timeout)
         return cast(list[SendResult], self._life.run(sending))
@@ -151,9 +151,9 @@ class Producer(BlockingParticipant[AsyncProducer]):
         arg: Any = None,
         timeout: float | None = None,
     ) -> StoredMessage:
-        """Send *message* and wait for the answer that a consumer gives to it with `reply`.
+        """Send *message*, and wait for a consumer's `reply`.
 
-        *timeout* is for all of it. Raises `RequestTimeoutError` if no answer comes.
+        *timeout* covers the round trip. Raise `RequestTimeoutError` if no reply comes.
         """
         asking = self._aio.request(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
         return cast(StoredMessage, self._life.run(asking))
@@ -166,28 +166,28 @@ class Producer(BlockingParticipant[AsyncProducer]):
         properties: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> SendResult:
-        """Answer a *request* that a consumer got. Raises `SendFailed` if whoever asked cannot be reached any more."""
+        """Reply to a *request* that a consumer got. Raise `SendFailed` if the requester cannot be reached any more."""
         replying = self._aio.reply(request, body, properties=properties, timeout=timeout)
         return cast(SendResult, self._life.run(replying))
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of *topic* that can be written to, in the order that selectors get them in."""
+        """Return the writable queues of *topic*, in the order in which selectors get them."""
         return cast(list[MessageQueue], self._life.run(self._aio.queues(topic)))
 
 
 class TransactionProducer(Producer):
-    """Sends messages in transactions, and all others as `Producer` does.
+    """Sends messages in transactions, and ordinary messages as `Producer` does.
 
         producer = TransactionProducer("orders", namesrv="127.0.0.1:9876")
 
         @producer.check
-        def how_did_it_end(message):                              # asked by the broker, when it has no word from us
+        def how_did_it_end(message):                              # called when the broker has not received the end
             return TransactionState.COMMIT if exists(message.message_id) else TransactionState.ROLLBACK
 
         with producer:
             producer.send_in_transaction(message, write_order)
 
-    Both may be `def` or `async def`; the former run in threads. What they raise, and None, counts as unknown.
+    Both may be `def` or `async def`; the former run in threads. An exception or None means that the state is unknown.
     """
 
     _aio: AsyncTransactionProducer
@@ -206,15 +206,15 @@ class TransactionProducer(Producer):
         BlockingParticipant.__init__(self, aio)
 
     def check(self, function: Check) -> Check:
-        """Decorator: *function* says how the transaction of a message ended."""
+        """Register *function*, which returns the state of a message's transaction; a decorator."""
         return self._aio.check(function)
 
     def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout: float | None = None
     ) -> TransactionResult:
-        """Store the first half of *message*, run *execute*, then commit or roll back as it says.
+        """Store *message* as a half message, run *execute*, then commit or roll back according to its result.
 
-        *execute* gets the message and the result of sending it; its `message_id` is what `check` will be asked for.
+        *execute* gets the message and the result of sending it; `check` is called with the same `message_id`.
         """
         sending = self._aio.send_in_transaction(message, execute, timeout=timeout)
         return cast(TransactionResult, self._life.run(sending))

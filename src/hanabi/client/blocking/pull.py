@@ -1,6 +1,6 @@
-"""The pull consumer for programs without an event loop: same arguments, same results as the asyncio class.
+"""Pull consumer for blocking programs: same arguments and results as the asyncio class.
 
-No logic is here: each call is carried to the loop thread of this process and waited for.
+Contains no logic: each call is passed to the loop thread of this process and waited for.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from hanabi.message import MessageQueue, StoredMessage
 
 
 class PullConsumer(BlockingParticipant[AsyncPullConsumer]):
-    """Pulls messages for a group, from the queues and the offsets that its program says.
+    """Pulls messages for a group, from queues and offsets that the program chooses.
 
         with PullConsumer("reports", namesrv="127.0.0.1:9876") as consumer:
             for queue in consumer.queues_of("Orders"):
@@ -50,11 +50,11 @@ class PullConsumer(BlockingParticipant[AsyncPullConsumer]):
         super().start()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Leave. Trace data that waits to be sent gets *timeout* seconds."""
+        """Leave the group. Pending trace data gets *timeout* seconds to be sent."""
         super().shutdown(timeout)
 
     def queues_of(self, topic: str) -> list[MessageQueue]:
-        """All queues of *topic* that can be read."""
+        """Return all readable queues of *topic*."""
         return cast(list[MessageQueue], self._life.run(self._aio.queues_of(topic)))
 
     def pull(
@@ -67,41 +67,41 @@ class PullConsumer(BlockingParticipant[AsyncPullConsumer]):
         hold_s: float = 0.0,
         timeout: float | None = None,
     ) -> PullResult:
-        """Messages of *queue* from *offset* on, at most *count*: everything, those with some tags ("a || b"), or those
-        that `hanabi.sql` says. What was found out also says where to go on: `next_offset`.
+        """Pull messages of *queue* from *offset* on, at most *count*: all messages, some tags ("a || b"), or a
+        `hanabi.sql` filter. The result's `next_offset` says where to continue.
 
-        If there are none, the broker waits for some up to *hold_s* seconds. *timeout* is that of the request.
+        Without messages the broker holds the request for up to *hold_s* seconds. *timeout* is that of the request.
         """
         pulling = self._aio.pull(queue, offset, expression, count=count, hold_s=hold_s, timeout=timeout)
         return cast(PullResult, self._life.run(pulling))
 
     def send_back(self, message: StoredMessage, delay_level: int = 3) -> None:
-        """Have *message* delivered again, to the members of the group that subscribe, after the delay of this level.
+        """Have *message* redelivered to the subscribing members of the group, after the delay of this level.
 
         They get it from the retry topic of the group. After `max_reconsume_times` it becomes a dead letter.
         """
         self._life.run(self._aio.send_back(message, delay_level))
 
     def begin_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is still kept."""
+        """Return the offset of the oldest stored message."""
         return cast(int, self._life.run(self._aio.begin_offset(queue)))
 
     def end_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
+        """Return the offset of the next message to be stored."""
         return cast(int, self._life.run(self._aio.end_offset(queue)))
 
     def offset_for_time(self, queue: MessageQueue, when: datetime | float) -> int:
-        """The offset of the first message that was stored at that moment or later; a number is seconds since 1970."""
+        """Return the offset of the first message stored at that time or later; a number is seconds since 1970."""
         return cast(int, self._life.run(self._aio.offset_for_time(queue, when)))
 
     def earliest_store_time_ms(self, queue: MessageQueue) -> int:
-        """When the oldest message that is still kept was stored, in milliseconds since 1970."""
+        """Return the store time of the oldest stored message, in milliseconds since 1970."""
         return cast(int, self._life.run(self._aio.earliest_store_time_ms(queue)))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group has come in *queue*; None if nobody has said so yet."""
+        """Return the group's committed offset in *queue*; None if there is none."""
         return cast(int | None, self._life.run(self._aio.committed(queue)))
 
     def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """The group has consumed everything below these offsets. Returns when the brokers know it."""
+        """Commit these offsets: everything below is consumed. Returns when the brokers have confirmed it."""
         self._life.run(self._aio.commit(offsets))

@@ -1,6 +1,6 @@
-"""The push consumer for programs without an event loop: same arguments, same results as the asyncio class.
+"""Push consumer for blocking programs: same arguments and results as the asyncio class.
 
-No logic is here but that of signals: each call is carried to the loop thread of this process and waited for.
+Contains no logic except for signals: each call is passed to the loop thread of this process and waited for.
 """
 
 import threading
@@ -19,7 +19,7 @@ from hanabi.message import MessageQueue
 
 
 class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
-    """A member of a group of consumers.
+    """A group member that gets its messages by a listener.
 
         consumer = PushConsumer("billing", namesrv="127.0.0.1:9876", consume_from="first")
         consumer.subscribe("Orders", "created || paid")
@@ -50,18 +50,18 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are this member's now; those of the group's retry topic among them."""
+        """Queues that are this member's now, including those of the group's retry topic."""
         return self._life.call(lambda: self._aio.queues)
 
     def subscribe(self, topic: str, expression: Expression = ALL) -> None:
-        """Consume *topic*: everything, some tags ("a || b"), or what `hanabi.sql` says. Also while it runs.
+        """Consume *topic*: all messages, some tags ("a || b"), or a `hanabi.sql` filter. Also allowed while running.
 
-        All members of a group must subscribe to the same: brokers keep one subscription of a group, the newest.
+        All members of a group must have the same subscriptions: brokers keep one per group, the newest.
         """
         self._life.call(lambda: self._aio.subscribe(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume *topic* no more."""
+        """Stop consuming *topic*."""
         self._life.call(lambda: self._aio.unsubscribe(topic))
 
     @overload
@@ -73,7 +73,7 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
     def listener(
         self, listener: AnyListener | None = None, /, *, ordered: bool = False
     ) -> AnyListener | Callable[[AnyListener], AnyListener]:
-        """Decorates the one function that consumes: it gets a list of messages.
+        """Register the one function that consumes, as a decorator: it gets a list of messages.
 
         `@consumer.listener(ordered=True)` gets the messages of each queue one after the other, in order.
         """
@@ -81,16 +81,17 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
         return register if listener is None else register(listener)
 
     def start(self) -> None:
-        """Join the group; messages come as soon as there are queues for this member.
+        """Join the group; messages come as soon as this member has queues.
 
-        A cluster that cannot be reached yet is tried until it can be, and logged; what it refuses is raised.
+        An unreachable cluster is logged and retried until it answers; a refusal is raised.
         """
         super().start()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Pull no more, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
-        offsets, give the queues to others, and leave. In this consumer's own listener it returns at once, and the rest
-        follows when the listener has returned."""
+        """Stop pulling, let listeners finish within *timeout* seconds (default: `shutdown_timeout_s`), save the
+        offsets, release the queues, and leave the group. In this consumer's own listener it returns at once, and the
+        rest follows when the listener has returned.
+        """
         if self._aio.in_own_listener:
             ending = threading.Thread(target=super().shutdown, args=(timeout,), name="hanabi shutdown", daemon=True)
             ending.start()
@@ -100,7 +101,7 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
     def run(self) -> None:
         """Start, consume until SIGINT or SIGTERM, or until another thread calls `shutdown`, and shut down.
 
-        Only the main thread hears signals. A second one, while it shuts down, does what it always does.
+        Only the main thread gets signals. A second one, during the shutdown, has its usual effect.
         """
         stopping = Stopping()
         self._life.on_end = stopping.stop
@@ -114,5 +115,5 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
         self._life.call(self._aio.pause)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         self._life.call(self._aio.resume)

@@ -1,7 +1,6 @@
-"""Waiting until somebody says stop: the operating system by SIGTERM or SIGINT, or another thread.
+"""Wait for a stop: by SIGTERM, by SIGINT, or by another thread.
 
-What a signal handler does must be safe wherever the main thread happens to be, in the middle of waiting too: it lets go
-of a lock and does nothing else.
+A signal handler must be safe wherever the main thread is, even inside the wait: it only releases a lock.
 """
 
 import contextlib
@@ -17,14 +16,14 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """`wait` returns after `stop`, whoever called it and whichever came first."""
+    """`wait` returns after `stop`, from any thread and in any order."""
 
     def __init__(self) -> None:
         self._running = threading.Lock()
         self._running.acquire()
 
     def stop(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the second who says so
+        with contextlib.suppress(RuntimeError):  # stopped before
             self._running.release()
 
     def wait(self) -> None:
@@ -33,7 +32,9 @@ class Stopping:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Meanwhile SIGTERM and SIGINT mean `stop`; afterwards what they meant before. Other threads hear none."""
+        """Let SIGTERM and SIGINT call `stop` within the block; restore their handlers afterwards. Has no effect in
+        other threads than the main one.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return

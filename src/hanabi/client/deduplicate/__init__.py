@@ -1,1 +1,1 @@
-"""Consuming each message once in effect, although it may be delivered more than once."""
+"""Effectively-once consumption of messages that may be delivered more than once."""

@@ -1,29 +1,29 @@
-"""Consuming each message once in effect: `deduplicate` around a listener.
+"""Effectively-once consumption: `deduplicate` around a listener.
 
-Brokers deliver at least once: after a crash, a lost answer, a rebalance or a retry of the sender, the same message may
-come again. This keeps the listener from doing the same work twice, by a key that names the work.
+Brokers deliver at least once: after a crash, a lost response, a rebalance or a retry of the sender, the same message
+may be redelivered. This keeps the listener from doing the same work twice, by a key that names the work.
 
-What happens to a message, by what the store says of its key:
+Handling of a message, by the state of its key in the store:
 
     free     it is claimed, and the listener gets the message;
              the listener returns: the key is done, and is remembered for `remember_s`
-             the listener raises:  the key is free again, and the message comes again
-    claimed  by somebody who is at work on it, or died doing so: the message comes again later, and after `claim_s` the
-             claim is over
-    done     the message counts as consumed, and the listener does not see it
+             the listener raises:  the key is free again, and the message is redelivered
+    claimed  by a consumer that works on it or died: the message is redelivered later, and the claim expires after
+             `claim_s`
+    done     the message counts as consumed, and the listener does not get it
 
-And under failure:
+Behaviour under failure:
 
-    the process dies while the listener runs    the claim expires, then the message is consumed again: what the listener
-                                                had done by then is done twice. No store outside of the listener's own
+    the process dies while the listener runs    the claim expires, then the message is consumed again: the listener's
+                                                work up to then is done twice. No store outside of the listener's own
                                                 transaction can do better
-    the listener takes longer than `claim_s`    somebody else may begin the same work
-    the store cannot be asked for a claim       KeyStoreFailed: the listener is not called, the messages come again
-    the store cannot be told "done" or "free"   logged: the claim stays until it expires. The message counts for what
-                                                the listener made of it
+    the listener takes longer than `claim_s`    another consumer may start the same work
+    the store cannot be asked for a claim       KeyStoreFailed: the listener is not called, the messages are redelivered
+    the store cannot record "done" or "free"    logged: the claim stays until it expires. The listener's result decides
+                                                about the message
 
-So `claim_s` is longer than the listener can take, and `remember_s` longer than a message can be under way: brokers keep
-them for three days.
+So `claim_s` must be longer than the listener can take, and `remember_s` longer than a message can be in flight: brokers
+keep them for three days.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from hanabi.errors import ConfigError, MQError
 from hanabi.message import StoredMessage
 
 CLAIM_S: Final = 15 * 60.0  # the consume timeout of push consumers
-REMEMBER_S: Final = 3 * 24 * 3600.0  # the time that brokers keep messages for
+REMEMBER_S: Final = 3 * 24 * 3600.0  # the time that brokers keep messages
 
 Key: TypeAlias = Callable[[StoredMessage], str | None] | str
 
@@ -52,15 +52,15 @@ T = TypeVar("T")
 def deduplicate(
     key: Key, store: KeyStore, *, scope: str | None = None, claim_s: float = CLAIM_S, remember_s: float = REMEMBER_S
 ) -> Callable[[AnyListener], AnyListener]:
-    """Decorates a listener, `def` or `async def`, so that it does not see what was consumed already.
+    """Decorate a listener, `def` or `async def`, so that it does not get messages that were consumed already.
 
         @consumer.listener
         @deduplicate(lambda message: message.keys[0], SqliteKeys("seen.db"))
         def bill(messages): ...
 
-    *key* says which messages are the same: a function, or the name of a property. A message without a key (None) is
-    always consumed. *scope* keeps the keys of listeners apart that share a store; it is the listener's full name, if
-    not given, so a listener that is renamed forgets. See the module for what happens when something fails.
+    *key* identifies the work: a function of the message, or the name of a property. A message without a key (None) is
+    always consumed. *scope* separates the keys of listeners that share a store; it defaults to the listener's full
+    name, so a renamed listener starts over. See the module for the behaviour under failure.
     """
     if claim_s <= 0 or remember_s <= 0:
         raise ConfigError(f"claim_s and remember_s must be more than 0, not {claim_s} and {remember_s}")
@@ -119,7 +119,7 @@ def _asynchronous(once: "_Once", listener: Callable[[list[StoredMessage]], Any])
 
 
 class _Work:
-    """One call: which of its messages the listener gets. Pure."""
+    """One call: selects the messages for the listener. Pure."""
 
     def __init__(self, messages: Sequence[StoredMessage], keys: Sequence[str | None], owner: str) -> None:
         self.owner = owner
@@ -140,18 +140,18 @@ class _Work:
                     given.add(key)
 
     def ours(self, claims: Sequence[Claim] | None = None) -> list[str]:
-        """The keys that are claimed."""
+        """Return the keys that are claimed."""
         answers = self.claims if claims is None else dict(zip(self.keys, claims, strict=True))
         return [key for key, claim in answers.items() if claim is Claim.OURS]
 
     def split(self, error: BaseException) -> tuple[list[str], list[str]]:
-        """The keys whose work is done although *error* was raised, and the others of ours."""
+        """Split our keys into those whose work is done although *error* was raised, and the rest."""
         count = succeeded_of(error, len(self.fresh))
         done = [key for key in self._fresh_keys[:count] if key is not None]
         return done, [key for key in self.ours() if key not in done]
 
     def recounted(self, error: BaseException) -> ConsumeLater | None:
-        """*error* for all messages of the call, where the listener has counted those that it got."""
+        """Convert *error*, which counts the messages that the listener got, to all messages of the call."""
         if not isinstance(error, ConsumeLater) or not error.succeeded:
             return None
         return ConsumeLater(
@@ -162,7 +162,9 @@ class _Work:
         )
 
     def _settled(self, fresh_done: int) -> int:
-        """How many messages from the start need not come again, when the listener did so many of those that it got."""
+        """Return how many messages from the start need no redelivery, after the listener did this many of those it
+        got.
+        """
         done = {id(message) for message in self.fresh[:fresh_done]}
         left = {id(message) for message in self.fresh[fresh_done:]}
         left_keys = {key for key in self._fresh_keys[fresh_done:] if key is not None}
@@ -174,7 +176,7 @@ class _Work:
         return len(self._messages)
 
     def raise_if_busy(self) -> None:
-        """What somebody else has claimed must come again: who knows whether it gets done."""
+        """Raise if another consumer has claimed some messages: they must be redelivered, as it may fail."""
         busy = [key for key, claim in self.claims.items() if claim is Claim.BUSY]
         if busy:
             raise ConsumeLater(
@@ -184,7 +186,7 @@ class _Work:
 
 
 class _Once:
-    """Between a listener and its store. The methods with a `work` may block."""
+    """Link between a listener and its store. The methods with a `work` may block."""
 
     def __init__(
         self,
@@ -210,7 +212,7 @@ class _Once:
         return self._store.claim(work.keys, work.owner, self._claim_s) if work.keys else []
 
     def give_back(self, work: _Work, claims: Sequence[Claim]) -> None:
-        """Nobody waits for the claims any more."""
+        """Release the claims of a call that was given up."""
         self._tell(lambda: self._store.release(work.ours(claims), work.owner))
 
     def succeeded(self, work: _Work) -> None:
@@ -225,7 +227,7 @@ class _Once:
             self._tell(lambda: self._store.release(others, work.owner))
 
     def _tell(self, tell: Callable[[], None]) -> None:
-        """The listener has decided already: a store that fails now does not change it."""
+        """Report the listener's result to the store; a failure is logged and does not change the result."""
         try:
             tell()
         except MQError as error:
@@ -235,16 +237,16 @@ class _Once:
 
 
 async def _here(work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
-    """For stores that do not block."""
+    """Run *work* directly, for stores that do not block."""
     del undo
     return work()
 
 
 async def _in_thread(work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
-    """*work* in a thread of its own, which is a daemon: it keeps nobody from ending. A store is asked twice a call, and
-    takes longer than beginning a thread does.
+    """Run *work* in a new daemon thread, which does not delay interpreter exit. A store is called twice per listener
+    call, and takes longer than starting a thread.
 
-    If nobody waits for the result any more, *undo* gets it.
+    If the caller has given up, *undo* gets the result.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -270,7 +272,7 @@ async def _in_thread(work: Callable[[], T], undo: Callable[[T], object] | None =
 
 
 def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> bool:
-    """Have *callback* called in the loop; False if that is closed."""
+    """Schedule *callback* in the loop; False if the loop is closed."""
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:

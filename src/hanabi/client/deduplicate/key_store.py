@@ -1,7 +1,7 @@
-"""What `deduplicate` asks of a store: to remember keys, for some time, so that one of many who ask gets each.
+"""Interface of key stores for `deduplicate`: remember keys for some time, and grant each to one of many consumers.
 
-A key is free, claimed by somebody, or done. Claims and what is done expire. The stores are `memory_keys` (this
-process), `sqlite_keys` (this machine) and `redis_keys` (a cluster).
+A key is free, claimed, or done. Claimed and done keys expire. The stores are `memory_keys` (this process),
+`sqlite_keys` (this machine) and `redis_keys` (a cluster).
 """
 
 from collections.abc import Sequence
@@ -10,33 +10,33 @@ from typing import Protocol
 
 
 class Claim(Enum):
-    """The answer to a claim."""
+    """Answer to a claim."""
 
-    OURS = "ours"  # it was free, and now is ours until we say done or release, or the claim expires
-    BUSY = "busy"  # somebody else has claimed it, and may be at work or dead
+    OURS = "ours"  # it was free, and is ours until done or release, or until the claim expires
+    BUSY = "busy"  # another consumer has claimed it, and may be working or dead
     DONE = "done"
 
 
 class KeyStore(Protocol):
-    """Any thread may call it. What goes wrong is a KeyStoreFailed."""
+    """Thread-safe store of keys. Failures are raised as KeyStoreFailed."""
 
     @property
     def blocks(self) -> bool:
-        """Whether a call may wait for a disk or a network, so that an event loop must not make it."""
+        """True if a call may wait for a disk or a network, so that an event loop must not make it."""
         ...
 
     def claim(self, keys: Sequence[str], owner: str, seconds: float) -> list[Claim]:
-        """Claim each of *keys* that is free, for so long; the answer to each."""
+        """Claim each of *keys* that is free, for this time; return the answer to each."""
         ...
 
     def done(self, keys: Sequence[str], owner: str, seconds: float) -> None:
-        """The work for *keys* is done, whoever has them now; remember that for so long."""
+        """Mark the work for *keys* as done, even if another owner has claimed them; remember that for this time."""
         ...
 
     def release(self, keys: Sequence[str], owner: str) -> None:
-        """The work for *keys* was not done: those that are still claimed by *owner* are free again."""
+        """Release *keys*, whose work was not done: those still claimed by *owner* are free again."""
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...

@@ -1,4 +1,4 @@
-"""Keys in the memory of this process: quick, and gone when it ends. For one consumer, or for tests."""
+"""Key store in the memory of this process: fast, and gone when it ends. For one consumer, or for tests."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ KEYS_MAX: Final = 100_000
 
 
 class MemoryKeys:
-    """At most *keys_max* keys: beyond that, those that were done first are forgotten. Claims are not."""
+    """At most *keys_max* keys: beyond that, the oldest done keys are evicted. Claims are not."""
 
     blocks = False
 
@@ -21,8 +21,8 @@ class MemoryKeys:
             raise ConfigError(f"keys_max must be at least 1, not {keys_max}")
         self._keys_max, self._now = keys_max, now
         self._lock = threading.Lock()
-        self._claims: dict[str, tuple[str, float]] = {}  # key -> owner, when it expires
-        self._done: dict[str, float] = {}  # key -> when it expires; the first done first
+        self._claims: dict[str, tuple[str, float]] = {}  # key -> owner, expiry
+        self._done: dict[str, float] = {}  # key -> expiry; oldest first
 
     def __len__(self) -> int:
         return len(self._claims) + len(self._done)
@@ -70,4 +70,4 @@ class MemoryKeys:
                     del self._claims[key]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing open."""

@@ -1,10 +1,10 @@
-"""Keys in Redis: all consumers of a cluster may share them. Needs the package redis: pip install hanabi-mq[redis]
+"""Key store in Redis, shared by all consumers of a cluster. Needs the package redis: pip install hanabi-mq[redis]
 
     PREFIX + key = "c" + owner      claimed
     PREFIX + key = "d"              done
 
-Both expire by themselves. Redis answers before its disk has what it was told, so keys may be lost when it crashes; and
-they are, when it may evict them (maxmemory-policy): what is lost is consumed again, should it be delivered again.
+Both expire by themselves. Redis responds before its disk has the data, so a crash may lose keys; eviction
+(maxmemory-policy) loses them too. A message with a lost key is consumed again if it is redelivered.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _RELEASE: Final = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.ca
 
 
 class RedisKeys:
-    """The keys at *url* ("redis://host:6379/0"), or at a `redis.Redis` that you have; that one you close yourself."""
+    """Keys at *url* ("redis://host:6379/0"), or at a `redis.Redis` of the caller, which the caller closes."""
 
     blocks = True
 
@@ -59,7 +59,7 @@ class RedisKeys:
         self._all([("EVAL", _RELEASE, 1, self._prefix + key, "c" + owner) for key in keys])
 
     def _all(self, commands: list[tuple[Any, ...]]) -> list[Any]:
-        """The answers to *commands*, in one round."""
+        """Run *commands* in one round trip; return their results."""
         try:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for command in commands:
@@ -79,6 +79,6 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _claim(holder: object) -> Claim:
-    if holder is None:  # nobody had it
+    if holder is None:  # it was free
         return Claim.OURS
     return Claim.DONE if holder in (_DONE, _DONE.decode()) else Claim.BUSY

@@ -1,7 +1,7 @@
-"""Keys in an SQLite file: they survive this process, and all processes of this machine may share them.
+"""Key store in an SQLite file: survives this process, and is shared by all processes of this machine.
 
-One connection a process, used by one thread at a time; other processes wait for each other up to five seconds. A write
-is on the disk before the answer. A child of os.fork() opens a connection of its own.
+One connection per process, used by one thread at a time; other processes wait for each other up to five seconds. A
+write is on the disk before the answer. A child of os.fork() opens a connection of its own.
 """
 
 import os
@@ -44,7 +44,7 @@ DELETE FROM hanabi_keys WHERE key IN (SELECT key FROM hanabi_keys WHERE expires_
 
 
 class SqliteKeys:
-    """The keys in the file at *path*, which is made when it is missing."""
+    """Keys in the file at *path*, which is created if it is missing."""
 
     blocks = True
 
@@ -85,7 +85,7 @@ class SqliteKeys:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that nobody else writes in."""
+        """Run the block in an exclusive write transaction."""
         with self._lock:
             try:
                 connection = self._open()

@@ -1,13 +1,13 @@
-"""Spans for OpenTelemetry: one around each send, one around each call of a listener, joined across the broker.
+"""OpenTelemetry spans: one around each send, one around each call of a listener, linked across the broker.
 
     telemetry = OpenTelemetry()
     Producer("shop", namesrv=..., hooks=[telemetry])
     PushConsumer("billing", namesrv=..., hooks=[telemetry])
 
 The context travels in the properties of the message, as the program's propagator writes it: `traceparent` by default. A
-listener runs inside its span; of one message it is a child of the span that sent it, of several it has links to theirs.
-Names are those of OpenTelemetry's conventions for messaging. Needs the package opentelemetry-api:
-pip install hanabi-mq[otel]
+listener runs inside its span. With one message it is a child of the span that sent it; with several it links to theirs.
+Names are those of OpenTelemetry's conventions for messaging. Needs the package opentelemetry-api: pip install
+hanabi-mq[otel]
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _KINDS: Final = {
 
 
 class OpenTelemetry:
-    """A hook for sends and for consumption. *provider* makes the tracer; without one, the program's own does."""
+    """Hook for sends and consumption. *provider* makes the tracer; it defaults to the program's own."""
 
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
         try:
@@ -130,7 +130,7 @@ class OpenTelemetry:
 
 
 def _named(tags: str | None, keys: Sequence[str]) -> dict[str, Any]:
-    """How the message is called."""
+    """Return the attributes for the message's tags and keys."""
     named: dict[str, Any] = {}
     if tags is not None:
         named["messaging.rocketmq.message.tag"] = tags

@@ -1,4 +1,4 @@
-"""One line of a trace, as Apache's clients write it and its tools read it. Pure.
+"""Trace line format of Apache's clients and tools. Pure.
 
     Pub             type 1 time 1 region 1 group 1 topic 1 id 1 tags 1 keys 1 store host 1 body bytes 1 cost ms 1 kind
                     1 offset id 1 success 2
@@ -7,8 +7,8 @@
     EndTransaction  type 1 time 1 region 1 group 1 topic 1 id 1 tags 1 keys 1 store host 1 kind 1 transaction id
                     1 state 1 asked 2
 
-with the characters 0x01 and 0x02 where 1 and 2 stand. What is missing is the word "null", true and false are Java's.
-Agrees with TraceDataEncoder of 4.9 and 5.x, byte for byte.
+with the characters 0x01 and 0x02 for 1 and 2. A missing value is the word "null"; true and false are Java's. Agrees
+with TraceDataEncoder of 4.9 and 5.x, byte for byte.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ _STATES: Final = {
 
 
 class TraceLine(NamedTuple):
-    """A line, and the keys under which it is found: the id of the message, and the message's own."""
+    """A line, and its index keys: the id of the message, and the message's own keys."""
 
     text: str
     keys: tuple[str, ...]
 
 
 class Traced(NamedTuple):
-    """What a trace says of a message. `keys` are in one text with spaces between them, as messages have them."""
+    """Traced facts of a message. `keys` are one text separated by spaces, as in messages."""
 
     topic: str
     message_id: str
@@ -57,7 +57,7 @@ def sent_line(
     offset_message_id: str,
     success: bool,
 ) -> TraceLine:
-    """A message was sent."""
+    """Encode that a message was sent."""
     return _line(
         message,
         "Pub",
@@ -80,7 +80,7 @@ def sent_line(
 def consuming_line(
     message: Traced, *, time_ms: int, region: str | None, group: str, request_id: str, retries: int
 ) -> TraceLine:
-    """A message is about to be consumed. *request_id* is the same when it was."""
+    """Encode that a message is about to be consumed. *request_id* is the same in `consumed_line`."""
     return _line(
         message,
         "SubBefore",
@@ -97,7 +97,7 @@ def consuming_line(
 def consumed_line(
     message: Traced, *, time_ms: int, group: str, request_id: str, cost_ms: int, outcome: ConsumeOutcome
 ) -> TraceLine:
-    """A message was consumed, or not."""
+    """Encode that a message was consumed, or failed."""
     return _line(
         message,
         "SubAfter",
@@ -123,7 +123,7 @@ def ended_line(
     state: TransactionState,
     from_check: bool,
 ) -> TraceLine:
-    """A transaction has ended."""
+    """Encode that a transaction has ended."""
     return _line(
         message,
         "EndTransaction",
@@ -151,7 +151,7 @@ def _keys(message: Traced) -> str:
 
 
 def _text(text: str | None) -> str:
-    """As Java writes it. A separator of ours in it would hide the lines of all others, so it becomes a space."""
+    """Format a value as Java does. A separator in it would corrupt all other lines, so it becomes a space."""
     return "null" if text is None else text.replace(BETWEEN_FIELDS, " ").replace(AFTER_LINE, " ")
 
 

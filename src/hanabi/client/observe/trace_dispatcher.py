@@ -1,7 +1,7 @@
-"""Sends trace lines on, many in one message, and never stands in the way of what is traced.
+"""Background sender of trace lines: batches them, and never blocks the traced work.
 
-Adding a line costs an append. One task sends them: after half a second, or as soon as a message is full. What does not
-fit into the queue, or cannot be sent, is dropped and counted. Agrees with Java's AsyncTraceDispatcher in times and
+Adding a line costs an append. One task sends them: after half a second, or as soon as a message is full. Lines that do
+not fit into the queue, or cannot be sent, are dropped and counted. Agrees with Java's AsyncTraceDispatcher in times and
 sizes.
 """
 
@@ -16,8 +16,8 @@ from hanabi.errors import MQError
 from hanabi.message import Message
 
 LINES_MAX: Final = 20_000
-CHARACTERS_MAX: Final = 118_000  # of one message: Java's 128,000 without a margin of 10,000
-KEYS_CHARACTERS_MAX: Final = 24_000  # they are a property, and all properties of a message have 32,767 bytes
+CHARACTERS_MAX: Final = 118_000  # of one message: Java's 128,000 minus a margin of 10,000
+KEYS_CHARACTERS_MAX: Final = 24_000  # they are a property, and all properties of a message share 32,767 bytes
 DELAY_S: Final = 0.5
 CLOSE_S: Final = 5.0
 
@@ -29,10 +29,10 @@ class Dispatcher:
 
     def __init__(self, topic: str, send: Callable[[Message], Awaitable[object]], *, lines_max: int = LINES_MAX) -> None:
         self.topic = topic
-        self.dropped = 0  # lines that nobody will ever read
+        self.dropped = 0  # lines that were lost
         self._send, self._lines_max = send, lines_max
         self._lines: deque[TraceLine] = deque()
-        self._characters = 0  # of all lines that wait
+        self._characters = 0  # of all pending lines
         self._wanted, self._full = asyncio.Event(), asyncio.Event()
         self._closing = False
         self._failing = False
@@ -42,7 +42,7 @@ class Dispatcher:
         self._task = asyncio.create_task(self._run(), name=f"traces to {self.topic}")
 
     def add(self, line: TraceLine) -> None:
-        """Have *line* sent at some time."""
+        """Queue *line* for sending."""
         if len(self._lines) >= self._lines_max or self._closing:
             self.dropped += 1
             return
@@ -53,7 +53,7 @@ class Dispatcher:
             self._full.set()
 
     async def close(self, seconds: float | None = None) -> None:
-        """Send what waits, within *seconds*, and stop."""
+        """Send pending lines, within *seconds*, and stop."""
         self._closing = True
         self._wanted.set()
         self._full.set()
@@ -79,7 +79,7 @@ class Dispatcher:
                     break
 
     async def _gather(self) -> None:
-        """Wait for more lines, for a moment."""
+        """Wait briefly for more lines."""
         if self._closing or self._characters >= CHARACTERS_MAX:
             return
         self._full.clear()
@@ -95,7 +95,7 @@ class Dispatcher:
             await self._send(message)
         except MQError as error:
             self.dropped += count
-            level = logging.DEBUG if self._failing else logging.WARNING  # once an outage
+            level = logging.DEBUG if self._failing else logging.WARNING  # once per outage
             self._failing = True
             logger.log(level, "traces cannot be sent to %s, %d lines are dropped: %s", self.topic, count, error)
         except asyncio.CancelledError:
@@ -108,7 +108,7 @@ class Dispatcher:
             self._failing = False
 
     def _next(self) -> tuple[Message, int]:
-        """As many lines as one message holds, and how many these are."""
+        """Return as many lines as one message holds, and their number."""
         texts: list[str] = []
         keys: dict[str, None] = {}
         characters = keys_characters = 0

@@ -1,9 +1,9 @@
-"""Traces of one producer or consumer: the hooks that see what it does, and the producer that sends the traces.
+"""Traces of one producer or consumer: the hooks that record its work, and the producer that sends the traces.
 
     hooks ──> trace_data (a line each) ──> dispatcher (many lines a message) ──> producer
 
-Agrees with Java's SendMessageTraceHookImpl, ConsumeMessageTraceHookImpl and EndTransactionTraceHookImpl in what is
-traced: not the traces themselves, and not what a broker does not want traced. Each message of a batch has its line.
+Same coverage as Java's SendMessageTraceHookImpl, ConsumeMessageTraceHookImpl and EndTransactionTraceHookImpl: the
+traces themselves, and messages that a broker does not want traced, are excluded. Each message of a batch has its line.
 """
 
 import ipaddress
@@ -38,21 +38,21 @@ _NOTE: Final = "trace"
 
 
 class TraceProducer(Protocol):
-    """The producer that sends traces, as `hanabi.aio.Producer` is one."""
+    """Producer that sends traces; `hanabi.aio.Producer` is one."""
 
     async def start(self) -> None: ...
     async def send(self, message: Message, /) -> object: ...
     async def shutdown(self) -> None: ...
 
 
-MakeProducer = Callable[[str, ClientConfig], TraceProducer]  # of a group
+MakeProducer = Callable[[str, ClientConfig], TraceProducer]  # for a group
 
 
 class Tracing:
-    """A hook for sends, consumption and ends of transactions. `start` it before, `close` it after.
+    """Hook for sends, consumption and ends of transactions. `start` it before, `close` it after.
 
-    *topic* is the trace topic of one's own, if there is one. Names in traces carry no namespace. *make_producer* is
-    handed in, as a producer may itself be traced.
+    *topic* is a custom trace topic, if there is one. Names in traces carry no namespace. *make_producer* is a
+    parameter, as a producer may itself be traced.
     """
 
     def __init__(self, config: ClientConfig, group: str, make_producer: MakeProducer, topic: str | None = None) -> None:
@@ -71,18 +71,18 @@ class Tracing:
 
     @property
     def dropped(self) -> int:
-        """Lines that were lost: too many at once, or nobody to take them."""
+        """Number of lost lines: the queue was full, or no broker accepted them."""
         return self._dispatcher.dropped if self._dispatcher is not None else 0
 
     async def start(self) -> None:
-        """Needs no broker: what is traced before one can be reached waits."""
+        """Start. Needs no broker: lines wait until one can be reached."""
         producer = self._make_producer(f"{GROUP_PREFIX}-{self._group}"[:255], self._config)
         await producer.start()
         self._producer, self._dispatcher = producer, Dispatcher(self.topic, producer.send)
         self._dispatcher.start()
 
     async def close(self, seconds: float | None = None) -> None:
-        """Send what waits, within *seconds* (default: 5), and stop."""
+        """Send pending lines, within *seconds* (default: 5), and stop."""
         producer, self._producer = self._producer, None
         if producer is None or self._dispatcher is None:
             return
@@ -94,7 +94,7 @@ class Tracing:
     # Hooks
 
     def before_send(self, context: SendContext) -> None:
-        """Nothing is known yet."""
+        """Do nothing: there is nothing to trace before a send."""
 
     def after_send(self, context: SendContext) -> None:
         result, dispatcher = context.result, self._dispatcher
@@ -177,7 +177,7 @@ class Tracing:
 
 
 async def tracing(trace: bool | str, config: ClientConfig, group: str, make_producer: MakeProducer) -> Tracing | None:
-    """What the setting `trace` asks for, started: nothing, traces to the usual topic, or to the one named."""
+    """Start the tracing that the setting `trace` asks for: none, to the default topic, or to the one named."""
     if not trace:
         return None
     started = Tracing(config, group, make_producer, trace if isinstance(trace, str) else None)
