@@ -45,7 +45,13 @@ class LogSink(Protocol):
 
 
 class StoreLog:
-    """The log of a message store, for a master and for a slave. Call it from the thread that puts."""
+    """The log of a message store, for a master and for a slave. Call it from the thread that puts.
+
+    A slave becomes a master by a restart, which cuts off the part of a record at the end of its log and lets its queues
+    go on counting. Without a restart both would be to do: see `MessageStore.restore_queue_offsets`.
+    Slices are handed to the kernel unread, which answers with an error for a page that the disk cannot give; with TLS
+    they are read here, where such a page ends the process.
+    """
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
