@@ -44,11 +44,11 @@ class Pair:
             assert time.monotonic() < deadline, [process.output()[-2000:] for process in self._running.values()]
             time.sleep(0.01)
 
-    def log(self, role: str) -> tuple[int, bytes]:
+    def log(self, role: str) -> tuple[int, bytearray]:
         """Where the log of a store that was killed begins after its recovery, and its bytes."""
         store = open_pair_store(self.home / role)
         try:
-            start, data = store.min_log_offset, b""
+            start, data = store.min_log_offset, bytearray()
             while (piece := store.read_log(start + len(data))) is not None and len(piece):
                 data += piece
             return start, data
