@@ -1,10 +1,10 @@
-"""Hanabi: a RocketMQ-compatible message queue in Python, whose data pipelines run on Spark.
+"""Hanabi: a RocketMQ-compatible message queue in Python, with data pipelines on Spark.
 
     with hanabi.Producer("orders", namesrv="127.0.0.1:9876") as producer:
         producer.send(hanabi.Message("Orders", b"...", tags="created", keys=["42"]))
 
 The classes here block; those of the same name in `hanabi.aio` are for asyncio. Every exception is in `hanabi.errors`.
-Names are imported when they are first used, so that a server does not carry the client library with it.
+Names are imported on first use, so that a server does not load the client library.
 """
 
 from importlib import import_module
@@ -140,7 +140,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'hanabi' has no attribute {name!r}")
     value = getattr(import_module(f"hanabi.{_WHERE[name]}"), name)
-    globals()[name] = value  # the next look finds it at once
+    globals()[name] = value  # cached for the next access
     return value
 
 

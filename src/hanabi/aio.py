@@ -1,9 +1,9 @@
-"""The client for asyncio: the same classes as in `hanabi`, whose methods are awaited.
+"""Client for asyncio: the same classes as in `hanabi`, with coroutine methods.
 
     async with hanabi.aio.Producer("orders", namesrv="127.0.0.1:9876") as producer:
         await producer.send(hanabi.Message("Orders", b"..."))
 
-A class is imported when it is first used, as in `hanabi`.
+A class is imported on first use, as in `hanabi`.
 """
 
 from importlib import import_module

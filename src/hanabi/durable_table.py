@@ -1,10 +1,11 @@
-"""A table that a server keeps as one small file: topics, groups, offsets, KV values... Written whole, and never half.
+"""Table that a server keeps as one small file: topics, groups, offsets, KV values... Each write replaces the whole file
+atomically.
 
     topics.json          the newest
-    topics.json.bak      the one before it, read when the newest is missing or unreadable
+    topics.json.bak      the previous one, read when the newest is missing or unreadable
     topics.json.tmp      being written
 
-Agrees with Java's ConfigManager and MixAll.string2File in the names; knows nothing of what is in the table.
+Same file names as Java's ConfigManager and MixAll.string2File; independent of the table's content.
 """
 
 import errno
@@ -22,7 +23,7 @@ from hanabi.errors import MQError, StoreDamaged, StoreError, StoreFull, StoreUnw
 
 logger = logging.getLogger(__name__)
 
-# The process lacks something, which says nothing of the file: an older table must not be read in its place.
+# Errors of the process rather than of the file: an older table must not be read instead.
 _SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 def sync_directory(path: Path) -> None:
     """Make created, renamed and removed names in *path* survive a power cut."""
-    if os.name == "nt":  # cannot open a directory, and needs no such thing
+    if os.name == "nt":  # cannot open a directory, and need not
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -40,19 +41,21 @@ def sync_directory(path: Path) -> None:
 
 
 class DurableTable(Generic[T]):
-    """One file and its backup. *decode* raises ValueError, msgspec's or our own errors for what it cannot read."""
+    """One file and its backup. *decode* raises ValueError, msgspec's or our own errors for unreadable content."""
 
     def __init__(self, path: Path, *, encode: Callable[[T], bytes], decode: Callable[[bytes], T]) -> None:
         self.path = path
         self._backup = path.with_name(path.name + ".bak")
         self._encode, self._decode = encode, decode
-        self._last_good: bytes | None = None  # what becomes the backup: never bytes that nobody could read
+        self._last_good: bytes | None = None  # becomes the backup: never unreadable bytes
         self._is_in_file = False  # the last good one, for certain
         self._saving = threading.Lock()
-        self.was_empty = False  # when it was loaded: a file without a byte, and none to read in its place
+        self.was_empty = False  # at the load: a file without a byte, and no backup
 
     def load(self) -> T | None:
-        """The table, from the backup if need be; None when there is neither. StoreDamaged if nothing is readable."""
+        """Return the table, from the backup if need be; None if there is neither. Raise StoreDamaged if nothing is
+        readable.
+        """
         reasons: list[str] = []
         empty: list[str] = []
         for path in (self.path, self._backup):
@@ -65,7 +68,7 @@ class DurableTable(Generic[T]):
                     raise StoreError.from_os_error(error, f"reading {path}") from error
                 reasons.append(f"{path}: {error}")
                 continue
-            if not raw:  # what is left when a disk was full, or power was cut: as good as missing
+            if not raw:  # left by a full disk or a power cut: treated as missing
                 empty.append(str(path))
                 continue
             try:
@@ -82,19 +85,19 @@ class DurableTable(Generic[T]):
         if empty:
             self.was_empty = True
             logger.warning(
-                "%s is empty and there is no other copy: what it held is lost, as after a full disk or a power cut;"
-                " to have it back, stop the server, put a copy in its place and start again",
+                "%s is empty and there is no other copy: its content is lost, as after a full disk or a power cut;"
+                " to restore it, stop the server, put a copy in its place and start again",
                 " and ".join(empty),
             )
         return None
 
     @property
     def is_newest(self) -> bool:
-        """Whether the table that was loaded or saved last is the file's: not a backup, and not none."""
+        """True if the file holds the table that was loaded or saved last: not a backup, and not none."""
         return self._is_in_file
 
     def check_writable(self) -> None:
-        """Find out before the first `save` that there can be none. A full disk is none of it: it may get room."""
+        """Raise before the first `save` if it cannot work. A full disk does not count: it may get room."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             temporary = _temporary(self.path)
@@ -118,7 +121,7 @@ class DurableTable(Generic[T]):
                 self._write(raw)
 
     def _write(self, raw: bytes) -> None:
-        self._is_in_file = False  # until all is done: a write that fails may have come as far as the new name
+        self._is_in_file = False  # until all is done: a failed write may have reached the rename
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._last_good is not None:
@@ -131,7 +134,7 @@ class DurableTable(Generic[T]):
         self._last_good, self._is_in_file = raw, True
 
     def _put_back(self) -> None:
-        """Let a write that failed behind its rename not be read at the next start, as far as the disk allows."""
+        """Restore the old file after a write that failed behind its rename, as far as the disk allows."""
         with suppress(OSError):
             if self._last_good is None:
                 self.path.unlink(missing_ok=True)
@@ -152,7 +155,7 @@ def _replace(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
-        with suppress(OSError):  # what was half written would only take the room that is missing
+        with suppress(OSError):  # a partial file would only take up scarce space
             temporary.unlink()
         raise
 

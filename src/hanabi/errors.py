@@ -3,27 +3,27 @@
     MQError                       base of all: `code` on the wire, and whether it is `retriable`
     ├── ConfigError               a setting or a command-line value is wrong: the message names its key
     ├── RemoteProtocolError       the peer broke the wire format
-    ├── TransportError            the bytes may not have arrived: nobody knows whether the peer acted on them
+    ├── TransportError            the bytes may not have arrived: it is unknown whether the peer acted on them
     │   ├── ConnectError          no connection: nothing was sent
     │   ├── ConnectionLostError   the connection went away while an answer was pending
     │   ├── RequestTimeoutError   no answer in time
     │   └── TooManyRequestsError  this side's own limit of pending requests: nothing was sent
-    ├── BrokerError               a server said no; one class a response code that programs tell apart
-    ├── InvalidMessage            no broker would take this message: found out before it was sent
-    ├── SendFailed                a message was not sent, or nobody knows: says where it was tried, and how that ended
-    ├── KeyStoreFailed            the store that tells duplicates apart cannot be used: nothing was consumed
+    ├── BrokerError               a server refused; one class for each response code that programs distinguish
+    ├── InvalidMessage            no broker would accept this message: detected before it was sent
+    ├── SendFailed                a message was not sent, or that is unknown: lists the attempts and their results
+    ├── KeyStoreFailed            the key store of `deduplicate` cannot be used: nothing was consumed
     ├── BlockingCallError         a blocking call that cannot wait: on the clients' own loop, after a fork, at the end
-    └── StoreError                the message store cannot do what was asked
+    └── StoreError                the message store cannot do the operation
         ├── StoreFull             the disk or the quota has no room: nothing of the message was stored
         ├── StoreUnwritable       the directory or the device refuses to be written
         ├── StoreLocked           another process has this directory
         ├── StoreClosed           the store is closed, or was never opened
-        ├── StoreDamaged          a file is missing, has a wrong size, or holds what it must not
+        ├── StoreDamaged          a file is missing, has a wrong size, or holds invalid data
         ├── LogDiverged           a master's bytes do not continue the log of its slave: nothing of them was stored
         └── MessageRefused        the message is larger than the store's limits
 
-The numbers are those of `hanabi.wire.codes.ResponseCode`, written out because this module imports nothing of ours;
-a test holds the two together.
+The numbers are those of `hanabi.wire.codes.ResponseCode`, written out because this module imports no other module of
+Hanabi; a test compares the two.
 """
 
 import errno
@@ -31,14 +31,14 @@ from typing import ClassVar, NamedTuple
 
 
 class MQError(Exception):
-    """Base of everything we raise on purpose."""
+    """Base of all exceptions that Hanabi raises on purpose."""
 
-    retriable: bool = False  # of the class, where each of its kind is alike
+    retriable: bool = False  # of the class, if all its instances are alike
     code: ClassVar[int] = 1
 
 
 class ConfigError(MQError):
-    """A setting or a command-line value is wrong. The message names the key and what would be right."""
+    """A setting or a command-line value is wrong. The message names the key and valid values."""
 
 
 class RemoteProtocolError(MQError):
@@ -46,7 +46,7 @@ class RemoteProtocolError(MQError):
 
 
 class TransportError(MQError):
-    """The bytes may not have arrived: nobody knows whether the peer acted on them."""
+    """The bytes may not have arrived: it is unknown whether the peer acted on them."""
 
     retriable = True
 
@@ -68,17 +68,17 @@ class TooManyRequestsError(TransportError):
 
 
 class BrokerError(MQError):
-    """A server said no. Raised in a handler, and raised again in the client from the code that arrived."""
+    """A server refused a request. Raised in a handler, and raised again in the client from the response code."""
 
     by_code: ClassVar[dict[int, type["BrokerError"]]] = {}
 
     def __init_subclass__(cls) -> None:
-        if "code" in vars(cls):  # classes that only group others have none of their own
+        if "code" in vars(cls):  # classes that only group other classes have none
             BrokerError.by_code[cls.code] = cls
 
     @staticmethod
     def from_reply(code: int, remark: str | None, *, asked: str) -> "BrokerError":
-        """The exception for a reply with *code*; *asked* says what was asked of whom."""
+        """Return the exception for a reply with *code*; *asked* describes the request and its receiver."""
         kind = BrokerError.by_code.get(code)
         message = f"{asked}: {remark or 'no reason given'} (code {code})"
         return kind(message) if kind else UnknownReplyError(message, code)
@@ -93,7 +93,7 @@ class UnknownReplyError(BrokerError):
 
 
 class SystemBusy(BrokerError):
-    """The server has too much to do; later may be better."""
+    """The server is overloaded; retry later."""
 
     code = 2
     retriable = True
@@ -125,31 +125,31 @@ class QueryNotFound(BrokerError):
 
 
 class InvalidParameter(BrokerError):
-    """What was asked for is impossible or not allowed; asking again will not help."""
+    """The request is impossible or not allowed; a retry will not help."""
 
     code = 29
 
 
 class SubscriptionParseFailed(BrokerError):
-    """The expression of a subscription cannot be understood; the message says where and why."""
+    """The expression of a subscription cannot be parsed; the message says where and why."""
 
     code = 23
 
 
 class SubscriptionGroupNotExist(BrokerError):
-    """The broker knows no such consuming group, and makes none."""
+    """The broker knows no such consumer group, and creates none."""
 
     code = 26
 
 
 class InvalidMessage(MQError):
-    """No broker would take this message, so it was not sent. The text names the limit."""
+    """No broker would accept this message, so it was not sent. The text names the limit."""
 
     code = 13
 
 
 class SendAttempt(NamedTuple):
-    """One try to send a message: to whom, and how it ended."""
+    """One attempt to send a message: its target and its result."""
 
     broker_name: str
     address: str | None  # None: the route knows no master of that name
@@ -159,10 +159,10 @@ class SendAttempt(NamedTuple):
 class SendFailed(MQError):
     """A message was not sent. The text has the topic, every broker that was tried, the time it took, and what to do.
 
-    The last error is its cause. `maybe_stored` says that one broker may have the message all the same: its answer
-    never came, so sending the message again may store it twice. `retriable` says whether sending it again can help: not
-    if the last broker has refused the message for good. `sent` counts the messages of a batch that are stored: those
-    before the first that is not.
+    The last error is its cause. `maybe_stored` says that a broker may have stored the message: its response never came,
+    so sending the message again may store it twice. `retriable` says whether sending it again can help: not if the last
+    broker has refused the message for good. `sent` counts the messages of a batch that are stored: those before the
+    first failure.
     """
 
     def __init__(
@@ -181,21 +181,21 @@ class SendFailed(MQError):
 
 
 class KeyStoreFailed(MQError):
-    """The store that `deduplicate` asks cannot be used. Nothing was consumed: the messages come again."""
+    """The store of `deduplicate` cannot be used. Nothing was consumed: the messages are redelivered."""
 
     retriable = True
 
 
 class BlockingCallError(MQError):
-    """A blocking call where it cannot wait: on the clients' own event loop, in a child of os.fork(), or at the end."""
+    """A blocking call where it cannot wait: on the clients' own event loop, in a child of os.fork(), or at exit."""
 
 
 class StoreError(MQError):
-    """The message store cannot do what was asked."""
+    """The message store cannot do the operation."""
 
     @staticmethod
     def from_os_error(error: OSError, doing: str) -> "StoreError":
-        """The exception for what the operating system refused while we were *doing* something ("creating FILE")."""
+        """Return the exception for an error of the operating system while *doing* something ("creating FILE")."""
         reason = error.strerror or str(error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return StoreFull(f"no room on the disk for {doing}: {reason}")
@@ -228,7 +228,7 @@ class StoreClosed(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """A file of the store is missing, has a wrong size, or holds what it must not. The message names the file."""
+    """A file of the store is missing, has a wrong size, or holds invalid data. The message names the file."""
 
     code = 14
     retriable = True

@@ -1,6 +1,6 @@
-"""How much memory this process may use.
+"""Memory available to this process.
 
-In a container that is the limit of its cgroup (version 1 or 2), or of one around it, and not what the machine has.
+In a container that is the limit of its cgroup (version 1 or 2), or of an enclosing one, not the machine's memory.
 """
 
 import os
@@ -14,7 +14,7 @@ _OWN: Final = Path("/proc/self/cgroup")
 
 
 def memory_bytes(mount: Path = _MOUNT, own: Path = _OWN) -> int:
-    """Return what the machine has, or what the cgroup of this process allows. *own* is the file that names it."""
+    """Return the machine's memory, or the limit of this process's cgroup. *own* is the file that names it."""
     limits = [limit for directory, name in _groups(mount, own) if (limit := _limit(directory / name)) is not None]
     return min((*limits, _physical_bytes()))
 
@@ -26,9 +26,9 @@ def _physical_bytes() -> int:
 
 
 def _groups(mount: Path, own: Path) -> Iterator[tuple[Path, str]]:
-    """The directories of our cgroup and of those around it, and the name of the limit there.
+    """Return the directories of our cgroup and of the enclosing ones, and the name of the limit there.
 
-    A container may see its own one as the root of the mount, though the file names it as the machine does.
+    A container may see its own cgroup as the root of the mount, though the file names it as the machine does.
     """
     try:
         lines = own.read_text().splitlines()
@@ -47,7 +47,7 @@ def _groups(mount: Path, own: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _limit(path: Path) -> int | None:
-    """What *path* says; None where there is no limit."""
+    """Return the limit in *path*; None if there is none."""
     try:
         text = path.read_text().strip()
     except OSError:

@@ -1,6 +1,6 @@
-"""The values that every part shares: a queue, a message as a user makes it, a message as a store keeps it.
+"""Values shared by all parts: a queue, a message before sending, a stored message.
 
-They are plain data. How they become bytes is known in `wire/` alone.
+They are plain data. Only `wire/` encodes them.
 """
 
 from collections.abc import Sequence
@@ -62,21 +62,21 @@ class Message(msgspec.Struct):
             if isinstance(given, str):
                 self.keys = given.split()
             elif not isinstance(given, list | tuple):
-                self.keys = tuple(given)  # a generator, say, which can be read once
+                self.keys = tuple(given)  # for example a generator, which can be read once
             for key in self.keys:
                 if not key or " " in key:
                     raise InvalidMessage(
                         f"keys: {key!r} is none: a key is text with at least one character and no space"
                     )
-        except TypeError as error:  # what is no sequence, or a key that is no text
+        except TypeError as error:  # not a sequence, or a key that is no text
             raise InvalidMessage(f"keys must be texts in a sequence, or one text, not {given!r}") from error
 
 
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that a broker has stored, with all that it knows about it.
+    """A message that a broker has stored, with its metadata.
 
-    `queue_offset` counts messages in their queue, `log_offset` bytes in the broker's commit log. `body` is
-    ready to use; `size` and `body_crc` are those of the record, where the body may have been compressed.
+    `queue_offset` counts messages in their queue, `log_offset` bytes in the broker's commit log. `body` is ready to
+    use; `size` and `body_crc` are those of the record, where the body may have been compressed.
     """
 
     topic: str
@@ -87,8 +87,8 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     flag: int
     queue_id: int
     queue_offset: int
-    message_id: str  # made by the producer; the broker's own where the producer made none
-    offset_message_id: str  # made by the broker: where in whose log
+    message_id: str  # made by the producer, else by the broker
+    offset_message_id: str  # made by the broker: its address and log offset
     born_timestamp_ms: int
     born_host: Address
     store_timestamp_ms: int
@@ -99,7 +99,7 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     log_offset: int
     size: int
     body_crc: int
-    broker_name: str = ""  # not in the record: who pulled it knows from whom
+    broker_name: str = ""  # not in the record: set by the client that pulled it
 
     @property
     def queue(self) -> MessageQueue:

@@ -1,11 +1,11 @@
-"""Administration of a cluster, ours or Apache's 4.9 and 5.x: what operators do, one coroutine an action.
+"""Administration of a cluster, Hanabi's or Apache's 4.9 and 5.x: operators' actions, one coroutine each.
 
     async with Admin(namesrv="127.0.0.1:9876") as admin:
         await admin.topics.create("Orders", write_queues=8)
         print(await admin.groups.progress("billing"))
 
-Names of topics and groups are those on the wire: with their namespace, if they are in one. Joins the parts; each part
-has one file. Knows nothing of terminals.
+Names of topics and groups are those on the wire: with their namespace, if they are in one. Connects the parts; each
+part has one file. Independent of terminals.
 """
 
 from typing import Unpack
@@ -26,9 +26,9 @@ __all__ = ["Admin", "BrokerAt", "Clean", "GroupChange", "Range", "Target", "Topi
 
 
 class Admin:
-    """Everything an operator can ask and order; use it with `async with`."""
+    """All queries and actions of an operator; use it with `async with`."""
 
-    access: Access  # whom to ask; for those who ask something else
+    access: Access  # requests to servers; for callers with requests of their own
     topics: Topics
     groups: Groups
     brokers: Brokers
@@ -38,7 +38,7 @@ class Admin:
     offsets: Offsets
 
     def __init__(self, config: ClientConfig | None = None, **options: Unpack[ClientOptions]) -> None:
-        """*options* are those of `ClientConfig`, in place of what *config* says."""
+        """Make an Admin. *options* are those of `ClientConfig`; they override *config*."""
         self._config = client_config(config, options)
         self._core: Core | None = None
 

@@ -1,7 +1,7 @@
-"""Asking servers as an administrator does: each name server, and the brokers of all clusters, of one, or just one.
+"""Requests of an administrator: to each name server, and to the brokers of all clusters, of one, or to one broker.
 
-On top of the client's `Core`; decides whom to ask, never what. Agrees with Java's CommandUtil in what "a cluster's
-brokers" are: the masters that the name server has under its name.
+Built on the client's `Core`; chooses the servers, not the requests. Agrees with Java's CommandUtil about "a cluster's
+brokers": the masters that the name server lists under its name.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body
 from hanabi.wire.header import Header
 
-AT_ONCE: Final = 8  # questions under way at the same time: an administrator is one of many guests
+AT_ONCE: Final = 8  # concurrent requests: an administrator must not crowd out other clients
 SUCCESS: Final = frozenset({int(ResponseCode.SUCCESS)})
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 
 
 class BrokerAt(Answer, frozen=True, kw_only=True, order=True):
-    """One broker, and where it is reached. The master has id 0."""
+    """One broker, and its address. The master has id 0."""
 
     cluster: str
     broker: str
@@ -35,7 +35,7 @@ class BrokerAt(Answer, frozen=True, kw_only=True, order=True):
 
 
 class Where(Answer, frozen=True, kw_only=True):
-    """Which brokers: those of a cluster, one by its name or its address, or all."""
+    """Choice of brokers: those of a cluster, one by its name or its address, or all."""
 
     cluster: str | None = None
     broker: str | None = None
@@ -50,7 +50,7 @@ EVERYWHERE: Final = Where()
 
 
 class Access:
-    """Questions and orders to the servers of one `Core`."""
+    """Requests to the servers of one `Core`."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -66,7 +66,7 @@ class Access:
     async def ask_name_server(
         self, code: int, header: Header | None = None, *, accept: frozenset[int] = SUCCESS
     ) -> Command:
-        """The answer of the first name server that can be reached: they know the same."""
+        """Return the response of the first name server that can be reached: all have the same data."""
         reasons: list[str] = []
         for address in self.name_servers:
             try:
@@ -78,7 +78,7 @@ class Access:
     async def tell_name_servers(
         self, code: int, header: Header | None = None, body: bytes = b"", *, accept: frozenset[int] = SUCCESS
     ) -> dict[str, Command]:
-        """Tell every name server the same: none hears it from another."""
+        """Send the same request to every name server: they do not replicate."""
 
         async def tell(address: str) -> tuple[str, Command]:
             return address, await self.api.ask(address, code, header, body, timeout=self.seconds, accept=accept)
@@ -88,7 +88,7 @@ class Access:
     # Brokers
 
     async def brokers(self, where: Where = EVERYWHERE) -> list[BrokerAt]:
-        """All brokers, masters and slaves, that are chosen; a choice that finds none is an error."""
+        """Return all chosen brokers, masters and slaves; raise if there are none."""
         reply = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         info = decode_body(reply.body, ClusterInfo)
         mapped = self.core.config.mapped
@@ -105,7 +105,7 @@ class Access:
         return found
 
     async def masters(self, where: Where = EVERYWHERE) -> list[BrokerAt]:
-        """The brokers chosen that take orders."""
+        """Return the chosen masters, which accept changes."""
         found = await self.brokers(where)
         masters = [broker for broker in found if broker.broker_id == MASTER_ID]
         if not masters:
@@ -114,7 +114,9 @@ class Access:
         return masters
 
     async def masters_of_one_cluster(self, where: Where) -> list[BrokerAt]:
-        """As `masters`, for what makes something new: nobody wants it in all clusters by chance."""
+        """Return the chosen masters of one cluster, for creating something: it must not land in all clusters by
+        accident.
+        """
         masters = await self.masters(where)
         clusters = sorted({broker.cluster for broker in masters})
         if where == EVERYWHERE and len(clusters) > 1:
@@ -124,11 +126,11 @@ class Access:
         return masters
 
     async def route(self, topic: str) -> Route:
-        """Who serves *topic* now."""
+        """Return the current route of *topic*."""
         return await self.core.routes.find(topic, fresh=True)
 
     async def topic_masters(self, topic: str) -> list[BrokerAt]:
-        """The masters that serve *topic*; TopicNotExist if none does."""
+        """Return the masters that serve *topic*; raise TopicNotExist if none does."""
         route = await self.route(topic)
         return [
             BrokerAt(
@@ -148,18 +150,18 @@ class Access:
         accept: frozenset[int] = SUCCESS,
         seconds: float | None = None,
     ) -> Command:
-        """Ask one broker."""
+        """Send a request to one broker."""
         return await self.api.ask(broker.address, code, header, body, timeout=seconds or self.seconds, accept=accept)
 
     async def ask_for(
         self, broker: BrokerAt, code: int, kind: type[T], header: Header | Mapping[str, str] | None = None
     ) -> T:
-        """Ask one broker; its answer's body."""
+        """Send a request to one broker; return the body of its response."""
         return decode_body((await self.ask(broker, code, header)).body, kind)
 
 
 async def each(items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[T]:
-    """*work* with each item, a few at a time; results in order. The first error ends all of it."""
+    """Run *work* for each item, a few at a time; return the results in order. The first error cancels the rest."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: Item) -> T:

@@ -1,8 +1,7 @@
-"""Brokers and clusters: which there are, what they do, their settings, their figures, and cleaning up.
+"""Brokers and clusters: list, status, settings, statistics, and cleaning up.
 
-Agrees with mqadmin's clusterList (-m too), brokerStatus, getBrokerConfig, updateBrokerConfig, statsAll, cleanExpiredCQ,
-cleanUnusedTopic and deleteExpiredCommitLog in what brokers are asked. What they say of themselves is passed on under
-their own names.
+Sends the requests of mqadmin's clusterList (-m too), brokerStatus, getBrokerConfig, updateBrokerConfig, statsAll,
+cleanExpiredCQ, cleanUnusedTopic and deleteExpiredCommitLog. Brokers' figures keep the brokers' own names.
 """
 
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ CLEAN_SECONDS: Final = 60.0
 
 
 class BrokerSummary(Answer, frozen=True, kw_only=True):
-    """One broker in a line. What cannot be known is None; `problem` says why nothing is."""
+    """Summary of one broker. Unknown values are None; `problem` says why all are."""
 
     cluster: str
     broker: str
@@ -39,13 +38,13 @@ class BrokerSummary(Answer, frozen=True, kw_only=True):
     version: str | None = None
     put_tps: float | None = None
     get_tps: float | None = None
-    disk_used: float | None = None  # part of the commit log's disk, 0 to 1
+    disk_used: float | None = None  # used part of the commit log's disk, 0 to 1
     earliest_stored: int | None = None
     problem: str | None = None
 
 
 class BrokerTable(Answer, frozen=True, kw_only=True):
-    """What a broker says under its own names: figures, or settings."""
+    """Figures or settings of a broker, under its own names."""
 
     cluster: str
     broker: str
@@ -55,7 +54,7 @@ class BrokerTable(Answer, frozen=True, kw_only=True):
 
 
 class TopicFlow(Answer, frozen=True, kw_only=True):
-    """What goes into a topic, and to one of its groups; `group` is None where it has none."""
+    """Message rates of a topic, and of one of its groups; `group` is None if it has none."""
 
     topic: str
     group: str | None
@@ -64,11 +63,11 @@ class TopicFlow(Answer, frozen=True, kw_only=True):
     out_tps: float
     in_day: int
     out_day: int
-    back_day: int  # consumers failed on so many, and gave them back
+    back_day: int  # messages that consumers failed on and sent back
 
 
 class BrokerFlow(Answer, frozen=True, kw_only=True):
-    """What goes in and out of one broker; `today` begins at its midnight."""
+    """Message rates of one broker; `today` begins at its midnight."""
 
     cluster: str
     broker: str
@@ -82,18 +81,18 @@ class BrokerFlow(Answer, frozen=True, kw_only=True):
 
 
 class Flows(Answer, frozen=True, kw_only=True):
-    """What goes in and out: by broker, and by topic and group of all of them together."""
+    """Message rates: by broker, and by topic and group of all of them together."""
 
     brokers: list[BrokerFlow]
     topics: list[TopicFlow]
 
 
 class Clean(StrEnum):
-    """What can be deleted before its time."""
+    """Data that can be deleted before it expires."""
 
-    QUEUES = "queues"  # whose messages are all gone
+    QUEUES = "queues"  # queues whose messages are all deleted
     TOPICS = "topics"  # queues of topics that do not exist
-    LOG = "log"  # files older than is kept
+    LOG = "log"  # files past their retention
 
 
 _CLEANING: Final = {
@@ -104,13 +103,13 @@ _CLEANING: Final = {
 
 
 class Brokers:
-    """Everything about brokers and the clusters that they are in."""
+    """Queries and actions about brokers and their clusters."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def all(self, where: Where = EVERYWHERE) -> list[BrokerSummary]:
-        """All brokers that the name server knows, also those that do not answer."""
+        """Return all brokers that the name server knows, including those that do not answer."""
 
         async def summary(broker: BrokerAt) -> BrokerSummary:
             try:
@@ -122,7 +121,7 @@ class Brokers:
         return await each(await self._access.brokers(where), summary)
 
     async def status(self, where: Where = EVERYWHERE) -> list[BrokerTable]:
-        """What brokers say of themselves."""
+        """Return the status figures of brokers."""
 
         async def table(broker: BrokerAt) -> BrokerTable:
             return _table(broker, await self._runtime(broker))
@@ -130,7 +129,7 @@ class Brokers:
         return await each(await self._access.brokers(where), table)
 
     async def config(self, where: Where = EVERYWHERE) -> list[BrokerTable]:
-        """The settings of brokers."""
+        """Return the settings of brokers."""
 
         async def table(broker: BrokerAt) -> BrokerTable:
             reply = await self._access.ask(broker, RequestCode.GET_BROKER_CONFIG)
@@ -139,7 +138,7 @@ class Brokers:
         return await each(await self._access.brokers(where), table)
 
     async def configure(self, settings: Mapping[str, str], where: Where) -> list[BrokerTable]:
-        """Change settings of brokers while they run; each broker decides which it lets be changed."""
+        """Change settings of running brokers; each broker decides which can be changed."""
         if not settings:
             raise ConfigError("nothing to change: give KEY=VALUE")
         brokers = await self._access.brokers(where)
@@ -156,7 +155,7 @@ class Brokers:
         ]
 
     async def stats(self, where: Where = EVERYWHERE, topic: str | None = None) -> list[TopicFlow]:
-        """What goes in and out, by topic and group, in the last minute and the last day."""
+        """Return message rates by topic and group, of the last minute and the last day."""
         masters = await self._access.masters(where)
         if topic is None:
             reply = await self._access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
@@ -169,7 +168,7 @@ class Brokers:
         return [flow for flows in found for flow in flows]
 
     async def flows(self, where: Where = EVERYWHERE, topic: str | None = None, *, system: bool = False) -> Flows:
-        """What goes in and out, by broker and by topic and group; with *system*, of brokers' own topics too."""
+        """Return message rates by broker and by topic and group; with *system*, of brokers' own topics too."""
         masters = await self._access.masters(where)
         own: set[str] = set()
         if topic is None and not system:
@@ -185,7 +184,7 @@ class Brokers:
         return Flows(brokers=await each(masters, flow), topics=topics)
 
     async def clean(self, what: Clean, where: Where = EVERYWHERE) -> list[str]:
-        """Let brokers delete what is of no use any more; the brokers that did, or will soon."""
+        """Let brokers delete unused data; return the brokers that did, or will soon."""
         masters = await self._access.masters(where)
         for broker in masters:
             await self._access.ask(broker, _CLEANING[what], seconds=CLEAN_SECONDS)
@@ -208,7 +207,7 @@ class Brokers:
             found = await self._access.ask_for(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)
             groups |= set(found.group_list)
         if topic in groups and not any([await self._offsets(broker, topic) for broker in brokers]):
-            groups.remove(topic)  # 5.3 counts the topic itself among the groups that subscribe to it
+            groups.remove(topic)  # 5.3 counts the topic itself among its subscribed groups
         flows: list[TopicFlow] = []
         for group in sorted(groups):
             going = [await self._figure(broker, GROUP_GET, f"{topic}@{group}") for broker in brokers]
@@ -231,7 +230,9 @@ class Brokers:
         return flows or [none]
 
     async def _figure(self, broker: BrokerAt, name: str, key: str) -> BrokerStatsData:
-        """One counter; what was never counted is the general error with a broker, and zero here."""
+        """Return one counter; a broker answers with the general error for one that was never counted, which is zero
+        here.
+        """
         reply = await self._access.ask(
             broker,
             RequestCode.VIEW_BROKER_STATS_DATA,
@@ -241,7 +242,7 @@ class Brokers:
         return decode_body(reply.body, BrokerStatsData) if reply.code == ResponseCode.SUCCESS else BrokerStatsData()
 
     async def _offsets(self, broker: BrokerAt, group: str, topic: str | None = None) -> list[OffsetWrapper]:
-        """How far a group has come in a topic, or in all where it has begun."""
+        """Return the offsets of a group in a topic, or in all topics where it has begun."""
         header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
         table = await self._access.ask_for(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
         return list(table.offset_table.values())
@@ -302,12 +303,12 @@ def _broker_flow(broker: BrokerAt, info: Mapping[str, str]) -> BrokerFlow:
 
 
 def _day(figure: BrokerStatsData) -> int:
-    """Of the last day: a broker that has not run for an hour has counted minutes only, as mqadmin's statsAll knows."""
+    """Return the count of the last day: a broker up for less than an hour has counted only minutes, as in statsAll."""
     return max(figure.stats_day.sum, figure.stats_hour.sum, figure.stats_minute.sum)
 
 
 def _first_number(text: str | None) -> float | None:
-    """Brokers say the last ten seconds, the last minute and the last ten minutes, with spaces between them."""
+    """Return the first number: brokers report the last ten seconds, minute and ten minutes, separated by spaces."""
     try:
         return float((text or "").split()[0])
     except (IndexError, ValueError):

@@ -1,10 +1,10 @@
-"""Dead letters: what groups failed on for good, and sending it again.
+"""Dead letters: messages that groups failed on for good, and resending them.
 
-A letter goes back to the retry topic of its group, so that nobody else gets it once more; or, if asked, to the topic
+A letter is resent to the retry topic of its group, so that no other group gets it again; or, if asked, to the topic
 that it came from. It keeps its id, keys, tags and properties, and counts as never tried.
 
-How far the letters of a queue were sent again is kept in the broker, as the offset of the tools' group in the
-dead-letter topic. So what was interrupted goes on where it was: at most the last few letters are sent twice.
+The progress of resending a queue is kept in the broker, as the offset of the tools' group in the dead-letter topic. So
+an interrupted resend continues where it was: at most the last few letters are sent twice.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from hanabi.wire.message import property_names as names
 from hanabi.wire.message.properties import format_properties
 from hanabi.wire.system_names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, RETRY_PREFIX, TOOLS_GROUP
 
-BOOKMARK_EVERY: Final = 16  # letters; what may be sent twice after a sudden end
+BOOKMARK_EVERY: Final = 16  # letters; as many may be sent twice after a crash
 PRODUCER_GROUP: Final = "hanabi_dlq_resend"
 SEND_SECONDS: Final = 10.0
 _KEPT: Final = frozenset({names.KEYS, names.TAGS, names.UNIQUE_KEY, names.BUYER_ID, names.INSTANCE_ID})
@@ -36,7 +36,7 @@ _DROPPED: Final = frozenset({names.TRANSACTION_ID, names.RETRY_TOPIC})
 
 
 class DeadLetters(Answer, frozen=True, kw_only=True):
-    """The dead letters of a group; `waiting` are those that were not sent again."""
+    """Dead letters of a group; `waiting` are those that were not resent."""
 
     group: str
     topic: str
@@ -46,7 +46,7 @@ class DeadLetters(Answer, frozen=True, kw_only=True):
 
 
 class Resent(Answer, frozen=True, kw_only=True):
-    """What became of one letter: sent again to a topic, or why not."""
+    """Result of one letter: resent to a topic, or the reason why not."""
 
     message_id: str
     broker: str
@@ -59,12 +59,12 @@ class Resent(Answer, frozen=True, kw_only=True):
 
 
 def origin_of(letter: StoredMessage) -> str | None:
-    """The topic that a letter came from, as far as it says so."""
+    """Return the topic that a letter came from, if it says so."""
     return letter.properties.get(names.DLQ_ORIGIN_TOPIC) or letter.properties.get(names.RETRY_TOPIC)
 
 
 def properties_for(letter: StoredMessage, retry_topic_of: str | None) -> dict[str, str]:
-    """What a letter takes with it when it is sent again: its own, and nothing of its way through brokers."""
+    """Return the properties of a resent letter: its own, without those that brokers added."""
     kept = {
         name: value
         for name, value in letter.properties.items()
@@ -81,21 +81,21 @@ def properties_for(letter: StoredMessage, retry_topic_of: str | None) -> dict[st
 
 
 class DeadLetterOffice:
-    """Everything about dead letters."""
+    """Queries and actions about dead letters."""
 
     def __init__(self, access: Access, topics: Topics, messages: Messages) -> None:
         self._access, self._topics, self._messages = access, topics, messages
         self._queues = QueueAccess(access.core)
 
     async def all(self) -> list[DeadLetters]:
-        """All groups that have dead letters, or had some."""
+        """Return all groups that have dead letters, or had some."""
         reply = await self._access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         topics = sorted(decode_body(reply.body, TopicList).topic_list)
         groups = [topic.removeprefix(DEAD_LETTER_PREFIX) for topic in topics if topic.startswith(DEAD_LETTER_PREFIX)]
         return await each(groups, self.of)
 
     async def of(self, group: str) -> DeadLetters:
-        """How many dead letters a group has."""
+        """Return the number of a group's dead letters."""
         topic = DEAD_LETTER_PREFIX + group
         await self._route(group)
         status = await self._topics.status(topic)
@@ -112,7 +112,7 @@ class DeadLetterOffice:
         )
 
     async def read(self, group: str, *, again: bool = True) -> AsyncGenerator[StoredMessage, None]:
-        """The dead letters of a group; without *again*, only those that were not sent again."""
+        """Read the dead letters of a group; without *again*, only those that were not resent."""
         for queue in (await self._route(group)).read_queues:
             start = 0 if again else await self._bookmark(queue) or 0
             async for letter in self._messages.read_queue(queue, start):
@@ -130,9 +130,9 @@ class DeadLetterOffice:
         ids: Collection[str] = (),
         on_total: Callable[[int], None] = lambda _: None,
     ) -> AsyncGenerator[Resent, None]:
-        """Send letters again, oldest first in each queue, at most *rate* a second and *count* in all.
+        """Resend letters, oldest first in each queue, at most *rate* a second and *count* in all.
 
-        With *ids* only these, wherever the bookmark is. A letter that does not say where it came from is passed over.
+        With *ids* only these, regardless of the bookmark. A letter that does not say where it came from is skipped.
         """
         if rate is not None and rate <= 0:
             raise ConfigError(f"rate must be more than 0 a second, not {rate}")
@@ -197,7 +197,7 @@ class DeadLetterOffice:
             flag=letter.flag,
             properties=format_properties(properties_for(letter, retry_topic_of)),
             reconsume_times=0,
-            max_reconsume_times=1,  # else the broker of a group without retries makes it a dead letter at once
+            max_reconsume_times=1,  # otherwise the broker of a group without retries makes it a dead letter at once
         )
         await self._access.api.send_message(address, header, letter.body, SEND_SECONDS)
 
@@ -218,7 +218,7 @@ class DeadLetterOffice:
     async def _bookmarking(
         self, queue: MessageQueue, start: int, *, enabled: bool
     ) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-        """Says up to where letters were sent; the broker hears it now and then, and at the end, however it ends."""
+        """Return a function that records the letters sent; the broker gets it periodically, and always at the end."""
         saved = current = start
 
         async def save() -> None:
@@ -240,7 +240,7 @@ class DeadLetterOffice:
 
 
 class _Pace:
-    """So many a second, and no more."""
+    """Rate limit of letters per second."""
 
     def __init__(self, rate: float | None) -> None:
         self._seconds = 0.0 if rate is None else 1 / rate

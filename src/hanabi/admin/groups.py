@@ -1,7 +1,7 @@
-"""Consuming groups: what there is, making, changing and deleting them, how far they have come, and who is in them.
+"""Consumer groups: list, create, change and delete them; their progress, members and subscriptions.
 
-Agrees with mqadmin's updateSubGroup, deleteSubGroup, consumerProgress, consumerConnection, consumerStatus and
-getConsumerConfig in what brokers are asked. A group is known to each broker by itself, so every master is asked.
+Sends the requests of mqadmin's updateSubGroup, deleteSubGroup, consumerProgress, consumerConnection, consumerStatus and
+getConsumerConfig. Each broker has its own groups, so every master is queried.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from hanabi.wire.headers.namesrv import DeleteTopicInNamesrvHeader
 from hanabi.wire.headers.topic import DeleteTopicHeader
 from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 
-# Brokers make these for themselves and for tools; the first two prefixes are 5.x's.
+# Brokers create these for themselves and for tools; the first two prefixes are 5.x's.
 SYSTEM_GROUPS: Final = frozenset(
     {
         "TOOLS_CONSUMER",
@@ -51,7 +51,7 @@ _NO_INFO: Final = (
 
 
 class GroupSettings(Answer, frozen=True, kw_only=True):
-    """The settings of a group on one broker."""
+    """Settings of a group on one broker."""
 
     cluster: str
     broker: str
@@ -63,7 +63,7 @@ class GroupSettings(Answer, frozen=True, kw_only=True):
 
 
 class GroupSummary(Answer, frozen=True, kw_only=True):
-    """A group. `lag` is how many messages it has not consumed, in all topics where it has begun."""
+    """Summary of a group. `lag` is the number of unconsumed messages, in all topics where it has begun."""
 
     group: str
     kind: str  # normal or system
@@ -75,7 +75,7 @@ class GroupSummary(Answer, frozen=True, kw_only=True):
 
 
 class QueueProgress(Answer, frozen=True, kw_only=True):
-    """How far a group has come in a queue. `last_consumed` is when the last message that it consumed was stored."""
+    """Progress of a group in a queue. `last_consumed` is the store time of the last message that it consumed."""
 
     topic: str
     broker: str
@@ -87,7 +87,7 @@ class QueueProgress(Answer, frozen=True, kw_only=True):
 
 
 class GroupProgress(Answer, frozen=True, kw_only=True):
-    """How far a group has come."""
+    """Progress of a group."""
 
     group: str
     lag: int
@@ -106,7 +106,7 @@ class Member(Answer, frozen=True, kw_only=True):
 
 
 class GroupMembers(Answer, frozen=True, kw_only=True):
-    """Who is in a group; None in place of what nobody who is there could say."""
+    """Members of a group; a value that no reachable broker knows is None."""
 
     group: str
     consume_type: str | None
@@ -116,7 +116,7 @@ class GroupMembers(Answer, frozen=True, kw_only=True):
 
 
 class HeldQueue(Answer, frozen=True, kw_only=True):
-    """What a member holds of one queue."""
+    """State of one queue at a member."""
 
     topic: str
     broker: str
@@ -129,7 +129,7 @@ class HeldQueue(Answer, frozen=True, kw_only=True):
 
 
 class TopicSpeed(Answer, frozen=True, kw_only=True):
-    """How fast a member gets through one topic: a second, and milliseconds."""
+    """Consumption rate of a member in one topic: per second, and milliseconds."""
 
     topic: str
     ok_tps: float
@@ -140,7 +140,7 @@ class TopicSpeed(Answer, frozen=True, kw_only=True):
 
 
 class RunningInfo(Answer, frozen=True, kw_only=True):
-    """What a member says of itself; `missing` says what it does not, and why."""
+    """State of a member, as it reports it; `missing` says which parts it does not report, and why."""
 
     client_id: str
     properties: dict[str, str]
@@ -151,7 +151,7 @@ class RunningInfo(Answer, frozen=True, kw_only=True):
 
 
 class Subscription(Answer, frozen=True, kw_only=True):
-    """What a group wants of a topic, says a broker."""
+    """Subscription of a group to a topic, as a broker reports it."""
 
     topic: str
     expression: str
@@ -161,14 +161,14 @@ class Subscription(Answer, frozen=True, kw_only=True):
 
 
 class Opinion(Answer, frozen=True, kw_only=True):
-    """What some members subscribe to that others do not. Only our brokers can tell."""
+    """Subscriptions that only some members have. Only Hanabi's brokers report this."""
 
     subscribes: str
     client_ids: list[str]
 
 
 class GroupSubscriptions(Answer, frozen=True, kw_only=True):
-    """What a group subscribes to. `consistent` is false where brokers or members contradict each other."""
+    """Subscriptions of a group. `consistent` is false where brokers or members contradict each other."""
 
     group: str
     consistent: bool
@@ -177,7 +177,7 @@ class GroupSubscriptions(Answer, frozen=True, kw_only=True):
 
 
 class GroupChange(Answer, frozen=True, kw_only=True):
-    """Settings of a group; None is the default, or what it was."""
+    """Settings of a group; None means the default at creation, and unchanged at an update."""
 
     consume_enabled: bool | None = None
     broadcast_enabled: bool | None = None
@@ -191,7 +191,7 @@ def kind_of(group: str) -> str:
 
 
 class Groups:
-    """Everything about consuming groups."""
+    """Queries and actions about consumer groups."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -199,7 +199,7 @@ class Groups:
     # Settings
 
     async def names(self) -> list[str]:
-        """The names of all groups, of the brokers that answer."""
+        """Return the names of all groups, of the brokers that answer."""
 
         async def of(broker: BrokerAt) -> Iterable[str]:
             try:
@@ -211,7 +211,7 @@ class Groups:
         return sorted({name for names in found for name in names})
 
     async def all(self, where: Where = EVERYWHERE, *, system: bool = False) -> list[GroupSummary]:
-        """All groups that brokers know, with their members and how far behind they are."""
+        """Return all groups that brokers know, with their members and lag."""
         masters = await self._access.masters(where)
         names: dict[str, list[tuple[BrokerAt, SubscriptionGroupConfig]]] = {}
         for broker, groups in zip(masters, await each(masters, self._configs), strict=True):
@@ -235,11 +235,11 @@ class Groups:
         return await each(wanted, summary)
 
     async def settings(self, group: str, where: Where = EVERYWHERE) -> list[GroupSettings]:
-        """The settings of a group on each broker that knows it; an error if none does."""
+        """Return the settings of a group on each broker that knows it; raise if none does."""
         return [_settings(broker, config) for broker, config in await self._found(group, where)]
 
     async def create(self, group: str, settings: GroupChange, where: Where = EVERYWHERE) -> list[GroupSettings]:
-        """Make a group on the masters of a cluster, or on one broker. One that is there already is an error."""
+        """Create a group on the masters of a cluster, or on one broker. Raise if it exists."""
         masters = await self._access.masters_of_one_cluster(where)
         tables = await each(masters, self._configs)
         have = [broker.broker for broker, table in zip(masters, tables, strict=True) if group in table]
@@ -262,9 +262,9 @@ class Groups:
     async def delete(
         self, group: str, where: Where = EVERYWHERE, *, keep_offsets: bool = False, dead_letters: bool = False
     ) -> list[str]:
-        """Delete a group and its retry topic, with how far it has come; with *dead_letters* these too.
+        """Delete a group, its retry topic and its offsets; with *dead_letters* these too.
 
-        Returns the brokers that knew it. Members that are still there make it again, where brokers allow that.
+        Return the brokers that knew it. Members that are still online create it again, where brokers allow that.
         """
         found = await self._found(group, where)
         header = DeleteSubscriptionGroupHeader(
@@ -274,7 +274,7 @@ class Groups:
             await self._access.ask(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX) if dead_letters else (RETRY_PREFIX,)
         for topic in (f"{prefix}{group}" for prefix in prefixes):
-            for broker, _ in found:  # a topic that a broker does not have is deleted as well
+            for broker, _ in found:  # a topic that a broker does not have counts as deleted
                 await self._access.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic=topic))
             if where == EVERYWHERE:
                 await self._access.tell_name_servers(
@@ -285,12 +285,12 @@ class Groups:
     # Progress
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
-        """How far a group has come, in all topics where it has begun or in one."""
+        """Return the progress of a group, in all topics where it has begun or in one."""
         masters = await self._access.masters()
         tables = await each(masters, lambda broker: self._stats(broker, group, topic))
         queues = [queue for table in tables for queue in _progress(table)]
         if not queues:
-            await self._found(group, EVERYWHERE)  # else nobody knows it, which is another thing
+            await self._found(group, EVERYWHERE)  # otherwise the group is unknown, which is a different error
         return GroupProgress(
             group=group,
             lag=sum(map(_lag, queues)),
@@ -301,7 +301,7 @@ class Groups:
     # Members
 
     async def members(self, group: str) -> GroupMembers:
-        """Who is in a group. None of a group that is known is an empty list."""
+        """Return the members of a group; an empty list for a known group without members."""
         found = await self._connections(group)
         first = found[0][1] if found else None
         return GroupMembers(
@@ -313,7 +313,7 @@ class Groups:
         )
 
     async def producers(self, group: str) -> GroupMembers:
-        """Who sends by the name of this group now. Brokers know a group of producers while one of it is connected."""
+        """Return the connected producers of this group. Brokers know a producer group only while one is connected."""
         masters = await self._access.masters()
         answers = await each(masters, lambda broker: self._producers(broker, group))
         members = _members(zip(masters, answers, strict=True))
@@ -324,7 +324,7 @@ class Groups:
         )
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> RunningInfo:
-        """What one member is doing, in its own words."""
+        """Return the state of one member, as it reports it."""
         header = GetConsumerRunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         for broker, connection in await self._connections(group):
             for client in connection.connection_set:
@@ -334,7 +334,7 @@ class Groups:
         raise InvalidParameter(f"group {group} has no member {client_id} now: see group members")
 
     async def subscriptions(self, group: str) -> GroupSubscriptions:
-        """What the members of a group subscribe to, and whether they agree."""
+        """Return the subscriptions of the members of a group, and whether they agree."""
         found = await self._connections(group)
         seen: dict[tuple[str, str, str], Subscription] = {}
         for broker, connection in found:
@@ -361,7 +361,7 @@ class Groups:
             opinions=[opinions[key] for key in sorted(opinions)],
         )
 
-    # Questions to brokers
+    # Requests to brokers
 
     async def _connections(self, group: str) -> list[tuple[BrokerAt, ConsumerConnection]]:
         masters = await self._access.masters()
@@ -387,7 +387,7 @@ class Groups:
             broker,
             RequestCode.GET_PRODUCER_CONNECTION_LIST,
             GetProducerConnectionListHeader(producer_group=group),
-            accept=SUCCESS | {int(ResponseCode.SYSTEM_ERROR)},  # the broker's way to say that it knows none
+            accept=SUCCESS | {int(ResponseCode.SYSTEM_ERROR)},  # a broker's answer for a group without any
         )
         if reply.code == ResponseCode.SYSTEM_ERROR:
             return []
@@ -415,7 +415,7 @@ class Groups:
 
 
 def _members(found: Iterable[tuple[BrokerAt, Iterable[Connection]]]) -> list[Member]:
-    """The clients that brokers tell of, each once."""
+    """Return the clients that brokers list, each once."""
     members: dict[str, Member] = {}
     for broker, clients in found:
         for client in clients:
@@ -455,7 +455,7 @@ def _settings(broker: BrokerAt, config: SubscriptionGroupConfig) -> GroupSetting
 
 
 def _running(client: Connection, body: bytes) -> RunningInfo:
-    if not body:  # Go clients know the question, and some of their versions have no answer
+    if not body:  # Go clients support the request, but some of their versions return nothing
         return RunningInfo(
             client_id=client.client_id or "",
             properties={

@@ -1,7 +1,7 @@
-"""Messages: find one by its id, by a key or by its place; read a topic; follow a trace; give one to a consumer.
+"""Messages: find one by id, key or offset; read a topic; follow a trace; deliver one to a consumer.
 
-Agrees with mqadmin's queryMsgById, queryMsgByUniqueKey, queryMsgByKey, queryMsgByOffset, queryMsgTraceById, printMsg
-and with the direct consumption of queryMsgById in what is asked of whom. Reading joins no group and saves no offset.
+Sends the requests of mqadmin's queryMsgById, queryMsgByUniqueKey, queryMsgByKey, queryMsgByOffset, queryMsgTraceById,
+printMsg and of queryMsgById's direct consumption. Reading joins no group and saves no offset.
 """
 
 from collections.abc import AsyncGenerator
@@ -26,15 +26,15 @@ from hanabi.wire.message.message_id import decode_offset_id
 from hanabi.wire.message.stored import to_messages
 from hanabi.wire.system_names import TRACE_TOPIC
 
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # brokers always have it, also those that make no groups by themselves
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # every broker has it, even without automatic creation of groups
 EVER_MS: Final = 2**62
-DIRECT_SECONDS: Final = 30.0  # how long a listener may take
+DIRECT_SECONDS: Final = 30.0  # timeout of a listener
 TOPICS_SEARCHED_MAX: Final = 2_000  # for one id
-UNIQUE_MAX: Final = 64  # one id names one message, but a message that was sent again has the same
+UNIQUE_MAX: Final = 64  # one id names one message, but a resent message has the same
 
 
 class Range(Answer, frozen=True, kw_only=True):
-    """Which messages of a topic to read: of which broker and queue, stored from when until when, with which tags."""
+    """Range of a topic to read: broker and queue, store time from and until, and tags."""
 
     broker: str | None = None
     queue_id: int | None = None
@@ -47,7 +47,7 @@ class Range(Answer, frozen=True, kw_only=True):
 
 
 class TraceEvent(Answer, frozen=True, kw_only=True):
-    """One step of a message's way: Pub, SubBefore, SubAfter or EndTransaction. None is what the trace does not say."""
+    """One step of a message's way: Pub, SubBefore, SubAfter or EndTransaction. None: not in the trace."""
 
     event: str
     time: int
@@ -65,7 +65,7 @@ class TraceEvent(Answer, frozen=True, kw_only=True):
 
 
 class DirectConsumption(Answer, frozen=True, kw_only=True):
-    """What a consumer's listener did with a message that it was given."""
+    """Result of a listener for a message delivered directly."""
 
     group: str
     client_id: str
@@ -80,14 +80,15 @@ def _named(topic: str | None) -> str:
 
 
 class Messages:
-    """Everything about single messages."""
+    """Queries and actions about single messages."""
 
     def __init__(self, access: Access, groups: Groups) -> None:
         self._access, self._groups, self._queues = access, groups, QueueAccess(access.core)
 
     async def get(self, message_id: str, topic: str | None = None) -> StoredMessage:
-        """The message with this id: a broker's own, or the one that its producer gave it. Without *topic* the latter is
-        looked for in all topics of users."""
+        """Return the message with this id: a broker's, or its producer's. Without *topic* the latter is searched in all
+        topics of users.
+        """
         if topic is not None and (found := await self._by_unique_key(message_id, [topic])):
             return found
         try:
@@ -115,7 +116,7 @@ class Messages:
         return messages[0]
 
     async def _topics(self) -> list[str]:
-        """The topics of users."""
+        """Return the topics of users."""
         reply = await self._access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         names = sorted(name for name in decode_body(reply.body, TopicList).topic_list if kind_of(name) == "normal")
         if len(names) > TOPICS_SEARCHED_MAX:
@@ -123,7 +124,7 @@ class Messages:
         return names
 
     async def _by_unique_key(self, message_id: str, topics: list[str]) -> StoredMessage | None:
-        """The newest message of *topics* with this id, which its producer gave it."""
+        """Return the newest message of *topics* with this id of its producer."""
         found = await each(topics, lambda topic: self._of_topic(message_id, topic, alone=len(topics) == 1))
         newest = [messages[-1] for messages in found if messages]
         return max(newest, key=lambda message: message.store_timestamp_ms, default=None)
@@ -134,10 +135,10 @@ class Messages:
         except BrokerError:
             if alone:
                 raise
-            return []  # deleted since it was listed, or on no broker that is there
+            return []  # deleted since it was listed, or on no reachable broker
 
     async def at(self, topic: str, broker: str, queue_id: int, offset: int) -> StoredMessage:
-        """The message at this place."""
+        """Return the message at this offset."""
         queue = MessageQueue(topic, broker, queue_id)
         if queue not in (await self._access.route(topic)).read_queues:
             raise InvalidParameter(f"topic {topic} has no queue {queue_id} on {broker}: see topic route")
@@ -160,7 +161,7 @@ class Messages:
         count: int = 64,
         by_unique_key: bool = False,
     ) -> list[StoredMessage]:
-        """The messages of a topic with this key, in the order of their storing; at most *count* of each broker."""
+        """Return the messages of a topic with this key, by store time; at most *count* of each broker."""
         header = QueryMessageHeader(
             topic=topic,
             key=key,
@@ -188,7 +189,7 @@ class Messages:
         )
 
     async def read(self, topic: str, chosen: Range | None = None) -> AsyncGenerator[StoredMessage, None]:
-        """The messages of a topic, queue by queue, up to where each queue ends now."""
+        """Read the messages of a topic, queue by queue, up to the current end of each."""
         chosen = chosen or Range()
         route = await self._access.route(topic)
         queues = [queue for queue in route.read_queues if chosen.has(queue)]
@@ -205,7 +206,7 @@ class Messages:
     async def read_queue(
         self, queue: MessageQueue, offset: int, *, tags: str = ALL
     ) -> AsyncGenerator[StoredMessage, None]:
-        """The messages of a queue from *offset* on, up to where it ends now."""
+        """Read the messages of a queue from *offset* up to its current end."""
         end = await self._access.api.get_max_offset(await self._queues.reading_address(queue), queue)
         pulling = Pulling(self._access.core, TOOLS_GROUP, tells_subscription=True)
         subscription = subscription_data(queue.topic, tags, 0)
@@ -219,7 +220,7 @@ class Messages:
             offset = found.next_offset
 
     async def trace(self, message_id: str, trace_topic: str = TRACE_TOPIC) -> list[TraceEvent]:
-        """What happened to a message, by its id or a key, in the order of time; as far as clients traced it."""
+        """Return the trace of a message, by its id or a key, in the order of time; as far as clients traced it."""
         found = await self.query(trace_topic, message_id)
         events = [event for message in found for event in parse_trace(message.body.decode(errors="replace"))]
         wanted = {event for event in events if message_id in (event.message_id, *(event.keys or "").split())}
@@ -230,7 +231,7 @@ class Messages:
     async def consume_directly(
         self, group: str, message_id: str, *, topic: str | None = None, client_id: str | None = None
     ) -> DirectConsumption:
-        """Give a message to a member of a group, any or this one, and say how its listener took it."""
+        """Deliver a message to a member of a group, any or this one, and return the listener's result."""
         message = await self.get(message_id, topic)
         members = (await self._groups.members(group)).members
         member = next((each for each in members if client_id in (None, each.client_id)), None)
@@ -262,12 +263,13 @@ class Messages:
         if from_ms is None:
             return max(await self._access.api.get_min_offset(address, queue), 0)
         found = await self._access.api.search_offset(address, queue, from_ms)
-        return max(found - 1, 0)  # 4.9 gives the nearest, be it before or after
+        return max(found - 1, 0)  # 4.9 returns the nearest, before or after
 
 
 def parse_trace(text: str) -> list[TraceEvent]:
-    """The events in a trace message; see `hanabi.client.observe.trace_data` for its form. Lines of no known form are
-    passed over: newer clients may write some."""
+    """Decode the events in a trace message; see `hanabi.client.observe.trace_data` for the format. Unknown lines are
+    skipped: newer clients may write some.
+    """
     events: list[TraceEvent] = []
     for line in text.split("\x02"):
         kind, *fields = (None if field == "null" else field for field in line.split("\x01"))

@@ -1,6 +1,6 @@
-"""Name servers: their settings, what they keep for others under a key, and whether a broker may be written to.
+"""Name servers: settings, key-value pairs, and brokers' write permission.
 
-Each name server is told by itself: none hears it from another. Agrees with mqadmin's getNamesrvConfig,
+Each name server gets its own request: they do not replicate. Agrees with mqadmin's getNamesrvConfig,
 updateNamesrvConfig, updateKvConfig, deleteKvConfig, wipeWritePerm and addWritePerm.
 """
 
@@ -29,14 +29,14 @@ _OR_NOTHING = SUCCESS | {int(ResponseCode.QUERY_NOT_FOUND)}
 
 
 class NameServerTable(Answer, frozen=True, kw_only=True):
-    """What one name server has: its settings, or the values of a namespace."""
+    """Settings, or values of a namespace, of one name server."""
 
     name_server: str
     values: dict[str, str]
 
 
 class WritePerm(Answer, frozen=True, kw_only=True):
-    """How many topics of a broker one name server has changed."""
+    """Number of a broker's topics that one name server has changed."""
 
     name_server: str
     broker: str
@@ -45,13 +45,13 @@ class WritePerm(Answer, frozen=True, kw_only=True):
 
 
 class NameServerAdmin:
-    """Everything about name servers."""
+    """Queries and actions about name servers."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def config(self) -> list[NameServerTable]:
-        """The settings of each name server."""
+        """Return the settings of each name server."""
         replies = await self._access.tell_name_servers(RequestCode.GET_NAMESRV_CONFIG)
         return [
             NameServerTable(name_server=address, values=dict(sorted(decode_properties(bytes(reply.body)).items())))
@@ -59,7 +59,7 @@ class NameServerAdmin:
         ]
 
     async def configure(self, settings: Mapping[str, str]) -> list[NameServerTable]:
-        """Change settings of all name servers; each decides which it lets be changed."""
+        """Change settings of all name servers; each decides which can be changed."""
         if not settings:
             raise ConfigError("nothing to change: give KEY=VALUE")
         body = format_properties(dict(settings)).encode()
@@ -73,7 +73,7 @@ class NameServerAdmin:
         ]
 
     async def values(self, namespace: str) -> list[NameServerTable]:
-        """All keys and values of a namespace, at each name server."""
+        """Return all keys and values of a namespace, at each name server."""
         header = GetKVListHeader(namespace=namespace)
         replies = await self._access.tell_name_servers(RequestCode.GET_KVLIST_BY_NAMESPACE, header, accept=_OR_NOTHING)
         return [
@@ -85,7 +85,7 @@ class NameServerAdmin:
         ]
 
     async def value(self, namespace: str, key: str) -> list[NameServerTable]:
-        """One value, at each name server; an error if none has it."""
+        """Return one value, at each name server; raise if none has it."""
         header = GetKVConfigHeader(namespace=namespace, key=key)
         replies = await self._access.tell_name_servers(RequestCode.GET_KV_CONFIG, header, accept=_OR_NOTHING)
         found = {
@@ -100,18 +100,18 @@ class NameServerAdmin:
         ]
 
     async def put(self, namespace: str, key: str, value: str) -> list[NameServerTable]:
-        """Keep a value under a key, at all name servers."""
+        """Store a value under a key, at all name servers."""
         header = PutKVConfigHeader(namespace=namespace, key=key, value=value)
         await self._access.tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
         return await self.value(namespace, key)
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Forget a key, at all name servers."""
+        """Delete a key, at all name servers."""
         header = DeleteKVConfigHeader(namespace=namespace, key=key)
         await self._access.tell_name_servers(RequestCode.DELETE_KV_CONFIG, header, accept=_OR_NOTHING)
 
     async def write_perm(self, broker: str, *, writable: bool) -> list[WritePerm]:
-        """Allow or forbid producers to write to a broker, before it is stopped say; it can still be read."""
+        """Allow or forbid producers to write to a broker, for example before stopping it; it can still be read."""
         await self._access.brokers(Where(broker=broker))
         if writable:
             header = AddWritePermHeader(broker_name=broker)

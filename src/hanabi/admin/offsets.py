@@ -1,9 +1,9 @@
-"""How far groups have come: look, set back or forward, skip, copy to another group.
+"""Offsets of groups: show, reset backwards or forwards, skip, copy to another group.
 
-A reset is planned first, queue by queue, and can be looked at before anything changes; to do it again changes nothing
-more. Where members are online their broker tells them (222); where none are, the offsets are written (15), as mqadmin's
+A reset is planned first, queue by queue, and the plan can be shown before anything changes; a reset is idempotent. If
+members are online their broker notifies them (222); otherwise the offsets are written (15), as mqadmin's
 resetOffsetByTime and its old form do. One queue or one exact offset can be set only while no member is online: 4.9's
-brokers would take such an order for one about all queues.
+brokers would apply such a request to all queues.
 """
 
 from typing import Final
@@ -17,12 +17,12 @@ from hanabi.wire.codes import RequestCode
 from hanabi.wire.headers.offset import ResetOffsetHeader
 
 FIRST_MS: Final = 0
-LAST_MS: Final = -1  # what brokers take for "the end"
+LAST_MS: Final = -1  # "the end" in requests to brokers
 RESET_SECONDS: Final = 10.0
 
 
 class QueueOffset(Answer, frozen=True, kw_only=True):
-    """A queue and how far a group has come in it; `group_offset` is None where it has not begun."""
+    """A queue and the group's offset in it; `group_offset` is None where it has not begun."""
 
     topic: str
     broker: str
@@ -34,7 +34,7 @@ class QueueOffset(Answer, frozen=True, kw_only=True):
 
 
 class Target(Answer, frozen=True, kw_only=True):
-    """Where to: the first message, the end, the first one stored at a time, or an offset."""
+    """Target of a reset: the first message, the end, the first one stored at a time, or an offset."""
 
     time_ms: int | None = None
     first: bool = False
@@ -47,7 +47,7 @@ class Target(Answer, frozen=True, kw_only=True):
 
     @property
     def broker_time_ms(self) -> int:
-        """The same, as a broker wants to hear it."""
+        """Return the target in the form of requests to brokers."""
         if self.first:
             return FIRST_MS
         return LAST_MS if self.last else self.time_ms or 0
@@ -64,7 +64,7 @@ class OffsetMove(Answer, frozen=True, kw_only=True):
 
 
 class Reset(Answer, frozen=True, kw_only=True):
-    """A reset, planned or done; `online` says that members are there, and are told by their brokers."""
+    """A reset, planned or done; `online` says that members are online, and are notified by their brokers."""
 
     group: str
     topic: str
@@ -73,13 +73,13 @@ class Reset(Answer, frozen=True, kw_only=True):
 
 
 class Offsets:
-    """Everything about the offsets of groups."""
+    """Queries and actions about the offsets of groups."""
 
     def __init__(self, access: Access, groups: Groups) -> None:
         self._access, self._groups = access, groups
 
     async def show(self, group: str, topic: str) -> list[QueueOffset]:
-        """Where each queue of a topic begins and ends, and how far a group has come in it."""
+        """Return the first and last offset of each queue of a topic, and the group's offset in it."""
         await self._known(group)
         queues = await self._queues(topic)
 
@@ -102,7 +102,7 @@ class Offsets:
         return await each(queues, look)
 
     async def plan(self, group: str, topic: str, target: Target, queue_id: int | None = None) -> Reset:
-        """What a reset would do."""
+        """Plan a reset without doing it."""
         await self._known(group)
         online = bool((await self._groups.members(group)).members)
         if online and (queue_id is not None or target.offset is not None):
@@ -128,16 +128,16 @@ class Offsets:
         return Reset(group=group, topic=topic, online=online, moves=await each(queues, move))
 
     async def reset(self, group: str, topic: str, target: Target, queue_id: int | None = None) -> Reset:
-        """Set a group to another place in a topic, back or forward. Returns what was done."""
+        """Set a group's offsets in a topic, backwards or forwards. Return the moves made."""
         plan = await self.plan(group, topic, target, queue_id)
         brokers = {broker.broker: broker for broker in await self._access.topic_masters(topic)}
         if plan.online:
             for move in plan.moves:
-                if move.old_offset is None:  # a broker refuses to reset what has not begun
+                if move.old_offset is None:  # a broker refuses to reset a queue that has not begun
                     await self._set(brokers[move.broker], group, move)
             header = ResetOffsetHeader(topic=topic, group=group, timestamp=target.broker_time_ms, is_force=True)
             for name in sorted({move.broker for move in plan.moves}):
-                # A member is on every broker of its topics, so what one knows of it, all know.
+                # A member is connected to every broker of its topics, so one broker's answer holds for all.
                 await self._access.ask(
                     brokers[name], RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, seconds=RESET_SECONDS
                 )
@@ -147,11 +147,11 @@ class Offsets:
         return plan
 
     async def skip(self, group: str, topic: str) -> Reset:
-        """Leave out all that is stored now: the group goes on with what comes."""
+        """Skip everything stored now: the group continues with new messages."""
         return await self.reset(group, topic, Target(last=True))
 
     async def plan_clone(self, source: str, destination: str, topic: str | None = None) -> list[OffsetMove]:
-        """What copying one group's offsets to another would do."""
+        """Plan the copy of one group's offsets to another."""
         progress = await self._groups.progress(source, topic)
         if not progress.queues:
             place = f" in topic {topic}" if topic else ""
@@ -174,7 +174,7 @@ class Offsets:
         return await each([queue for queue in progress.queues if queue.group_offset >= 0], move)
 
     async def clone(self, source: str, destination: str, topic: str | None = None) -> list[OffsetMove]:
-        """Give a group the offsets of another, in all its topics or in one."""
+        """Copy the offsets of a group to another, in all its topics or in one."""
         moves = await self.plan_clone(source, destination, topic)
         brokers = {broker.broker: broker for broker in await self._access.masters()}
         for move in moves:
@@ -182,7 +182,7 @@ class Offsets:
         return moves
 
     async def _known(self, group: str) -> None:
-        """Raise if nobody knows the group: an offset for a name that was written wrongly helps nobody."""
+        """Raise if no broker knows the group: an offset for a misspelt name is of no use."""
         await self._groups.settings(group)
 
     async def _queues(self, topic: str) -> list[tuple[BrokerAt, MessageQueue]]:
@@ -191,7 +191,7 @@ class Offsets:
         return [(brokers[queue.broker_name], queue) for queue in route.read_queues if queue.broker_name in brokers]
 
     async def _offset(self, broker: BrokerAt, group: str, queue: MessageQueue) -> int | None:
-        # Without the flag, 5.x says 0 for a group that has not begun, where the queue still has its first message.
+        # Without the flag, 5.x returns 0 for a group that has not begun, if the queue still has its first message.
         found = await self._access.api.query_consumer_offset(broker.address, group, queue, set_zero_if_not_found=False)
         return None if found is None or found < 0 else found
 

@@ -1,7 +1,7 @@
-"""Topics: what there is, making, changing and deleting them, where they are and what they hold.
+"""Topics: list, create, change and delete them; their routes and contents.
 
-Agrees with mqadmin's updateTopic, updateTopicPerm, deleteTopic, topicList, topicRoute and topicStatus in what brokers
-and name servers are asked, with one difference: to make and to change are two things here.
+Sends the requests of mqadmin's updateTopic, updateTopicPerm, deleteTopic, topicList, topicRoute and topicStatus, with
+one difference: creating and changing are separate here.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ CHANGE_SECONDS: Final = 10.0  # a broker answers when its name servers know of t
 
 
 class TopicOnBroker(Answer, frozen=True, kw_only=True):
-    """The settings of a topic on one broker."""
+    """Settings of a topic on one broker."""
 
     cluster: str
     broker: str
@@ -38,7 +38,7 @@ class TopicOnBroker(Answer, frozen=True, kw_only=True):
 
 
 class TopicSummary(Answer, frozen=True, kw_only=True):
-    """A topic. Its kind is normal, retry, dead-letter or system."""
+    """Summary of a topic. Its kind is normal, retry, dead-letter or system."""
 
     topic: str
     kind: str
@@ -46,14 +46,14 @@ class TopicSummary(Answer, frozen=True, kw_only=True):
 
 
 class TopicListing(Answer, frozen=True, kw_only=True):
-    """All topics that the name server knows; those on brokers that cannot be reached are without settings."""
+    """All topics that the name server knows; those on unreachable brokers have no settings."""
 
     topics: list[TopicSummary]
     unreachable: list[str]
 
 
 class RouteEntry(Answer, frozen=True, kw_only=True):
-    """What one broker serves of a topic, and under which addresses: by broker id, the master's is 0."""
+    """Part of a topic that one broker serves, and its addresses by broker id; the master's is 0."""
 
     cluster: str
     broker: str
@@ -64,7 +64,7 @@ class RouteEntry(Answer, frozen=True, kw_only=True):
 
 
 class QueueStatus(Answer, frozen=True, kw_only=True):
-    """What a queue holds: messages from `min_offset` up to, but without, `max_offset`."""
+    """Contents of a queue: messages from `min_offset` up to, but without, `max_offset`."""
 
     broker: str
     queue_id: int
@@ -75,7 +75,7 @@ class QueueStatus(Answer, frozen=True, kw_only=True):
 
 
 class TopicStatus(Answer, frozen=True, kw_only=True):
-    """What a topic holds."""
+    """Contents of a topic."""
 
     topic: str
     messages: int
@@ -83,7 +83,7 @@ class TopicStatus(Answer, frozen=True, kw_only=True):
 
 
 class TopicChange(Answer, frozen=True, kw_only=True):
-    """What to change of a topic; None stays as it is. `attributes` is 5.x's: +name=value or -name, with commas."""
+    """Changes of a topic; None stays as it is. `attributes` is 5.x's: +name=value or -name, with commas."""
 
     read_queues: int | None = None
     write_queues: int | None = None
@@ -93,7 +93,7 @@ class TopicChange(Answer, frozen=True, kw_only=True):
 
 
 def kind_of(topic: str, system_topics: frozenset[str] = frozenset()) -> str:
-    """What a topic is there for, by its name."""
+    """Return the kind of a topic, by its name."""
     if topic.startswith(RETRY_PREFIX):
         return "retry"
     if topic.startswith(DEAD_LETTER_PREFIX):
@@ -102,18 +102,18 @@ def kind_of(topic: str, system_topics: frozenset[str] = frozenset()) -> str:
 
 
 class Topics:
-    """Everything about topics."""
+    """Queries and actions about topics."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def names(self) -> list[str]:
-        """The names of all topics that name servers know."""
+        """Return the names of all topics that name servers know."""
         reply = await self._access.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(decode_body(reply.body, TopicList).topic_list)
 
     async def all(self, where: Where = EVERYWHERE) -> TopicListing:
-        """All topics, with their settings on each broker."""
+        """Return all topics, with their settings on each broker."""
         access = self._access
         names = set(await self.names())
         masters = await access.masters(where)
@@ -137,7 +137,7 @@ class Topics:
         on_brokers: dict[str, list[TopicOnBroker]] = {} if where != EVERYWHERE else {name: [] for name in names}
         for broker, configs, _ in found:
             for name, config in configs.items():
-                if name in names:  # what a broker keeps to itself cannot be reached by anybody else either
+                if name in names:  # clients cannot reach topics that a broker does not register
                     on_brokers.setdefault(name, []).append(_on_broker(broker, config))
         return TopicListing(
             topics=[
@@ -148,7 +148,7 @@ class Topics:
         )
 
     async def settings(self, topic: str, where: Where = EVERYWHERE) -> list[TopicOnBroker]:
-        """The settings of *topic* on each broker that has it; TopicNotExist if none has."""
+        """Return the settings of *topic* on each broker that has it; raise TopicNotExist if none has."""
         found = await self._found(topic, where)
         return [_on_broker(broker, config) for broker, config in found]
 
@@ -163,7 +163,7 @@ class Topics:
         attributes: str = "",
         where: Where = EVERYWHERE,
     ) -> list[TopicOnBroker]:
-        """Make a topic on the masters of a cluster, or on one broker. One that is there already is an error."""
+        """Create a topic on the masters of a cluster, or on one broker. Raise if it exists."""
         masters = await self._access.masters_of_one_cluster(where)
         have = [broker.broker for broker, config in await self._look(topic, masters) if config is not None]
         if have:
@@ -171,7 +171,7 @@ class Topics:
         config = TopicConfig(
             topic_name=topic, read_queue_nums=read_queues, write_queue_nums=write_queues, perm=perm, order=order
         )
-        if order:  # first, as brokers unlearn that a topic is ordered when the name servers do not say so
+        if order:  # first, as brokers clear the ordered flag when the name servers do not have it
             await self._fix_order(topic, masters, write_queues)
         try:
             for broker in masters:
@@ -183,7 +183,7 @@ class Topics:
         return [_on_broker(broker, config) for broker in masters]
 
     async def update(self, topic: str, change: TopicChange, where: Where = EVERYWHERE) -> list[TopicOnBroker]:
-        """Change a topic on the brokers that have it; what is not said stays as it is on each of them."""
+        """Change a topic on the brokers that have it; other settings stay as they are on each of them."""
         found = await self._found(topic, where)
         changed = [(broker, _changed(config, change)) for broker, config in found]
         if change.order:
@@ -197,7 +197,7 @@ class Topics:
     async def delete(self, topic: str, cluster: str | None = None) -> list[str]:
         """Delete a topic, with its messages and the offsets of its groups, in all clusters or in one.
 
-        Returns the brokers that had it. A topic that only name servers remember is forgotten there.
+        Return the brokers that had it. A topic that only name servers know is removed there.
         """
         masters = await self._access.masters(Where(cluster=cluster))
         have = [broker for broker, config in await self._look(topic, masters) if config is not None]
@@ -214,12 +214,14 @@ class Topics:
         return [broker.broker for broker in have]
 
     async def messages_to_delete(self, topic: str) -> int:
-        """How many messages would go with a topic."""
+        """Return how many messages would be deleted with a topic."""
         await self._known(topic)
         return (await self.status(topic)).messages
 
     async def _known(self, topic: str) -> None:
-        """Raise if no name server knows *topic*. That it could be made helps nobody who wants it gone."""
+        """Raise if no name server knows *topic*. Automatic creation does not count, as the caller wants to delete
+        it.
+        """
         try:
             await self._access.route(topic)
         except TopicNotExist as error:
@@ -228,7 +230,7 @@ class Topics:
             ) from error
 
     async def route(self, topic: str) -> list[RouteEntry]:
-        """Who serves a topic, as the name server tells clients."""
+        """Return the route of a topic, as the name server sends it to clients."""
         source = (await self._access.route(topic)).source
         addresses = {data.broker_name: data for data in source.broker_datas}
         return [
@@ -244,7 +246,7 @@ class Topics:
         ]
 
     async def status(self, topic: str) -> TopicStatus:
-        """How much each queue of a topic holds, and when something was stored in it last."""
+        """Return the contents of each queue of a topic, and its last store time."""
 
         async def of(broker: BrokerAt) -> TopicStatsTable:
             header = GetTopicStatsInfoHeader(topic=topic)
@@ -266,7 +268,7 @@ class Topics:
         return TopicStatus(topic=topic, messages=sum(queue.messages for queue in queues), queues=queues)
 
     async def _configs(self, broker: BrokerAt) -> dict[str, TopicConfig]:
-        """All of the broker's topics: to ask for one alone is 5.x's."""
+        """Return all of the broker's topics: requesting a single one is 5.x's."""
         table = await self._access.ask_for(broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
         return table.topic_config_table
 
@@ -297,7 +299,7 @@ class Topics:
         await self._access.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header, seconds=CHANGE_SECONDS)
 
     async def _fix_order(self, topic: str, brokers: Sequence[BrokerAt], queues: int) -> None:
-        """Let the name servers say the queues even while a broker is down, so that the order of keys stays."""
+        """Have the name servers fix the queues even while a broker is down, so that the order of keys stays."""
         value = ";".join(f"{broker.broker}:{queues}" for broker in brokers)
         header = PutKVConfigHeader(namespace=ORDER_NAMESPACE, key=topic, value=value)
         await self._access.tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
