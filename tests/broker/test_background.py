@@ -27,7 +27,7 @@ async def test_work_at_an_interval_goes_on_after_a_failure(caplog: pytest.LogCap
     await asyncio.sleep(0)
     assert len(calls) == count
 
-    assert "counting failed, the next time may be better" in caplog.text
+    assert "counting failed, retrying at the next interval" in caplog.text
 
 
 async def test_a_failure_that_has_a_name_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -42,7 +42,7 @@ async def test_a_failure_that_has_a_name_is_told_in_one_line(caplog: pytest.LogC
     await failed.wait()
     await background.stop()
 
-    assert caplog.records[0].getMessage() == "saving failed, the next time may be better: no room on the disk"
+    assert caplog.records[0].getMessage() == "saving failed, retrying at the next interval: no room on the disk"
     assert caplog.records[0].exc_info is None
 
 
@@ -76,4 +76,4 @@ async def test_a_task_that_fails_begins_again_and_one_that_ends_does_not(caplog:
     assert len(calls) == 3
     await background.stop()
 
-    assert caplog.text.count("trying failed and begins again") == 2
+    assert caplog.text.count("trying failed, restarting it") == 2

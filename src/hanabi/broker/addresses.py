@@ -1,8 +1,8 @@
-"""Which address this broker tells others to use, and the one that its messages carry.
+"""Host that the broker advertises, and the address that its messages carry.
 
-What we listen on and what we advertise are two things: in a container one listens on 0.0.0.0 and is reached by a name.
-Without `brokerIP1` we choose as Apache does (RemotingUtil.getLocalAddress, 4.9.8), but only where we listen on all
-addresses: who listens on one is reached there.
+The listening address and the advertised one differ: a container listens on 0.0.0.0 and is reached by a name. Without
+`brokerIP1` the choice is Apache's (RemotingUtil.getLocalAddress, 4.9.8), but only if the broker listens on all
+addresses; a broker that listens on one address is reached there.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ _INTERFACE_NAME_BYTES_MAX: Final = 15
 
 
 def advertised_host(configured: str, listened_on: str) -> str:
-    """Return the host that others are told: what was *configured*, or where we listen, or the machine's address."""
+    """Return the host to advertise: the *configured* one, else the listening address, else the machine's address."""
     if configured:
         return configured
     return local_address() if listened_on in _ANY else listened_on
@@ -39,12 +39,12 @@ def pick_address(addresses: Iterable[str]) -> str | None:
 
 
 def local_address() -> str:
-    """This machine's address, the loopback if it has no other."""
+    """Return this machine's address; the loopback if it has no other."""
     return pick_address(_interface_addresses()) or pick_address(_addresses_of_name()) or _LOOPBACK
 
 
 def _interface_addresses() -> list[str]:
-    """Return the IPv4 address of each interface that is no bridge; empty where the system does not tell."""
+    """Return the IPv4 address of each interface that is not a bridge; empty if the system does not list them."""
     if not sys.platform.startswith("linux"):
         return []
     import fcntl
@@ -57,7 +57,7 @@ def _interface_addresses() -> list[str]:
             try:
                 request = struct.pack("256s", name.encode()[:_INTERFACE_NAME_BYTES_MAX])
                 answer = fcntl.ioctl(asking, _SIOCGIFADDR, request)
-            except OSError:  # it has none
+            except OSError:  # it has no address
                 continue
             addresses.append(socket.inet_ntoa(answer[20:24]))
     return addresses

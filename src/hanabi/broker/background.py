@@ -1,7 +1,7 @@
-"""What a broker does beside answering: work at intervals, and tasks that run as long as it does.
+"""Background work of a broker: periodic work and long-running tasks.
 
-Work that fails is logged and done again at its next time: no failure of a table to be saved ends the serving. Every
-interval is asked for anew, since it may be changed at run time.
+Failed work is logged and retried at the next interval: a table that cannot be saved does not stop the broker. The
+interval is read before each wait, since it may change at run time.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def every(self, name: str, seconds: Callable[[], float], work: Callable[[], object | Awaitable[object]]) -> None:
-        """Do *work* again and again, the first time after the first pause."""
+        """Repeat *work*, first after one interval."""
         self._start(name, self._repeat(name, seconds, work))
 
     def run(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Let *work* run until the stop. Should it end before, with an error, it begins again."""
+        """Run *work* until the stop; restart it if it ends early with an error."""
         self._start(name, self._keep_running(name, work))
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -46,22 +46,22 @@ class Background:
                 if isinstance(result, Awaitable):
                     await result
             except MQError as error:  # a full disk, say
-                logger.error("%s failed, the next time may be better: %s", name, error)
+                logger.error("%s failed, retrying at the next interval: %s", name, error)
             except Exception:
-                logger.exception("%s failed, the next time may be better", name)
+                logger.exception("%s failed, retrying at the next interval", name)
 
     async def _keep_running(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         while True:
             try:
                 await work()
             except Exception:
-                logger.exception("%s failed and begins again", name)
+                logger.exception("%s failed, restarting it", name)
             else:
                 return
             await asyncio.sleep(self._restart_seconds)
 
     async def stop(self) -> None:
-        """End everything, and wait until it has ended."""
+        """Cancel all tasks and wait until they have ended."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -1,9 +1,9 @@
-"""The broker: builds the parts, joins them, starts and stops them. Nothing is decided here.
+"""Assembly of the broker: builds, connects, starts and stops the parts. Makes no decisions.
 
     async with Broker(BrokerConfig(broker_name="broker-a"), StoreConfig(root="data")) as broker:
         host, port = await broker.start("127.0.0.1", 10911)
 
-Nothing here is global: any number of them run in one process, each with a store of its own.
+Nothing here is global: any number of brokers run in one process, each with its own store.
 """
 
 import asyncio
@@ -70,28 +70,28 @@ class Broker:
         around: Callable[[int, Handler], Handler] | None = None,
         around_express: Callable[[Express], Express] | None = None,
     ) -> None:
-        """*now_ms* is the time of day, which messages carry; None: the machine's, without leaps.
+        """*now_ms*: time of day that messages carry; None: the machine's clock, without leaps.
 
-        *around* is put around the handler of each request code, *around_express* around the fast path of some: for
-        measuring how long they take.
+        *around* wraps the handler of each request code, *around_express* the fast path of some codes: for measuring
+        latency.
         """
         if config.broker_role == "SLAVE":
             raise ConfigError("brokerRole = SLAVE: this broker can only be a master")
         if config.broker_role == "SYNC_MASTER":
             logger.warning("brokerRole = SYNC_MASTER: there are no slaves here, messages are kept on this machine only")
-        parse_delay_levels(config.message_delay_levels)  # so that what is wrong with them is known before any start
+        parse_delay_levels(config.message_delay_levels)  # so that bad levels are reported before any start
         self._config, self._store_config, self._tls = config, store_config, tls
         self._steady_clock = SteadyClock()
         self._now_ms = now_ms or self._steady_clock
         self._around, self._around_express = around, around_express
         self._home = Path(store_config.root).absolute()
         self._background = Background()
-        self._undo = AsyncExitStack()  # what a stop has to do, the last thing first
+        self._undo = AsyncExitStack()  # stop actions, run in reverse order
         self._stop_seconds = STOP_SECONDS
         self.servers: list[RemotingServer] = []  # one for each port
-        self.bound = ("", 0)  # where it listens
-        self.address = ""  # HOST:PORT as clients are told
-        self.fast_path_counts: list[Counts] = []  # none without compiled functions
+        self.bound = ("", 0)  # listening address
+        self.address = ""  # HOST:PORT as advertised to clients
+        self.fast_path_counts: list[Counts] = []  # empty without compiled functions
 
     async def start(self, host: str, port: int | None = None) -> tuple[str, int]:
         """Open the store, accept connections, and return the address that was bound.
@@ -105,7 +105,7 @@ class Broker:
             raise
 
     async def stop(self, deadline_seconds: float = STOP_SECONDS) -> None:
-        """Leave the name servers, answer what was asked, save the tables, close the store."""
+        """Unregister from the name servers, answer pending requests, save the tables, close the store."""
         self._stop_seconds = deadline_seconds
         await self._undo.aclose()
 
@@ -126,12 +126,12 @@ class Broker:
         await self._open_store(config)
         handlers: dict[int, Handler] = {}
         self.bound = bound = await self._listen(handlers, host, port)
-        # Nobody is read from before we wait again, so there is time to make the handlers, which need our port.
+        # No connection is read before the next await, so the handlers, which need the port, are built in time.
         own_port = config.advertised_port or bound[1]
         self.settings.broker = msgspec.structs.replace(
             self.settings.broker,
             listen_port=bound[1],
-            ha_listen_port=bound[1] + 1,  # as Apache's: always the next one
+            ha_listen_port=bound[1] + 1,  # as Apache: always the next port
         )
         self.address = format_address((own_host, own_port))
         self._prepare_registration()
@@ -156,7 +156,7 @@ class Broker:
         for server in self.servers:
             server.use_express(express)
         self._start_background()
-        await asyncio.sleep(0)  # each piece of background work begins, and has started its threads, before we are ready
+        await asyncio.sleep(0)  # lets background work start its threads before the broker reports ready
         return bound
 
     async def _open_store(self, config: BrokerConfig) -> None:
@@ -167,7 +167,7 @@ class Broker:
             raise ConfigError(f"home {self._home} cannot be written: {error.strerror or error}") from error
         self.settings = Settings(config, self._store_config, tables / "broker.properties")
         self.tables = Tables(self.settings, tables, self._now_ms)
-        # Recovery may take a while, and who shares the loop with us (a name server, say) has its work to do.
+        # Recovery may take long; other tasks on this loop (a name server, say) must go on.
         self.store = await asyncio.to_thread(
             MessageStore.open,
             self.settings.store,
@@ -176,7 +176,7 @@ class Broker:
             hooks=self.tables.store_hooks(),
         )
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
-        await asyncio.to_thread(remember_name, self._home, config.broker_name)  # only now the home is ours
+        await asyncio.to_thread(remember_name, self._home, config.broker_name)  # the home is ours from here on
         self.tables.topics.restore(self.store.queues())
         self._undo.callback(PROCESS.keep_for_files(lambda: self.store.descriptors_max))
         await asyncio.to_thread(
@@ -190,7 +190,8 @@ class Broker:
         self.settings.on_change.append(lambda: self.store.use(self.settings.store))
 
     def _doubt_clock(self) -> None:
-        """Delete nothing for its age at once if all would go: the machine may have started with a wrong clock."""
+        """Suspend deletion by age if all messages would expire at once: the machine may have started with a wrong
+        clock."""
         reserved_ms = self.settings.store.file_reserved_hours * 3_600_000
         age_ms = self._now_ms() - self.store.latest_store_ms
         if self.store.latest_store_ms and age_ms > reserved_ms:
@@ -200,7 +201,7 @@ class Broker:
         self._undo.push_async_callback(self._background.stop)
         limits = self.settings.broker.remoting()
         bound = await self._listen_on(handlers, host, port, limits)
-        # What the system allows was told for the first port, if it is less.
+        # A lower system limit was reported for the first port.
         limits = msgspec.structs.replace(limits, connections_max=PROCESS.connections_within(limits.connections_max))
         fast = self.settings.broker.fast_port_enabled
         fast_port = bound[1] - FAST_PORT_DISTANCE
@@ -223,7 +224,7 @@ class Broker:
             bound = await server.start(host, port)
         except OSError as error:
             raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
-        except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
+        except UnicodeError as error:  # an invalid name: an empty label, or one of more than 63 letters
             raise ConfigError(f"cannot listen on {where}: not a host name") from error
         self.servers.append(server)
         self._undo.push_async_callback(self._stop_server, server)
@@ -268,7 +269,7 @@ class Broker:
         background.every("statistics", lambda: STATS_SECONDS, tables.stats.tick)
         background.every("protection from slow consumers", lambda: PROTECTION_SECONDS, self._stop_slow_consumers)
 
-    # While it runs, and at its end
+    # Running and stopping
 
     def _stop_slow_consumers(self) -> None:
         broker = self.settings.broker
@@ -278,7 +279,7 @@ class Broker:
                 self.tables.groups.disable_consume(group)
 
     def _save(self) -> None:
-        """Bring all tables to the disk. One that cannot be written does not keep the others from it."""
+        """Write all tables to disk; a failure to write one does not prevent the rest."""
         tables, services = self.tables, self.services
         for save in (
             tables.topics.save_changes,
@@ -295,7 +296,8 @@ class Broker:
 
 
 class PermissionWatch:
-    """Makes a new permission of the broker known: topics can do no more than it, so their table has a new version."""
+    """Publishes a change of the broker's permission: it limits that of all topics, so their table gets a new
+    version."""
 
     def __init__(self, settings: Settings, tables: Tables) -> None:
         self._settings, self._topics = settings, tables.topics
@@ -308,7 +310,8 @@ class PermissionWatch:
 
 
 async def _first_address(host: str) -> str:
-    """Return what *host* will be bound as; *host* itself if nobody knows it, of which the listener will complain."""
+    """Return the address that *host* will be bound as; *host* itself if it is unknown, which the listener then
+    reports."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

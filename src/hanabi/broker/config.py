@@ -1,8 +1,8 @@
 """The broker's settings: RocketMQ's names and defaults, read from broker.conf.
 
 Agrees with BrokerConfig, NettyServerConfig and the part of MessageStoreConfig (4.9.8) that is not the store's own; the
-store's keys are `store.config.StoreConfig`, read from the same file. A bad value stops the start and names its key. A
-key that nobody claims gets one warning line. What Java has and we have no use for is in `ignored_keys.py`.
+store's keys are `store.config.StoreConfig`, read from the same file. An invalid value stops the start and names its
+key. An unknown key is logged once. Java's keys that have no use here are in `ignored_keys.py`.
 """
 
 import logging
@@ -37,14 +37,14 @@ ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 
 def local_host_name() -> str:
-    """Return the name of a broker that was given none, as Apache's."""
+    """Return the default name of a broker, as Apache does."""
     return socket.gethostname() or DEFAULT_BROKER_NAME
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What one broker was told. Every attribute has the key of broker.conf beside it."""
+    """Settings of one broker. Each attribute names its key of broker.conf."""
 
-    # who and where
+    # identity and addresses
     broker_name: Name = field(default_factory=local_host_name, name="brokerName")
     cluster_name: Name = field(default="DefaultCluster", name="brokerClusterName")
     broker_id: Long = field(default=MASTER_ID, name="brokerId")
@@ -114,14 +114,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # the transport
     idle_seconds_max: Positive = field(default=120, name="serverChannelMaxIdleTimeSeconds")
-    write_buffer_bytes_max: Count = field(default=0, name="writeBufferHighWaterMark")  # 0 leaves it to us
+    write_buffer_bytes_max: Count = field(default=0, name="writeBufferHighWaterMark")  # 0: our default
 
-    # Ours, not RocketMQ's.
-    fast_port_enabled: bool | None = field(default=None, name="fastListenPortEnable")  # unset: if it can be had
+    # Hanabi's own keys
+    fast_port_enabled: bool | None = field(default=None, name="fastListenPortEnable")  # unset: if the port is free
     advertised_port: Port = field(default=0, name="advertisedPort")  # with brokerIP1; 0: the port we listen on
     connections_max: Positive = field(default=20_000, name="connectionsMax")  # on each port, if there are files for it
     held_pulls_max: Positive = field(default=100_000, name="heldPullsMax")
-    topics_max: Positive = field(default=50_000, name="topicsMax")  # what a name server of ours takes from a broker
+    topics_max: Positive = field(default=50_000, name="topicsMax")  # the limit of our name server for one broker
     groups_max: Positive = field(default=50_000, name="groupsMax")
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
-        """The name servers to register with, each once, in their order."""
+        """Name servers to register with, without duplicates, in order."""
         return tuple(dict.fromkeys(part.strip() for part in self.namesrv_addr.split(";") if part.strip()))
 
     @property
@@ -140,7 +140,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.cluster_name}_REPLY_TOPIC"
 
     def remoting(self) -> RemotingConfig:
-        """Return the limits of the transport that these settings ask for."""
+        """Return the transport limits of these settings."""
         limits = RemotingConfig(idle_seconds=float(self.idle_seconds_max), connections_max=self.connections_max)
         if self.write_buffer_bytes_max:
             return msgspec.structs.replace(limits, write_buffer_bytes_max=self.write_buffer_bytes_max)
@@ -151,7 +151,7 @@ BROKER_KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(Br
 
 
 def as_properties(config: BrokerConfig | StoreConfig) -> dict[str, str]:
-    """Return the settings as text under RocketMQ's names; what is unset is left out, as Java leaves out nulls."""
+    """Return the settings as text under RocketMQ's names; unset ones are left out, as Java leaves out nulls."""
     fields = msgspec.structs.fields(type(config))
     values = ((item.encode_name, getattr(config, item.name)) for item in fields)
     return {
@@ -162,14 +162,14 @@ def as_properties(config: BrokerConfig | StoreConfig) -> dict[str, str]:
 def parse_broker_config(
     properties: Mapping[str, str], broker: BrokerConfig | None = None, store: StoreConfig | None = None
 ) -> tuple[BrokerConfig, StoreConfig]:
-    """Return the settings in *properties* over those given; keys of neither struct are not looked at."""
+    """Return the settings in *properties* over those given; keys of neither struct are ignored."""
     for_broker = {key: value for key, value in properties.items() if key in BROKER_KEYS}
     for_store = {key: value for key, value in properties.items() if key in STORE_KEYS}
     return with_properties(broker or BrokerConfig(), for_broker), with_properties(store or StoreConfig(), for_store)
 
 
 def read_broker_config(path: Path) -> tuple[BrokerConfig, StoreConfig]:
-    """Return the settings in a broker.conf; what it does not mention has its default."""
+    """Return the settings in a broker.conf; missing keys have their defaults."""
     try:
         properties = decode_properties(path.read_bytes())
         for key in properties:

@@ -86,7 +86,7 @@ def test_the_files_of_the_timer_are_not_made_anew_because_they_cannot_be_opened(
     world.clock.ms += 3_000 * SECOND
     with no_free_descriptors(), pytest.raises(StoreError, match="Too many open files"):
         world.timer.step()
-    assert "made anew" not in caplog.text
+    assert "rebuilding the timer's files" not in caplog.text
     world.pass_time(0)
     assert world.bodies() == [b"x"]
     world.store.close()

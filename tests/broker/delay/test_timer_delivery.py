@@ -396,7 +396,7 @@ def test_lost_or_damaged_files_are_made_anew_and_nothing_is_lost_or_repeated(
     world.pass_time(DAY)
     assert sorted(int(body) for body in world.bodies()) == list(range(52))
     if harm != "directory":
-        assert "made anew" in caplog.text
+        assert "rebuilding the timer's files" in caplog.text
 
 
 async def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
@@ -422,7 +422,7 @@ async def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
     task.cancel()
     await asyncio.wait((task,))
     assert world.bodies() == [b"x"]
-    assert "made anew: the entry at byte 0 is damaged" in caplog.text
+    assert "rebuilding the timer's files: the entry at byte 0 is damaged" in caplog.text
     assert len(readers) == 2  # at the start, and of all of the log
     assert threading.main_thread() not in readers
 
@@ -471,7 +471,7 @@ def test_a_timer_topic_that_began_anew_before_a_crash_is_followed(
     world = World(world.home, world.clock)
     world.pass_time(5 * SECOND)
     assert world.bodies() == [b"old", b"old", b"old", b"new"]
-    assert "ends at 1, before what the files of the timer say" in caplog.text
+    assert "ends at 1, before the timer's checkpoint" in caplog.text
 
 
 # Cancelling

@@ -1,7 +1,7 @@
-"""One client as the broker knows it: who it says it is, and the connection that reaches it.
+"""One client as the broker knows it: its identity, and the connection that reaches it.
 
-Agrees with Java's ClientChannelInfo, whose last-seen time is kept by each group here: a client that has left one group
-without a word may go on in another.
+Agrees with Java's ClientChannelInfo, except that each group keeps the last-seen time: a client that has silently left
+one group may go on in another.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hanabi.wire.command import Command
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """Who is at the other end of a connection. `version` is an ordinal of Java's MQVersion."""
+    """Client at the other end of a connection. `version` is an ordinal of Java's MQVersion."""
 
     client_id: str
     connection: Connection
@@ -22,12 +22,13 @@ class Client:
 
 
 def client_of(client_id: str, request: Command, connection: Connection) -> Client:
-    """Return the client that sent *request* by *connection*, under the id that it gave in the body."""
+    """Return the client that sent *request* on *connection*, under the id from the body."""
     return Client(client_id, connection, language_name(request.language), request.version)
 
 
 def language_name(language: str | int | None) -> str:
-    """Return a command names its language by name in JSON, by number in binary. What no `Language` is, is OTHER."""
+    """Return the name of a command's language, which is a name in JSON and a number in binary; OTHER if it is
+    unknown."""
     if isinstance(language, str):
         return language if language in Language.__members__ else Language.OTHER.name
     if language is None or language not in Language._value2member_map_:
@@ -36,7 +37,7 @@ def language_name(language: str | int | None) -> str:
 
 
 def version_name(version: int) -> str:
-    """As Java's MQVersion names the old versions that we must refuse something to; the number for all others."""
+    """Return Java's MQVersion name of the old versions that need refusals; the number for all later ones."""
     if 16 <= version <= 45:
         major, number = "V3_0", version - 14
     elif 46 <= version <= 65:

@@ -1,8 +1,7 @@
-"""What a broker asks its clients on behalf of an operator: start again elsewhere, where are you, what are you doing,
-consume this message now.
+"""Requests to clients on behalf of an operator: reset offsets, report offsets, report status, consume a message now.
 
-Each answer is ready to be passed to the operator, with Java's code when the client is not there, too old or too slow.
-Knows nothing of the store. Agrees with Java's Broker2Client and AdminBrokerProcessor.callConsumer.
+Each reply is ready for the operator, with Java's code if the client is offline, too old or too slow. Does not know the
+store. Agrees with Java's Broker2Client and AdminBrokerProcessor.callConsumer.
 """
 
 import asyncio
@@ -22,8 +21,8 @@ from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.header import Header
 from hanabi.wire.headers.offset import GetConsumerStatusHeader, ResetOffsetHeader
 
-V3_0_7_SNAPSHOT = 28  # ordinals of Java's MQVersion: from here on a client can be reset, and asked for its offsets,
-V3_1_8_SNAPSHOT = 62  # and from here on it can be asked what it is doing
+V3_0_7_SNAPSHOT = 28  # ordinals of Java's MQVersion: clients from here on support a reset and report their offsets,
+V3_1_8_SNAPSHOT = 62  # and from here on report their status
 
 CALL_SECONDS = 10.0
 STATUS_SECONDS = 5.0
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClientCalls:
-    """Calls members of consuming groups by the connections that they opened."""
+    """Requests to members of consumer groups, on the connections that they opened."""
 
     def __init__(
         self, consumers: Consumers, *, call_seconds: float = CALL_SECONDS, status_seconds: float = STATUS_SECONDS
@@ -46,15 +45,15 @@ class ClientCalls:
         self._reading = asyncio.Lock()
 
     def why_not_reset(self, group: str) -> Reply | None:
-        """Return why the members of *group* cannot be told to start elsewhere; None if they can."""
+        """Return the reason why the members of *group* cannot be reset; None if they can."""
         return _too_old(self._members(group), V3_0_7_SNAPSHOT)
 
     def is_online(self, group: str) -> bool:
         return self._consumers.find_group(group) is not None
 
     def tell_reset(self, asked: ResetOffsetHeader, offsets: Mapping[MessageQueue, int], asker: str) -> None:
-        """Tell all members where they start again. *asker* is the language of who wants it: who speaks C++ for a group
-        of clients that do not say their language means the list that C++ clients read."""
+        """Send the new offsets to all members. *asker*: client language of the requester. If a member's language is
+        unknown and the requester is C++, send the list format that C++ clients expect."""
         header = ResetOffsetHeader(
             topic=asked.topic, group=asked.group, timestamp=asked.timestamp, is_force=asked.is_force
         )
@@ -67,8 +66,8 @@ class ClientCalls:
                 logger.warning("reset of group %s: %s is not told: %s", asked.group, member.client.client_id, error)
 
     async def consumer_status(self, asked: GetConsumerStatusHeader) -> Reply:
-        """Return the offsets that the members of a group have in memory, by client id; of one client if one is
-        named. Who does not answer is left out."""
+        """Return the offsets that the members of a group hold in memory, by client id; of one client if one is named.
+        Members that do not answer are left out."""
         members = self._members(asked.group)
         if not members:
             remark = f"No Any Consumer online in the consumer group: [{asked.group}]"
@@ -98,14 +97,14 @@ class ClientCalls:
             return None
 
     async def _read_status(self, body: bytes) -> ConsumerStatus:
-        """Read a client's offsets: a long table in a thread, and one at a time, as threads share the interpreter."""
+        """Decode a client's offsets: long tables in a thread, one at a time, as threads share the interpreter."""
         if len(body) <= READ_AT_ONCE_BYTES:
             return decode_body(body, ConsumerStatus)
         async with self._reading:
             return await asyncio.to_thread(decode_body, body, ConsumerStatus)
 
     async def pass_on(self, code: int, group: str, client_id: str | None, header: Header, body: bytes = b"") -> Reply:
-        """Pass a request on to one client, and its answer back."""
+        """Forward a request to one client and return its reply."""
         member = self._consumers.find_member(group, client_id) if client_id is not None else None
         if member is None:
             return Reply(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
@@ -127,8 +126,8 @@ class ClientCalls:
 
     @contextmanager
     def _one_more(self) -> Iterator[None]:
-        """Count a call. A client may answer with megabytes, so there are few at a time. More are refused: if they
-        waited, so would what is behind them, perhaps the answer of a client that asks about itself."""
+        """Count a call in flight. A client may answer with megabytes, so calls are few; more are refused. Queuing them
+        would also delay later requests, perhaps the answer of a client that asks about itself."""
         if self._under_way >= CALLS_MAX:
             raise SystemBusy(f"[OVERLOAD]system busy: {self._under_way} clients are being asked already, try again")
         self._under_way += 1
@@ -143,7 +142,8 @@ class ClientCalls:
 
 
 def _too_old(members: list[Member], version_min: int) -> Reply | None:
-    """The refusal if one of *members* is too old. Nobody is asked then: a group is reset whole or not at all."""
+    """Return the refusal if one of *members* is too old. No member is asked then: a group is reset whole or not at
+    all."""
     for member in members:
         if member.client.version < version_min:
             logger.warning("%s is too old for that: version %d", member.client.client_id, member.client.version)
@@ -153,13 +153,13 @@ def _too_old(members: list[Member], version_min: int) -> Reply | None:
 
 
 def _reads_list(member: Member, asker: str) -> bool:
-    """C++ clients read no objects as keys."""
+    """Return whether the member needs the list format: C++ clients cannot read objects as keys."""
     cpp = Language.CPP.name
     return member.client.language == cpp or (asker == cpp and member.client.language == Language.OTHER.name)
 
 
 def _reset_bodies(offsets: Mapping[MessageQueue, int]) -> tuple[bytes, bytes]:
-    """Return the same table for most clients, and for those in C++."""
+    """Return the table encoded for most clients, and for C++ clients."""
     entries = [
         QueueAndOffset(broker_name=queue.broker_name, offset=offset, queue_id=queue.queue_id, topic=queue.topic)
         for queue, offset in offsets.items()

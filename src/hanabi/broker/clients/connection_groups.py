@@ -1,5 +1,5 @@
-"""Which groups each connection is in: so the end of a connection costs as much as it had groups, however many others
-there are. Bounds how many that may be."""
+"""Groups of each connection, so that the end of a connection costs one step for each of its groups, independent of the
+total number of groups. Bounds the groups of one connection."""
 
 from collections.abc import Set
 
@@ -9,7 +9,7 @@ from hanabi.remoting.connection.protocol import Connection
 
 
 class ConnectionGroups:
-    """Connection to the names of its groups, of one kind: those it produces for, or those it consumes for."""
+    """Names of each connection's groups of one kind: producer groups or consumer groups."""
 
     def __init__(self) -> None:
         self._groups: dict[Connection, set[str]] = {}
@@ -34,5 +34,5 @@ class ConnectionGroups:
                 del self._groups[connection]
 
     def of(self, connection: Connection) -> Set[str]:
-        """Return a copy, to go through while groups are left."""
+        """Return a copy, for iterating while groups are removed."""
         return frozenset(self._groups.get(connection, ()))

@@ -1,11 +1,11 @@
-"""One consuming group while it has members: who they are, what each of them said, and what the group subscribes to.
+"""One consumer group while it has members: the members, their statements, and the merged subscriptions.
 
-Two views stand side by side. `subscriptions` is the group's one table, merged from every heartbeat by the rule of
-Java's ConsumerGroupInfo, because that is what clients expect a broker to answer by: a newer version replaces an older
-one, and a topic that a heartbeat does not name is gone. The members hold what each of them said itself; there it shows
-that they subscribe differently, which the merged table hides: it follows whoever spoke last, and messages are skipped.
+There are two views. `subscriptions` is the group's table, merged from every heartbeat by the rule of Java's
+ConsumerGroupInfo, because clients expect replies by it: a newer version replaces an older one, and a topic that a
+heartbeat does not name is removed. Each member keeps its own statement. It reveals members that subscribe differently,
+which the merged table hides: that follows the latest heartbeat, and messages are skipped.
 
-Decides only: no clock, no log, nothing is sent.
+Only decides: has no clock, logs nothing, sends nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from hanabi.wire.fastjson import encode_body
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """What a member wants, so that two members can be compared: versions, spaces and the order of tags do not count.
+    """A member's subscriptions in comparable form: versions, spaces and the order of tags do not count.
 
     `wanted` holds the topic, the type of the expression, and the expression.
     """
@@ -36,7 +36,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def statement_of(group: str, data: ConsumerData, subscriptions: Iterable[SubscriptionData]) -> Statement:
-    """Return what *data* says. The retry topic is left out: whether a member has it follows from the message model."""
+    """Return the statement in *data*, without the retry topic: its presence follows from the message model."""
     own_retry_topic = retry_topic(group)
     wanted = (
         (subscription.topic, subscription.expression_type or "TAG", _expression(subscription))
@@ -55,8 +55,8 @@ def _expression(subscription: SubscriptionData) -> str:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One client in the group, and what it said last. `statement` is None while we do not know what it subscribes to:
-    a 5.x client may send only a fingerprint."""
+    """One client of the group, and its latest statement. `statement` is None while its subscriptions are unknown: a 5.x
+    client may send only a fingerprint."""
 
     client: Client
     data: ConsumerData
@@ -76,7 +76,7 @@ class Member:
 
 
 class Opinion(msgspec.Struct, frozen=True):
-    """One of several things that the members of a group say, and who says it."""
+    """One of several differing statements in a group, and the members that make it."""
 
     statement: Statement
     client_ids: tuple[str, ...]
@@ -101,35 +101,35 @@ class ConsumerGroup:
 
     @property
     def client_ids(self) -> tuple[str, ...]:
-        """Each id once. Java repeats the id of a client that has two connections for a while, and the members, dividing
-        by that list, leave the queues of the second one to nobody."""
+        """Each id once. Java repeats the id of a client that has two connections for a while; members that divide
+        queues by that list then leave the queues of the second entry unread."""
         return tuple(self._connections)
 
     def connections_of(self, client_id: str) -> int:
-        """By how many connections this client is a member."""
+        """Return the number of connections of this client in the group."""
         return self._connections.get(client_id, 0)
 
     @property
     def encoded_client_ids(self) -> bytes:
-        """As members ask for them: each of them, every 20 seconds."""
+        """Client ids encoded as the reply that each member requests every 20 seconds."""
         if self._encoded_client_ids is None:
             self._encoded_client_ids = encode_body(ConsumerList(consumer_id_list=list(self.client_ids)))
         return self._encoded_client_ids
 
     def find(self, client_id: str) -> Member | None:
-        """Return the member with this id; of several, the one heard of last."""
+        """Return the member with this id; of several, the one last seen."""
         found = (member for member in self.members.values() if member.client.client_id == client_id)
         return max(found, key=lambda member: member.seen_ms, default=None)
 
     def said_under(self, fingerprint: int) -> Member | None:
-        """Return some member with this fingerprint, which clients that say the same have in common."""
+        """Return any member with this fingerprint; clients with the same subscriptions share one."""
         for member in self.members.values():
             if member.fingerprint == fingerprint and member.statement is not None:
                 return member
         return None
 
     def put(self, member: Member) -> bool:
-        """Let *member* in, or let it replace what it said before; return whether the list of members changed."""
+        """Add *member* or replace its previous statement; return whether the list of members changed."""
         old = self.members.get(member.connection)
         self.members[member.connection] = member
         self._count_opinion(member.statement, 1)
@@ -142,7 +142,7 @@ class ConsumerGroup:
         return True
 
     def remove(self, connection: Connection) -> Member | None:
-        """Let the member at *connection* go; None if there is none."""
+        """Remove and return the member at *connection*; None if there is none."""
         member = self.members.pop(connection, None)
         if member is not None:
             self._count_opinion(member.statement, -1)
@@ -150,7 +150,7 @@ class ConsumerGroup:
         return member
 
     def merge(self, subscriptions: Sequence[SubscriptionData]) -> bool:
-        """Take over what a heartbeat said; return whether topics came or went."""
+        """Merge the subscriptions of a heartbeat; return whether topics were added or removed."""
         table = self.subscriptions
         changed = False
         for subscription in subscriptions:
@@ -166,11 +166,11 @@ class ConsumerGroup:
             del table[topic]
         return changed
 
-    # Who says what
+    # Differences between members
 
     @property
     def agrees(self) -> bool:
-        """Whether all members subscribe alike."""
+        """Return whether all members have the same subscriptions."""
         return len(self._statements) <= 1
 
     @property
@@ -179,14 +179,14 @@ class ConsumerGroup:
 
     @property
     def differs(self) -> list[Member]:
-        """The members that do not say what most say; if as many say one thing as another, what was said first."""
+        """Return the members that differ from the majority; on a tie, from the first statement."""
         if self.agrees:
             return []
         common = max(self._statements, key=self._statements.__getitem__)
         return [member for member in self.members.values() if member.statement not in (None, common)]
 
     def opinions(self) -> list[Opinion]:
-        """Everything that members say and who says it; what most say comes first."""
+        """Return each distinct statement with its members, the most common first."""
         speakers: dict[Statement, list[str]] = {statement: [] for statement in self._statements}
         for member in self.members.values():
             if member.statement is not None:

@@ -1,10 +1,11 @@
-"""Who consumes: the consuming groups that have members now, kept by heartbeats.
+"""Online consumer groups: those that have members now, kept alive by heartbeats.
 
-A member comes with a heartbeat and goes when it says so, when its connection ends, or after 120 silent seconds. Whoever
-remains is told, as the queues must be shared anew; broadcasting groups share nothing and are told nothing.
+A member joins with a heartbeat and leaves when it unregisters, when its connection ends, or after 120 seconds without a
+heartbeat. The remaining members are notified, as the queues must be rebalanced. Broadcasting groups share no queues and
+are not notified.
 
-Knows nothing of the bytes of heartbeats, of topics and of the settings of groups. Agrees with Java's ConsumerManager,
-and with that of 5.x in what it does not tell broadcasting groups and in fingerprints (heartbeat V2).
+Does not know the encoding of heartbeats, topics or group settings. Agrees with Java's ConsumerManager; with that of 5.x
+in not notifying broadcasting groups and in fingerprints (heartbeat V2).
 """
 
 import logging
@@ -22,30 +23,30 @@ from hanabi.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, Consume
 logger = logging.getLogger(__name__)
 
 EXPIRY_MS = 120_000
-REPORTED_OPINIONS_MAX = 8  # in one group; more are not told apart any more
+REPORTED_OPINIONS_MAX = 8  # in one group; further ones are not distinguished
 LOGGED_OPINIONS_MAX = 4  # in one line
 LOGGED_CHARACTERS_MAX = 300  # of one opinion
 
 
 class Filters(Protocol):
-    """Where the expressions of subscriptions are kept compiled."""
+    """Registry of compiled subscription expressions."""
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """These are the group's subscriptions now."""
+        """Set the group's current subscriptions."""
 
     def unregister(self, group: str) -> None:
-        """The group has no members any more."""
+        """Forget a group that has no members any more."""
 
 
 class Notifier(Protocol):
-    """Who tells the members of a group that it changed."""
+    """Sender of change notices to the members of a group."""
 
     def changed(self, group: ConsumerGroup, by: Connection | None = None) -> None: ...
 
 
 class Consumers:
-    """All consuming groups that have members. *on_left* hears of a client that is in a group no more: the group, its
-    client id, and whether it said so itself."""
+    """All consumer groups with members. *on_left* is called when a client has left a group, with the group, its client
+    id, and whether it unregistered itself."""
 
     def __init__(
         self,
@@ -64,19 +65,19 @@ class Consumers:
         self._connections = ConnectionGroups()
         self._remembered_bytes = 0
         self._remembered_bytes_max = remembered_bytes_max
-        self._reported: dict[str, frozenset[Statement]] = {}  # the differences that were logged, by group
+        self._reported: dict[str, frozenset[Statement]] = {}  # logged differences, by group
 
-    # Looking
+    # Reading
 
     def __contains__(self, connection: Connection) -> bool:
-        """Return whether it is a member of any group."""
+        """Return whether the connection is a member of any group."""
         return connection in self._connections
 
     def find_group(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
 
     def groups(self) -> Mapping[str, ConsumerGroup]:
-        """Return all groups with members, to look at."""
+        """Return all groups with members; read-only."""
         return self._groups
 
     def client_ids(self, group: str) -> tuple[str, ...]:
@@ -99,7 +100,7 @@ class Consumers:
         """Return the groups whose members subscribe differently."""
         return [group for group in self._groups.values() if not group.agrees]
 
-    # Coming
+    # Joining
 
     def heartbeat(
         self,
@@ -110,8 +111,8 @@ class Consumers:
         without_subscriptions: bool = False,
         notifies: bool = True,
     ) -> bool:
-        """Return a sign of life. Return whether we know what the member subscribes to: one that sent its fingerprint
-        alone may have to say it in full. *notifies* is the group's own switch for notices."""
+        """Record a heartbeat; return whether the member's subscriptions are known: one that sent only its fingerprint
+        may have to send them in full. *notifies* is the group's own switch for notices."""
         group = self._groups.get(data.group_name)
         old = group.members.get(client.connection) if group is not None else None
         now_ms = self._now_ms()
@@ -141,8 +142,8 @@ class Consumers:
         return member.statement is not None
 
     def _merge_again(self, group: ConsumerGroup, member: Member) -> None:
-        """*member* says what it said before, but another one may have come or gone since, or say something else. In the
-        last case the table changes with every heartbeat, which is no news for anybody."""
+        """Merge an unchanged statement again: another member may have joined, left or changed since. Members that
+        disagree change the table with every heartbeat; that is not reported."""
         changed = group.merge(member.subscriptions)
         if changed or member.has_expressions:
             self._filters.register(group.name, member.subscriptions)
@@ -152,7 +153,7 @@ class Consumers:
     def _heard(
         self, group: ConsumerGroup | None, client: Client, data: ConsumerData, fingerprint: int, without: bool
     ) -> Member:
-        """Return the member that a heartbeat describes. One without subscriptions means those said under its
+        """Return the member that a heartbeat describes. A heartbeat without subscriptions means those known for its
         fingerprint."""
         subscriptions, known = data.subscription_data_set, True
         if without:
@@ -169,7 +170,7 @@ class Consumers:
         )
 
     def _remember(self, member: Member, old: Member | None) -> None:
-        """Keep the account; refuse what is too much before anything has changed."""
+        """Update the byte count of remembered subscriptions; refuse an excess before anything changes."""
         total = self._remembered_bytes + member.remembered_bytes - (old.remembered_bytes if old is not None else 0)
         if total > max(self._remembered_bytes, self._remembered_bytes_max):
             limit = self._remembered_bytes_max
@@ -177,14 +178,14 @@ class Consumers:
         self._connections.add(member.client.connection, member.data.group_name)
         self._remembered_bytes = total
 
-    # Going
+    # Leaving
 
     def unregister(self, group: str, connection: Connection) -> None:
-        """The client says that it leaves."""
+        """Remove a client that unregisters."""
         self._leave(group, connection, "unregisters", said_so=True)
 
     def leaving(self, connection: Connection) -> Iterator[None]:
-        """Take *connection*, which is gone, out of its groups; a step for each of them."""
+        """Remove a closed *connection* from its groups, one group a step."""
         for group in self._connections.of(connection):
             self._leave(group, connection, "is gone", said_so=False)
             yield
@@ -204,7 +205,7 @@ class Consumers:
                 yield connection
 
     def excuse(self, ms: int) -> None:
-        """For so long we did not listen, or so far was the clock moved: everybody was seen that much later."""
+        """Extend all deadlines by *ms*: the loop stalled, or the clock was moved, for that long."""
         for group in self._groups.values():
             for member in group.members.values():
                 member.seen_ms += ms
@@ -225,37 +226,37 @@ class Consumers:
         self._report_differences(group)
 
     def _left(self, group: ConsumerGroup, member: Member, *, said_so: bool) -> None:
-        # It may have connected anew before we saw its old connection end.
+        # It may have reconnected before the end of its old connection was seen.
         if not group.connections_of(member.client.client_id):
             self._on_left(group.name, member.client.client_id, said_so)
 
-    # Telling
+    # Notifying
 
     def _tell(self, group: ConsumerGroup, by: Connection | None = None) -> None:
-        """Notify the members, the one whose heartbeat arrived *by* this connection before it is answered."""
+        """Notify the members; the one whose heartbeat arrived *by* this connection before its heartbeat is answered."""
         if group.members and group.notifies and group.message_model is not MessageModel.BROADCASTING:
             self._notices.changed(group, by)
 
     def _log_join(self, group: ConsumerGroup, member: Member) -> None:
         client = member.client
         logger.info("consumer %s joins group %s from %s", client.client_id, group.name, client.connection.peer)
-        if group.connections_of(client.client_id) == 2:  # a third is no news
+        if group.connections_of(client.client_id) == 2:  # only the second is reported
             others = (other for other in group.members.values() if other.client.client_id == client.client_id)
             peers = ", ".join(other.connection.peer for other in others)
             logger.warning("group %s has client id %s more than once: %s", group.name, client.client_id, peers)
 
     def _report_differences(self, group: ConsumerGroup) -> None:
-        """Once for each thing that members disagree about, and once when they agree again."""
+        """Log each disagreement of members once, and once when they agree again."""
         if group.agrees:
             if self._reported.pop(group.name, None) and group.members:
                 logger.info("group %s: all members subscribe alike again", group.name)
             return
         reported = self._reported.get(group.name, frozenset())
         if len(reported) > REPORTED_OPINIONS_MAX:
-            return  # everybody says something else, and that has been said
+            return  # all members differ, and that was logged
         statements = group.statements
         if reported >= statements:
-            return  # fewer opinions than before are no news
+            return  # fewer statements than before: not logged
         self._reported[group.name] = statements
         opinions = group.opinions()
         said = "; ".join(
@@ -275,8 +276,8 @@ class Consumers:
 
 
 def _same(old: Member, client: Client, data: ConsumerData, fingerprint: int, without: bool) -> bool:
-    """Return whether the member says what it said before. The version of a subscription counts too: a client that
-    subscribes anew must get into the merged table."""
+    """Return whether the member's statement is unchanged. The version of a subscription counts too: a client that
+    subscribes again must get into the merged table."""
     said = old.data
     return (
         old.statement is not None
@@ -290,13 +291,13 @@ def _same(old: Member, client: Client, data: ConsumerData, fingerprint: int, wit
 
 
 def _follow(group: ConsumerGroup, data: ConsumerData, now_ms: int, notifies: bool) -> None:
-    """What is said once for the whole group is as the last speaker says, as in Java."""
+    """Set the group-wide attributes to those of the latest heartbeat, as Java does."""
     group.updated_ms, group.notifies = now_ms, notifies
     group.consume_type, group.message_model, group.consume_from_where = _kinds(data)
 
 
 def _kinds(data: ConsumerData) -> tuple[ConsumeType, MessageModel, ConsumeFromWhere]:
-    # They are members since `ConsumerData` was made, whatever they were on the wire.
+    # `ConsumerData` has converted them to enum members, in any spelling on the wire.
     return (
         cast(ConsumeType, data.consume_type),
         cast(MessageModel, data.message_model),

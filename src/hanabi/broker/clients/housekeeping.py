@@ -1,7 +1,7 @@
-"""What happens to the tables of clients when a connection ends, and when time passes.
+"""Updates of the client tables when a connection ends and as heartbeats expire.
 
-Agrees with Java's ClientHousekeepingService. It closes the connection of whoever was silent in one group; here a client
-that is alive in another keeps it.
+Agrees with Java's ClientHousekeepingService, with one difference: Java closes the connection of a client that is silent
+in one group; here a client that is alive in another group keeps it.
 """
 
 import logging
@@ -17,11 +17,11 @@ from hanabi.remoting.connection.turns import spread
 logger = logging.getLogger(__name__)
 
 EXPIRY_INTERVAL_MS = 10_000
-EXPIRY_LATE_MS = 20_000  # so much later than it should be, a call says that we stood still, or the clock was set
+EXPIRY_LATE_MS = 20_000  # a call this late means that the loop stalled or the clock was set
 
 
 class ClientTables:
-    """Everything that follows the life of connections."""
+    """All tables that follow the life of connections."""
 
     def __init__(
         self,
@@ -32,23 +32,23 @@ class ClientTables:
         *,
         spread: Callable[[Iterator[object]], object] = spread,
     ) -> None:
-        """*spread* takes steps, now or later: the loop's turns."""
+        """*spread* runs the steps of an iterator, now or over several loop iterations."""
         self._producers = producers
         self._consumers = consumers
         self._locks = locks
         self._now_ms = now_ms
         self._spread = spread
-        self._expired_ms: int | None = None  # when we last looked
+        self._expired_ms: int | None = None  # time of the last expiry
 
     def closed(self, connection: Connection) -> None:
-        """Call it in the loop when *connection* is gone. Costs as much as the connection had groups, in turns."""
+        """Remove a closed *connection* from all tables. Call it in the loop. Cost: one step for each of its groups."""
         self._spread(chain(self._producers.leaving(connection), self._consumers.leaving(connection)))
 
     def expire(self) -> None:
         """Expire silent clients. Call it in the loop, every 10 seconds.
 
-        After we ourselves stood still (SIGSTOP, a suspended machine) signs of life wait unread in the sockets, and
-        after the clock was set all times are wrong: then everybody is given that much more, or less, time.
+        After a stall (SIGSTOP, a suspended machine) heartbeats wait unread in the sockets, and after the clock was set
+        all times are wrong: all deadlines then move by the difference.
         """
         now_ms = self._now_ms()
         last_ms, self._expired_ms = self._expired_ms, now_ms

@@ -1,7 +1,7 @@
-"""How much clients may make a broker remember. Whoever reaches its port can send heartbeats.
+"""Limits on the state that clients can make a broker keep: any peer can send heartbeats.
 
-The figures are far above what RocketMQ's clients send. Every refusal says which limit it was, so that the client's own
-log tells what to change.
+The limits are far above what RocketMQ's clients send. Every refusal names its limit, so that the client's log says what
+to change.
 """
 
 from hanabi.errors import NoPermission
@@ -19,7 +19,7 @@ _TAG_BYTES = 96  # its text and its hash code
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse a name that nobody chose in earnest."""
+    """Refuse an empty name or one longer than NAME_CHARACTERS_MAX."""
     if not name:
         raise NoPermission(f"an empty {what}")
     if len(name) > NAME_CHARACTERS_MAX:
@@ -27,7 +27,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_heartbeat(data: HeartbeatData) -> None:
-    """Refuse a heartbeat as a whole, before anything of it is remembered."""
+    """Refuse an oversized heartbeat as a whole, before any of it is stored."""
     check_name(data.client_id, "client id")
     for producer in data.producer_data_set:
         check_name(producer.group_name, "producer group")
@@ -50,7 +50,7 @@ def check_heartbeat(data: HeartbeatData) -> None:
 
 
 def remembered_bytes(subscriptions: list[SubscriptionData]) -> int:
-    """About how much memory it takes to remember *subscriptions*."""
+    """Return roughly how much memory *subscriptions* take."""
     return sum(
         _SUBSCRIPTION_BYTES
         + 4 * (len(subscription.sub_string or "") + len(subscription.topic))

@@ -1,10 +1,9 @@
-"""Telling the members of a group that it changed, so that they share the queues anew at once and not in 20 seconds.
+"""Notices of group changes to members, so that they rebalance at once and not within 20 seconds.
 
-The member whose heartbeat changed the group is told at once, before its heartbeat is answered: Apache does so, and
-there are clients that miss a notice which comes later. The others are told in the next iteration of the loop, but then
-not again within a moment: what changes meanwhile is told in one. A thousand consumers that start together would
-otherwise be told a million times. Each iteration sends only so many. Agrees with Java's
-Broker2Client.notifyConsumerIdsChanged.
+The member whose heartbeat changed the group is notified before its heartbeat is answered: Apache does so, and some
+clients miss a later notice. The other members are notified in the next loop iteration. Further changes within
+GAP_SECONDS are coalesced into one notice: a thousand consumers that start together would otherwise cause a million.
+Each iteration sends a bounded number. Agrees with Java's Broker2Client.notifyConsumerIdsChanged.
 """
 
 import asyncio
@@ -20,26 +19,26 @@ from hanabi.wire.headers.client import NotifyConsumerIdsChangedHeader
 
 logger = logging.getLogger(__name__)
 
-GAP_SECONDS = 0.1  # from one notice of a group to its next
+GAP_SECONDS = 0.1  # between two notices of a group
 NOTICES_A_TURN = 256
 
 
 class Notices:
-    """Sends NOTIFY_CONSUMER_IDS_CHANGED, unless that is switched off. Which change is worth it is decided elsewhere."""
+    """Sends NOTIFY_CONSUMER_IDS_CHANGED unless disabled. The caller decides which changes need a notice."""
 
     def __init__(self, settings: Settings, gap_seconds: float = GAP_SECONDS) -> None:
         self._settings = settings
         self._gap_seconds = gap_seconds
-        self._due: dict[ConsumerGroup, Connection | None] = {}  # with the member that knows of the only change
+        self._due: dict[ConsumerGroup, Connection | None] = {}  # with the member that caused the only change
         self._unsent: OrderedDict[tuple[str, Connection], None] = OrderedDict()  # one notice of a group for each member
 
     def changed(self, group: ConsumerGroup, by: Connection | None = None) -> None:
-        """Tell the member whose heartbeat changed the group, if one did, and later the members of that moment."""
+        """Notify the member whose heartbeat changed the group, if any, now; schedule notices to the other members."""
         if not self._settings.broker.notify_consumer_ids_changed:
             return
         if by is not None:
             _send_notice(group.name, by, at_once=True)
-        if group in self._due:  # the notice that is due tells of this change too
+        if group in self._due:  # the scheduled notice covers this change too
             self._due[group] = None
             return
         self._due[group] = by
@@ -67,5 +66,5 @@ def _send_notice(group: str, connection: Connection, *, at_once: bool = False) -
     header = NotifyConsumerIdsChangedHeader(consumer_group=group)
     try:
         connection.send_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, at_once=at_once)
-    except TransportError as error:  # it looks by itself every 20 seconds
+    except TransportError as error:  # the member polls the list every 20 seconds
         logger.debug("a notice for group %s is not sent: %s", group, error)

@@ -1,7 +1,6 @@
-"""Who produces: the groups of producers and their clients, so that a broker can ask one of them about a transaction, or
-hand a client the reply it waits for.
+"""Online producer groups and their clients: for transaction checks, and for replies addressed to a client.
 
-Knows nothing of heartbeats' bytes and of transactions. Agrees with Java's ProducerManager.
+Does not know the encoding of heartbeats or transactions. Agrees with Java's ProducerManager.
 """
 
 import logging
@@ -16,8 +15,8 @@ from hanabi.remoting.connection.protocol import Connection
 logger = logging.getLogger(__name__)
 
 EXPIRY_MS = 120_000
-PICKS_MAX = 8  # of a group whose members do not read: the next check will find another
-UNSENT_BYTES_MAX = 64 * 1024  # who has so much to read already is not the one to ask
+PICKS_MAX = 8  # for a group whose members do not read; the next check tries another member
+UNSENT_BYTES_MAX = 64 * 1024  # a client with this much unsent data is not picked
 
 
 @dataclass(slots=True, eq=False)
@@ -35,11 +34,11 @@ class Producers:
         self._now_ms = now_ms
         self._groups: dict[str, OrderedDict[Connection, Producer]] = {}
         self._connections = ConnectionGroups()
-        self._clients: dict[str, Connection] = {}  # by client id, the newest
-        self._ids: dict[Connection, str] = {}  # the other way round: a connection has one id at a time
+        self._clients: dict[str, Connection] = {}  # newest connection by client id
+        self._ids: dict[Connection, str] = {}  # the reverse: a connection has one id at a time
 
     def __contains__(self, connection: Connection) -> bool:
-        """Return whether it is a member of any group."""
+        """Return whether the connection is a member of any group."""
         return connection in self._connections
 
     def heartbeat(self, client: Client, group: str) -> None:
@@ -60,7 +59,7 @@ class Producers:
         self._leave(group, connection, "unregisters")
 
     def leaving(self, connection: Connection) -> Iterator[None]:
-        """Take *connection*, which is gone, out of its groups; a step for each of them."""
+        """Remove a closed *connection* from its groups, one group a step."""
         for group in self._connections.of(connection):
             self._leave(group, connection, "is gone")
             yield
@@ -80,18 +79,18 @@ class Producers:
                 yield connection
 
     def silent_ms(self, member: Producer) -> int:
-        """Return how long ago it was last heard."""
+        """Return the milliseconds since its last heartbeat."""
         return self._now_ms() - member.seen_ms
 
     def excuse(self, ms: int) -> None:
-        """For so long we did not listen, or so far was the clock moved: everybody was seen that much later."""
+        """Extend all deadlines by *ms*: the loop stalled, or the clock was moved, for that long."""
         for members in self._groups.values():
             for member in members.values():
                 member.seen_ms += ms
 
     def pick(self, group: str) -> Connection | None:
-        """Return the connection of one member, another one each time; None if nobody is there. One that reads what
-        it is sent, if there is any."""
+        """Return the connection of one member, round-robin; None if the group has none. Prefers a member that reads
+        what it is sent."""
         members = self._groups.get(group)
         if not members:
             return None
@@ -107,7 +106,7 @@ class Producers:
         return behind
 
     def find_client(self, client_id: str) -> Connection | None:
-        """Return the connection of the producer with this client id, in whatever group."""
+        """Return the connection of the producer with this client id, in any group."""
         return self._clients.get(client_id)
 
     def group(self, group: str) -> Iterable[Producer] | None:
@@ -116,7 +115,7 @@ class Producers:
         return members.values() if members is not None else None
 
     def groups(self) -> Mapping[str, Mapping[Connection, Producer]]:
-        """Return all groups, to look at."""
+        """Return all groups; read-only."""
         return self._groups
 
     def _leave(self, group: str, connection: Connection, why: str) -> None:
@@ -139,5 +138,7 @@ class Producers:
 
     def _forget_id(self, connection: Connection) -> None:
         client_id = self._ids.pop(connection, None)
-        if client_id is not None and self._clients.get(client_id) is connection:  # and not a newer one by now
+        if (
+            client_id is not None and self._clients.get(client_id) is connection
+        ):  # unless a newer connection replaced it
             del self._clients[client_id]

@@ -1,13 +1,11 @@
-"""Locks on queues: of a group that consumes in order, one client at a time may take from a queue.
+"""Queue locks: in a group that consumes in order, one client at a time may consume a queue.
 
-A client renews its locks every 20 seconds; a lock that was not renewed for 60 is free for the next. When a client
-leaves:
+A client renews its locks every 20 seconds; a lock that was not renewed for 60 seconds is free. When a client leaves:
 
 * It unregisters: it has stopped, so its locks are free at once. Java keeps them until they expire.
-* Its connection ends: it may live on, and go on with what it has pulled. Every client believes in its own lock for 30
-  seconds after the last renewal, so that long, and a little, the lock is kept. Java keeps it for 60. Free at once would
-  be quicker still, and two members could then consume one queue at the same time: Java clients close a connection on
-  which an answer came late.
+* Its connection ends: it may live on and consume what it has pulled. Every client trusts its own lock for 30 seconds
+after the last renewal, so the lock is kept for that time and a margin. Java keeps it for 60. Freeing it at once would
+let two members consume one queue at the same time: Java clients close a connection on which a reply was late.
 
 Does no I/O. Agrees with Java's RebalanceLockManager.
 """
@@ -22,13 +20,13 @@ from hanabi.message import MessageQueue
 logger = logging.getLogger(__name__)
 
 LOCK_LIFE_MS = 60_000
-ABANDONED_LIFE_MS = 35_000  # 30 s for which clients believe in a lock, and 5 s for its renewal to be on its way
+ABANDONED_LIFE_MS = 35_000  # 30 s for which clients trust a lock, and 5 s for a renewal in flight
 LOCKS_MAX = 200_000  # of all groups together; some 60 MB
 
 
 @dataclass(slots=True)
 class QueueLock:
-    """Who has a queue, and since when."""
+    """Owner of a queue's lock, and the time of its last renewal."""
 
     client_id: str
     renewed_ms: int
@@ -39,7 +37,7 @@ class QueueLock:
 
 
 class QueueLocks:
-    """The locks of all groups. *now_ms* had better be monotonic: when a clock is set forward, locks are lost."""
+    """Locks of all groups. *now_ms* should be monotonic: locks are lost when a clock is set forward."""
 
     def __init__(self, now_ms: Callable[[], int], *, life_ms: int = LOCK_LIFE_MS, locks_max: int = LOCKS_MAX) -> None:
         self._now_ms = now_ms
@@ -49,8 +47,8 @@ class QueueLocks:
         self._count = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Lock those of *queues* that are free, renew those that the client has; return both. The others have an owner,
-        and the client asks again later."""
+        """Lock the free ones of *queues*, renew those that the client holds; return both. The remaining queues have an
+        owner, and the client retries later."""
         now_ms = self._now_ms()
         locks = self._locks.setdefault(group, {})
         try:
@@ -79,12 +77,12 @@ class QueueLocks:
         return True
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Free those of *queues* that the client has. What others have is left alone."""
+        """Free those of *queues* that the client holds; locks of other clients stay."""
         locks = self._locks.get(group, {})
         self._free(group, [queue for queue in queues if (lock := locks.get(queue)) and lock.client_id == client_id])
 
     def left(self, group: str, client_id: str, said_so: bool) -> None:
-        """The client is a member of the group no more; *said_so*: it unregistered, and so it has stopped."""
+        """Release the locks of a client that left the group. *said_so*: it unregistered, so it has stopped."""
         locks = self._locks.get(group, {})
         own = [queue for queue, lock in locks.items() if lock.client_id == client_id]
         if said_so:
@@ -94,17 +92,17 @@ class QueueLocks:
             locks[queue].life_ms = min(self._life_ms, ABANDONED_LIFE_MS)
 
     def forget_expired(self) -> None:
-        """Free the memory of locks that nobody renews. Call it from time to time."""
+        """Remove expired locks from memory. Call it from time to time."""
         now_ms = self._now_ms()
         for group, locks in list(self._locks.items()):
             self._free(group, [queue for queue, lock in locks.items() if lock.has_expired(now_ms)])
 
     def remove_group(self, group: str) -> None:
-        """The group is deleted."""
+        """Remove all locks of a deleted group."""
         self._count -= len(self._locks.pop(group, {}))
 
     def of_group(self, group: str) -> Mapping[MessageQueue, QueueLock]:
-        """Return the locks of a group, to look at; some may have expired."""
+        """Return the locks of a group, read-only; some may have expired."""
         return self._locks.get(group, {})
 
     def _free(self, group: str, queues: Iterable[MessageQueue]) -> None:

@@ -1,9 +1,9 @@
-"""What was delivered after the last save: the log itself knows.
+"""Messages delivered after the last save, found in the log.
 
-How far delivery has come is saved now and then; a kill loses what happened since. But each delivered message lies in
-the log, behind the place where the log ended at the save. Who starts again looks there, and delivers nothing twice.
+Delivery progress is saved periodically; a kill loses the progress since. But each delivered message lies in the log,
+behind the log's end at the save. A restarted broker scans that part and delivers nothing twice.
 
-Reading the log is all that this does. It may take place in any thread.
+This module only reads the log; it may run in any thread.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
 
 def levels_delivered_since(store: MessageStore, log_offset: int) -> Counter[int]:
-    """The identities of what was delivered from the delay topic and lies in the log from *log_offset* on."""
+    """Return the identities of messages delivered from the delay topic that lie in the log from *log_offset* on."""
     found: Counter[int] = Counter()
     for record in _marked_since(store, log_offset, b"DELAY\x01"):
         if record.topic != SCHEDULE_TOPIC and _came_here(record):
@@ -31,7 +31,7 @@ def levels_delivered_since(store: MessageStore, log_offset: int) -> Counter[int]
 
 
 def timers_delivered_since(store: MessageStore, log_offset: int) -> Counter[int]:
-    """As above, for the timer topic. What was rolled counts too: the message that it was made from is done."""
+    """Return the same for the timer topic. Rolled messages count too: the message that each was made from is done."""
     found: Counter[int] = Counter()
     for record in _marked_since(store, log_offset, b"TIMER_DEQUEUE_MS\x01"):
         is_rolled = record.topic == TIMER_TOPIC and find_property(record.properties, b"TIMER_ROLL_TIMES") is not None
@@ -41,14 +41,15 @@ def timers_delivered_since(store: MessageStore, log_offset: int) -> Counter[int]
 
 
 def _came_here(record: Record) -> bool:
-    """Not what a consumer sent back later, which waits again under the same properties, or has another topic."""
+    """Return whether the record is the delivery itself: a message that a consumer sent back later waits again under the
+    same properties, or has another topic."""
     return find_property(record.properties, b"REAL_TOPIC") == record.topic
 
 
 def _marked_since(store: MessageStore, log_offset: int, mark: bytes) -> Iterator[Record]:
     """Yield the records from *log_offset* on that have *mark* among their properties.
 
-    Looks for the bytes first: of the many that lie there, few were delayed.
+    Searches for the bytes first: few of the messages there were delayed.
     """
     segment_bytes = store.config.commit_log_segment_bytes
     log_offset = max(log_offset, store.min_log_offset)
@@ -67,7 +68,7 @@ def _marked_since(store: MessageStore, log_offset: int, mark: bytes) -> Iterator
                 try:
                     decoded = decode_record(record, check_crc=False)
                 except RemoteProtocolError:
-                    break  # damage that recovery has reported; what follows is found again in the next segment
+                    break  # damage that recovery has reported; reading resumes at the next segment
                 if mark in decoded.properties:
                     yield decoded
             position += size

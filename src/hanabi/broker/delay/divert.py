@@ -1,11 +1,11 @@
-"""Which messages have to wait, and the form in which they do so.
+"""Detection of delayed messages, and the form in which they are stored until they are due.
 
     with a delay level       ─> SCHEDULE_TOPIC_XXXX, queue level - 1        see `delivery`
     with a time of its own   ─> rmq_sys_wheel_timer, queue 0                see `timer`
 
-The message keeps its properties; REAL_TOPIC and REAL_QID say where it goes at last. Bytes and order are Apache's.
-Agrees with CommitLog.asyncPutMessage (4.9.8) for levels and HookUtils.handleScheduleMessage (5.3.3) for times. Decides
-only; nothing is stored here.
+The message keeps its properties; REAL_TOPIC and REAL_QID name its final destination. Bytes and order are Apache's.
+Agrees with CommitLog.asyncPutMessage (4.9.8) for levels and HookUtils.handleScheduleMessage (5.3.3) for times. Only
+decides; stores nothing.
 """
 
 from collections.abc import Callable
@@ -25,39 +25,38 @@ from hanabi.wire.message.properties import decode_properties
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _TIMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
-_NOT_FOR_READERS: Final = sysflag.TRANSACTION_PREPARED  # this bit is in both types that nobody consumes
+_NOT_FOR_READERS: Final = sysflag.TRANSACTION_PREPARED  # bit of both types that are never consumed
 
 
 def may_divert(properties: bytes) -> bool:
-    """Return whether the message with these *properties* has to be shown to `Diverter.divert`. Cheap: a search of
-    bytes."""
+    """Return whether a message with these *properties* must go through `Diverter.divert`. Cheap: a search of bytes."""
     return b"DELAY\x01" in properties or b"TIMER_DE" in properties
 
 
 class Diverter:
-    """Turns messages that have to wait into those that wait."""
+    """Converter of delayed messages into the form in which they wait."""
 
     def __init__(self, levels: DelayLevels, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._levels, self._settings, self._now_ms = levels, settings, now_ms
 
     def divert(self, message: PendingMessage) -> PendingMessage:
-        """*message*, or what waits in its stead.
+        """Return *message*, or the waiting message to store instead.
 
-        MessageRefused or another BrokerError: it asks for a time that there cannot be, in Apache's words.
+        Raise MessageRefused or another BrokerError, in Apache's words, if it asks for an impossible time.
         """
         if message.sys_flag & _NOT_FOR_READERS:
             return message
         properties = decode_properties(message.properties)
         level = _level(properties)
         if level > 0:
-            for name in _TIMES:  # a level goes before a time, as in 5.x
+            for name in _TIMES:  # a level takes precedence over a time, as in 5.x
                 properties.pop(name, None)
             level = min(level, self._levels.highest)
             properties[names.DELAY_LEVEL] = str(level)
             return _waiting(message, properties, SCHEDULE_TOPIC, level - 1)
         if (
             message.topic == TIMER_TOPIC
-            or names.TIMER_OUT_MS in properties  # it has waited already
+            or names.TIMER_OUT_MS in properties  # it has already waited
             or not any(name in properties for name in _TIMES)
         ):
             return message

@@ -1,15 +1,15 @@
-"""Delivers the messages that wait for the time of their delay level.
+"""Delivery of messages with a delay level.
 
     SCHEDULE_TOPIC_XXXX, queue level - 1     messages of one level in the order they were stored, so in that of their
                                              times; the queue keeps the time of delivery in place of the tags code
     config/delayOffset.json                  level -> the first message that was not delivered: Apache's file
     config/delayDelivered.json               ours: the same, and where the log ended then; see `delivered`
 
-One task for all levels. It sleeps until the first message is due or `arrived` tells of an earlier one. Within a level
-nothing overtakes: what cannot be stored now is tried again, and what follows waits with it.
+One task serves all levels. It sleeps until the first message is due or `arrived` reports an earlier one. A level keeps
+its order: a message that cannot be stored now is retried, and the following ones wait with it.
 
-Agrees with ScheduleMessageService (4.9.8). Better on purpose: what waits under a level that the settings no longer have
-is delivered too; a message that can never be stored does not hold up its level for ever; a kill repeats nothing.
+Agrees with ScheduleMessageService (4.9.8). Better on purpose: messages of a level that the settings no longer have are
+delivered too; a message that can never be stored does not block its level; a kill repeats nothing.
 """
 
 import asyncio
@@ -41,21 +41,21 @@ from hanabi.wire.system_names import HALF_TOPIC, SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 
-_LOG_GROWTH_BYTES: Final = 64 << 20  # so much more log to look through after a kill makes a save due
+_LOG_GROWTH_BYTES: Final = 64 << 20  # a save is due after this much log growth, which bounds the scan after a kill
 
 
 class _Saved(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the log ended when delivery had come this far."""
+    """Delivery progress, and the log's end at that moment."""
 
     log_offset: int
     offset_table: dict[int, int]
 
 
-_Marks = list[_Saved]  # what `delayDelivered.json` holds: the newest, and the one before it
+_Marks = list[_Saved]  # content of `delayDelivered.json`: the newest mark and its predecessor
 
 
 class _Level:
-    """One level's queue, and how far it is delivered."""
+    """Queue and delivery progress of one level."""
 
     __slots__ = ("delay_ms", "due_ms", "offset", "queue_id", "retries")
 
@@ -66,23 +66,24 @@ class _Level:
         self.retries = Retries()
 
     def name(self) -> str:
-        """Return the level's place, for a log."""
+        """Return the level's position, for logs."""
         return f"message {self.offset} of {SCHEDULE_TOPIC}/{self.queue_id}"
 
     def next_ms(self, now_ms: int) -> int:
-        """Return when there is something to do."""
+        """Return when the level needs attention next."""
         due_ms = self.correct(self.due_ms, now_ms)
         return due_ms if due_ms > self.retries.at_ms or due_ms == NEVER_MS else self.retries.at_ms
 
     def correct(self, due_ms: int, now_ms: int) -> int:
-        """A time further away than the level allows is from other settings, or the clock was set back: due now."""
+        """Return the corrected due time: one later than the level allows is from other settings or from before the
+        clock was set back, so it is due now."""
         if due_ms != NEVER_MS and self.delay_ms is not None and due_ms > now_ms + self.delay_ms:
             return now_ms
         return due_ms
 
 
 class DelayedDelivery:
-    """Delivers what is due. All but writing the files happens in the thread of the event loop."""
+    """Delivers due messages. Everything but file writes runs in the event loop's thread."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class DelayedDelivery:
         settings: Settings,
         now_ms: Callable[[], int],
     ) -> None:
-        """*put* stores a message and diverts none: those that have waited still say that they want to."""
+        """*put* stores a message without diverting it: messages that have waited still carry their delay."""
         self._store, self._put, self._delays, self._settings, self._now_ms = store, put, levels, settings, now_ms
         self._file = DurableTable(config_directory / "delayOffset.json", encode=pretty, decode=_decode_table)
         self._mark: DurableTable[_Marks] = DurableTable(
@@ -102,41 +103,41 @@ class DelayedDelivery:
         self._alarm = Alarm()
         self._writing = threading.Lock()
         self._levels: dict[int, _Level] = {}
-        self._repeats: Counter[int] = Counter()  # delivered already, but after the last save
-        self._repeats_below: dict[int, int] = {}  # by level: what came later is no repetition
+        self._repeats: Counter[int] = Counter()  # delivered after the last save
+        self._repeats_below: dict[int, int] = {}  # by level: messages from here on are new
         table = self._file.load()
         offsets = dict(table.offset_table) if table is not None else {}
         for level in sorted({*range(1, levels.highest + 1), *offsets, *_levels_with_messages(store)}):
             corrected = self._correct_offset(level, offsets.get(level, 0))
             self._levels[level] = _Level(level - 1, corrected, levels.delay_ms(level))
             self._begin_level(self._levels[level])
-        # Where another broker has delivered in between, its table is right and our marks tell nothing.
+        # If another broker delivered in between, its table is right and our marks are stale.
         marks = (mark for mark in self._mark.load() or [] if mark.offset_table == offsets)
         self._saved: _Saved | None = next(marks, None)
         self._look_from: int | None = self._saved.log_offset if self._saved is not None else None
-        if table is None:  # never saved, or lost: all that was ever delivered has to be looked for
+        if table is None:  # never saved, or lost: scan for everything ever delivered
             self._look_from = _first_log_offset(store)
-        self._touched = set(offsets)  # levels that the table names: those where something was delivered
+        self._touched = set(offsets)  # levels in the table: those with deliveries
 
-    # What the others call
+    # Calls from other parts
 
     def arrived(self, dispatched: Dispatched) -> None:
-        """A message was stored: perhaps one that waits."""
+        """Note a stored message if it is a delayed one."""
         if dispatched.topic != SCHEDULE_TOPIC:
             return
         level = self._levels.get(dispatched.queue_id + 1)
         if level is None:
             level = self._levels[dispatched.queue_id + 1] = _Level(dispatched.queue_id, dispatched.queue_offset, None)
-        if level.due_ms == NEVER_MS:  # else it waits behind another one
+        if level.due_ms == NEVER_MS:  # else it waits behind an earlier one
             level.due_ms = dispatched.tags_code
             self._alarm.wake(dispatched.tags_code)
 
     def wake(self) -> None:
-        """Look at once for what is due."""
+        """Check for due messages at once."""
         self._alarm.wake()
 
     async def run(self) -> None:
-        """Deliver, and save now and then, until cancelled."""
+        """Deliver, and save periodically, until cancelled."""
         await self._look_back_in_thread()
         async with asyncio.TaskGroup() as tasks:
             stepping = keep_stepping(self.step, self._alarm, self._now_ms, look_back=self._look_back_in_thread)
@@ -144,11 +145,11 @@ class DelayedDelivery:
             tasks.create_task(self._keep_saving())
 
     def table(self) -> DelayOffsetTable:
-        """Return how far each level is delivered, as brokers tell each other (GET_ALL_DELAY_OFFSET)."""
+        """Return the delivery progress of each level, in the format between brokers (GET_ALL_DELAY_OFFSET)."""
         return DelayOffsetTable(offset_table={level: self._levels[level].offset for level in sorted(self._touched)})
 
     def running_stats(self) -> dict[str, str]:
-        """Return what the runtime info tells of each level: delivered up to, stored up to."""
+        """Return each level's line of the runtime info: delivered up to, stored up to."""
         reader = self._store.reader
         return {
             f"scheduleMessageOffset_{number}": f"{level.offset},{reader.max_offset(SCHEDULE_TOPIC, level.queue_id)}"
@@ -159,22 +160,22 @@ class DelayedDelivery:
     # Delivering
 
     def step(self) -> int:
-        """Deliver a slice of what is due; return when to call again: now if there is more."""
-        self._look_back()  # nothing to do where `run` has done it in a thread
+        """Deliver a slice of due messages; return when to call again: now if there are more."""
+        self._look_back()  # a no-op if `run` has done it in a thread
         now_ms = self._now_ms()
         first = min(self._levels.values(), key=lambda level: level.next_ms(now_ms))
         if first.next_ms(now_ms) > now_ms:
             if self._repeats and all(level.correct(level.due_ms, now_ms) > now_ms for level in self._levels.values()):
-                self._repeats = Counter()  # what comes now was not due before
+                self._repeats = Counter()  # later messages were not due before
             return first.next_ms(now_ms)
         try:
             self._deliver(first, now_ms)
-        except StoreError as error:  # its queue cannot be read now: what is in it is not gone
+        except StoreError as error:  # the queue cannot be read now; its messages are not lost
             first.retries.postpone(now_ms, first.name, str(error))
         return min(level.next_ms(now_ms) for level in self._levels.values())
 
     def _look_back(self) -> None:
-        """Find out what was delivered after the last save. Blocks while the log is read, which may take minutes."""
+        """Find the messages delivered after the last save. Blocks while the log is read, which may take minutes."""
         if self._look_from is not None:
             self._remember(levels_delivered_since(self._store, self._look_from))
 
@@ -183,7 +184,7 @@ class DelayedDelivery:
             self._remember(await asyncio.to_thread(levels_delivered_since, self._store, self._look_from))
 
     def _remember(self, repeats: Counter[int]) -> None:
-        """Begin: *repeats* were delivered in the life before this one, and must not be again."""
+        """Begin delivery; skip *repeats*, which the previous run has delivered."""
         self._look_from = None
         self._repeats = repeats
         for number, level in self._levels.items():
@@ -203,7 +204,7 @@ class DelayedDelivery:
                     level.offset = record.queue_offset
                     return
                 level.offset = record.queue_offset + 1
-        # What is not among the records is gone from the log or damaged, as the store has reported.
+        # Messages missing among the records are deleted or damaged, as the store has reported.
         level.offset = max(level.offset, min(result.next_offset, limit))
         self._touched.add(queue_id + 1)
         self._look_at_next(level)
@@ -217,7 +218,7 @@ class DelayedDelivery:
         return count
 
     def _deliver_one(self, level: _Level, record: Record, now_ms: int) -> bool:
-        """Return false if it must be tried again."""
+        """Deliver one message; return False if it must be retried."""
         if self._repeats and record.queue_offset < self._repeats_below.get(level.queue_id + 1, 0):
             known = identity(record)
             if known in self._repeats:
@@ -243,7 +244,7 @@ class DelayedDelivery:
         try:
             self._look_at_next(level)
         except StoreError as error:
-            level.due_ms = 0  # not known: `step` looks again
+            level.due_ms = 0  # unknown: `step` looks again
             level.retries.postpone(self._now_ms(), level.name, str(error))
 
     def _look_at_next(self, level: _Level) -> None:
@@ -252,21 +253,20 @@ class DelayedDelivery:
             if level.offset >= reader.max_offset(SCHEDULE_TOPIC, queue_id):
                 level.due_ms = NEVER_MS
                 return
-            # Deleted before they were delivered, or a damaged file: the store says where to go on.
+            # Deleted before delivery, or a damaged file: the store says where to resume.
             resumed = reader.get(SCHEDULE_TOPIC, queue_id, level.offset, 1).next_offset
             logger.error("%s/%d: messages %d to %d are gone", SCHEDULE_TOPIC, queue_id, level.offset, resumed - 1)
             level.offset = max(resumed, level.offset + 1)
         level.due_ms = 0 if times[0] is None else times[0]
 
     def _deliver_times(self, level: _Level, count: int) -> list[int | None]:
-        """Return when the next messages are due; None where their records are lost, and then there is nothing to
-        wait for."""
+        """Return the due times of the next messages; None where the record is lost: there is nothing to wait for."""
         entries = self._store.queries.entries(SCHEDULE_TOPIC, level.queue_id, level.offset, count) or ()
         known = ((entry.known_tags_code, entry) for entry in entries)
         return [self._time_by_record(level, entry) if code is None else code for code, entry in known]
 
     def _time_by_record(self, level: _Level, entry: QueueEntry) -> int | None:
-        """Return when a message is due whose time the queue has lost with its extension."""
+        """Return the due time from the record, for a message whose time was lost with the queue's extension file."""
         store_ms = self._store.queries.store_time_at(entry.log_offset)
         return None if store_ms < 0 else self._delays.deliver_time_ms(level.queue_id + 1, store_ms)
 
@@ -293,15 +293,15 @@ class DelayedDelivery:
                 logger.error("delayOffset.json: %s", error)
 
     def save(self) -> None:
-        """Write how far everything is delivered. Blocks."""
+        """Write the delivery progress. Blocks."""
         saved = self._changed()
         if saved is not None:
             self._write(saved)
 
     def _changed(self) -> _Saved | None:
-        """Return what is to be written; None if the files say it already, or must not be changed yet."""
+        """Return the progress to write; None if the files are current, or must not change yet."""
         if self._look_from is not None or self._repeats:
-            return None  # what was delivered in the life before is known by what the files say now
+            return None  # repeats of the previous run are found by the files as they are now
         current = _Saved(self._store.max_log_offset, self.table().offset_table)
         saved = self._saved
         if saved is None or current.offset_table != saved.offset_table:
@@ -310,9 +310,9 @@ class DelayedDelivery:
 
     def _write(self, saved: _Saved) -> None:
         with self._writing:
-            # What counts as delivered must not be lost in a power cut.
+            # Delivered messages must not be lost in a power cut.
             self._store.flush(log_only=True)
-            # The mark first: it knows the table that is there until the other one is written.
+            # The mark first: it refers to the table that is there until the new one is written.
             self._mark.save([saved] if self._saved is None else [saved, self._saved])
             self._file.save(DelayOffsetTable(offset_table=saved.offset_table))
             self._saved = saved
@@ -323,7 +323,7 @@ def _levels_with_messages(store: MessageStore) -> list[int]:
 
 
 def _first_log_offset(store: MessageStore) -> int | None:
-    """Where in the log the oldest message that waits, or has waited, lies; None if there is none."""
+    """Return the log offset of the oldest delayed message, delivered or not; None if there is none."""
     reader = store.reader
     queue_ids = [level - 1 for level in _levels_with_messages(store)]
     places = [

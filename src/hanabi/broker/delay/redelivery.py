@@ -1,8 +1,8 @@
-"""A message that has waited: what it becomes, and how to know it again.
+"""Conversion of a delayed message to its final form, and its identity across that conversion.
 
-Its properties go on as they are, REAL_TOPIC, REAL_QID and DELAY among them: Apache removes those from the map, but
-stores the text that it made before. Agrees with ScheduleMessageService.messageTimeup (4.9.8) and
-TimerMessageStore.convert (5.3.3). Pure.
+The properties stay as they are, with REAL_TOPIC, REAL_QID and DELAY: Apache removes those from the map, but stores the
+text that it made before. Agrees with ScheduleMessageService.messageTimeup (4.9.8) and TimerMessageStore.convert
+(5.3.3). Pure.
 """
 
 from typing import Final
@@ -19,23 +19,23 @@ _ADDED_LATER: Final = (names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIM
 
 
 class LostWayError(MQError):
-    """A waiting message that does not say where it should go."""
+    """A delayed message without a valid destination."""
 
 
 def after_level(record: Record) -> PendingMessage:
-    """Return what *record* of the delay topic becomes when its time has come."""
+    """Return the message to deliver for *record* of the delay topic."""
     topic, queue_id = _destination(record)
     return _with(record, topic, queue_id, record.properties)
 
 
 def after_timer(record: Record, now_ms: int) -> PendingMessage:
-    """Return what *record* of the timer topic becomes when its time has come."""
+    """Return the message to deliver for *record* of the timer topic."""
     topic, queue_id = _destination(record)
     return _with(record, topic, queue_id, _touched(record, decode_properties(record.properties), now_ms))
 
 
 def rolled(record: Record, now_ms: int) -> PendingMessage:
-    """*record* of the timer topic once more, so that it lies in a younger part of the log."""
+    """Return *record* of the timer topic for storing again, so that it lies in a younger part of the log."""
     properties = decode_properties(record.properties)
     times = java_long(properties.get(names.TIMER_ROLL_TIMES, "0")) or 0
     properties[names.TIMER_ROLL_TIMES] = str(times + 1)
@@ -43,9 +43,9 @@ def rolled(record: Record, now_ms: int) -> PendingMessage:
 
 
 def identity(record: Record) -> int:
-    """Return the same for a waiting message and for what it becomes; only good in this process.
+    """Return a hash that a waiting message and its delivery share; only valid in this process.
 
-    Messages that cannot be told apart have the same, so whoever compares must count.
+    Indistinguishable messages have the same identity, so the caller must count them.
     """
     properties = decode_properties(record.properties)
     for name in _ADDED_LATER:
@@ -66,8 +66,8 @@ def _destination(record: Record) -> tuple[str, int]:
 
 
 def _touched(record: Record, properties: dict[str, str], now_ms: int) -> bytes:
-    """*properties* with notes of when the message came and went, unless that is longer than properties may be: a
-    message that was accepted is delivered, with its notes or without."""
+    """Return *properties* with the times of arrival and delivery; without them if that would exceed the size limit: an
+    accepted message is delivered in any case."""
     properties[names.TIMER_ENQUEUE_MS] = str(record.store_timestamp_ms)
     properties[names.TIMER_DEQUEUE_MS] = str(now_ms)
     noted = encode_again(properties, record.properties)

@@ -1,4 +1,4 @@
-"""Delivers messages at the moment that they ask for: seconds or days after they were sent.
+"""Delivery of timer messages at the moment that they ask for: seconds or days after they were sent.
 
     rmq_sys_wheel_timer, queue 0     the messages that wait, as 5.x stores them
     timer/                           when to look at which of them, see `timer_files`
@@ -8,12 +8,12 @@
     a tenth of a second has come ─> each message of it is read from the log and delivered, or, if it is not due yet but
                                     its part of the log is getting old, stored again in the timer topic ("rolled")
 
-So memory holds 32 bytes for each message that is due soon, and nothing of the millions that are due later. What is done
-is saved every second. After a kill the log tells what was done since (see `delivered`), and the timer topic what
-arrived since: nothing is lost, nothing is delivered twice. The same way everything is made anew if the files are lost.
+Memory holds 32 bytes for each message that is due soon, and nothing for the millions due later. Progress is saved every
+second. After a kill the log shows what was delivered since (see `delivered_since`), and the timer topic what arrived
+since: nothing is lost or delivered twice. Lost files are rebuilt the same way.
 
-Agrees with 5.3.3's TimerMessageStore in what is stored and when; the files are ours, its wheel and log are not read.
-Better on purpose: due to the tenth of a second, tried again until it is stored (Apache gives up after three times), and
+Agrees with 5.3.3's TimerMessageStore in what is stored and when; the files are ours, Apache's wheel and log are not
+read. Better on purpose: due to the tenth of a second, retried until stored (Apache gives up after three times), and
 rolled in time even where the log is kept for less than two days.
 """
 
@@ -58,7 +58,7 @@ SAVE_SECONDS: Final = 1.0  # Apache: timerFlushIntervalMs
 _LOAD_AHEAD_MS: Final = 30_000
 _SPLIT_BYTES: Final = 1_024 * ENTRY.size  # about a millisecond
 _UNSAVED_BYTES_MAX: Final = 8 << 20
-_LOG_GROWTH_BYTES: Final = 64 << 20  # so much more log to look through after a kill makes a save due
+_LOG_GROWTH_BYTES: Final = 64 << 20  # a save is due after this much log growth, which bounds the scan after a kill
 _ROLL_WINDOW_MS: Final = 2 * 86_400_000  # Apache: timerRollWindowSlot
 _ROLL_WINDOW_MS_MIN: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -66,7 +66,7 @@ _WAIT_FOR_SAVE_MS: Final = 20
 
 
 class Timer:
-    """Keeps the entries and delivers what is due. All but writing files happens in the thread of the event loop.
+    """Keeps the entries and delivers due messages. Everything but file writes runs in the event loop's thread.
 
     Invariant: each message of the timer topic below `_next_offset` that is not done is in a file, in `_in_flight` or in
     `_unsaved`; and in memory too, if its slot is in a bucket below `_loaded_below`.
@@ -80,41 +80,43 @@ class Timer:
         settings: Settings,
         now_ms: Callable[[], int],
     ) -> None:
-        """*put* stores a message and diverts none: those that have waited still say that they want to."""
+        """*put* stores a message without diverting it: messages that have waited still carry their delay."""
         self._store, self._put, self._settings, self._now_ms = store, put, settings, now_ms
         self._files = TimerFiles(directory)
         self._alarm = Alarm()
         self._writing = threading.Lock()
         self._save_now = asyncio.Event()
-        self._cancelled: dict[str, int] = {}  # unique key -> until when it is of use
+        self._cancelled: dict[str, int] = {}  # unique key -> end of its use
         self._retries = Retries()
         try:
             checkpoint = self._files.open()
         except StoreDamaged as error:
-            logger.error("the files of the timer are made anew: %s", error)
+            logger.error("rebuilding the timer's files: %s", error)
             checkpoint = None
         self._begin(checkpoint)
 
     def _begin(self, checkpoint: Checkpoint | None) -> None:
-        """Start from what *checkpoint* says, or from the timer topic alone."""
+        """Start from *checkpoint*, or from the timer topic alone."""
         reader = self._store.reader
         low, high = reader.min_offset(TIMER_TOPIC, 0), reader.max_offset(TIMER_TOPIC, 0)
         if checkpoint is not None and checkpoint.queue_offset > high:
-            logger.error("%s ends at %d, before what the files of the timer say: made anew", TIMER_TOPIC, high)
+            logger.error(
+                "%s ends at %d, before the timer's checkpoint: rebuilding the timer's files", TIMER_TOPIC, high
+            )
             checkpoint = None
         if checkpoint is None:
             self._files.clear()
             first = reader.log_offset(TIMER_TOPIC, 0, low)
             slot, log_offset = (self._now_ms() // SLOT_MS, self._store.max_log_offset) if first is None else (0, first)
             checkpoint = Checkpoint(low, slot, log_offset, {})
-        # What is in the files and in the write under way. Replaced as one, since a thread does it.
+        # State of the files, including the write under way. Replaced as a whole, since a thread does it.
         self._kept: tuple[Checkpoint, dict[int, bytes]] = checkpoint, {}
         self._unsaved: dict[int, bytearray] = {}
         self._unsaved_bytes = 0
         self._next_offset = max(checkpoint.queue_offset, low)
         self._done_below = checkpoint.slot  # all slots below are done
-        # The slot that may be saved, and where the log ended then. They stay as they are while there are `_repeats`:
-        # after another kill those are known by them.
+        # The slot that may be saved, and the log's end at that moment. They stay unchanged while there are `_repeats`:
+        # after another kill those are found by them.
         self._mark = checkpoint.slot, checkpoint.log_offset
         self._done_since_save = False
         self._slots = Slots()
@@ -123,24 +125,24 @@ class Timer:
         self._is_unloaded = set(self._unloaded)
         self._loading, self._loading_at = b"", 0
         self._look_from: int | None = checkpoint.log_offset
-        self._repeats: Counter[int] = Counter()  # done already, but after the last save
+        self._repeats: Counter[int] = Counter()  # done after the last save
         self._repeats_until_ms = 0
 
-    # What the others call
+    # Calls from other parts
 
     def arrived(self, dispatched: Dispatched) -> None:
-        """A message was stored: perhaps one that waits."""
+        """Note a stored message if it is a timer message."""
         if dispatched.topic != TIMER_TOPIC or dispatched.queue_id != 0:
             return
         if dispatched.queue_offset > self._next_offset:
-            self._alarm.wake()  # others are before it, and will be read
+            self._alarm.wake()  # earlier messages were not read yet; all will be read
             return
-        # Below it only if the queue was deleted and has begun anew.
+        # Below it only if the queue was deleted and recreated.
         place = dispatched.queue_offset, dispatched.log_offset, dispatched.size
         self._add(*place, dispatched.properties, dispatched.store_timestamp_ms)
 
     def wake(self) -> None:
-        """Look at once for what is due."""
+        """Check for due messages at once."""
         self._alarm.wake()
 
     async def run(self) -> None:
@@ -154,7 +156,7 @@ class Timer:
     # Entries
 
     def _add(self, queue_offset: int, log_offset: int, size: int, properties: bytes, store_ms: int) -> None:
-        """Note when to look at the message that is next in the timer topic."""
+        """Add an entry for the next message of the timer topic."""
         self._next_offset = queue_offset + 1
         due = due_ms(properties, store_ms)
         if due is None:
@@ -163,7 +165,7 @@ class Timer:
         slot = -(-look_ms(due, store_ms, self._roll_window_ms()) // SLOT_MS)
         if b"TIMER_DEL_UNIQKEY\x01" in properties:
             size = -size
-        # In the files nothing new may be in a slot that counts as done.
+        # A slot that counts as done must get no new entries in the files.
         entry = encode_entry(max(slot, self._done_below), queue_offset, log_offset, size)
         bucket = max(slot, self._done_below) // SLOTS_A_BUCKET
         unsaved = self._unsaved.get(bucket)
@@ -182,15 +184,15 @@ class Timer:
             self._save_now.set()
 
     def _roll_window_ms(self) -> int:
-        """Return how long a message may stay where it lies in the log: less than the log is kept."""
+        """Return how long a message may stay at its place in the log: less than the log's retention."""
         kept_ms = self._settings.store.file_reserved_hours * _HOUR_MS
         return max(min(_ROLL_WINDOW_MS, kept_ms * 2 // 3), _ROLL_WINDOW_MS_MIN)
 
     # One step
 
     def step(self) -> int:
-        """Do a slice of what there is to do; return when to call again: now if there is more."""
-        self._look_back()  # nothing to do where `run` has done it in a thread
+        """Do a slice of the pending work; return when to call again: now if there is more."""
+        self._look_back()  # a no-op if `run` has done it in a thread
         now_ms = self._now_ms()
         try:
             if self._next_offset < self._store.reader.max_offset(TIMER_TOPIC, 0):
@@ -212,18 +214,18 @@ class Timer:
         return self._next_ms()
 
     def _begin_anew(self, now_ms: int, error: StoreDamaged) -> int:
-        """Forget the files; return when to go on. Looking back comes next, through all of the log."""
+        """Discard the files; return when to resume. A scan of the whole log comes next."""
         if not self._writing.acquire(blocking=False):
-            return now_ms + _WAIT_FOR_SAVE_MS  # a thread waits for the disk, and the loop must not wait for it
+            return now_ms + _WAIT_FOR_SAVE_MS  # a thread waits for the disk; the loop must not
         try:
-            logger.error("the files of the timer are made anew: %s", error)
+            logger.error("rebuilding the timer's files: %s", error)
             self._begin(None)
         finally:
             self._writing.release()
         return now_ms
 
     def _look_back(self) -> None:
-        """Find out what was delivered after the last save. Blocks while the log is read, which may take minutes."""
+        """Find the messages delivered after the last save. Blocks while the log is read, which may take minutes."""
         if self._look_from is not None:
             self._remember(timers_delivered_since(self._store, self._look_from))
 
@@ -232,14 +234,14 @@ class Timer:
             self._remember(await asyncio.to_thread(timers_delivered_since, self._store, self._look_from))
 
     def _remember(self, repeats: Counter[int]) -> None:
-        """Begin: *repeats* were done in the life before this one, and must not be again."""
+        """Begin delivery; skip *repeats*, which the previous run has done."""
         self._look_from = None
         self._repeats, self._repeats_until_ms = repeats, self._now_ms()
         if repeats:
             logger.info("%d timed messages were delivered after the last save", repeats.total())
 
     def _follow(self, now_ms: int) -> int:
-        """Note the messages of the timer topic that arrived while nobody listened."""
+        """Add entries for messages of the timer topic that arrived without a notification."""
         if self._unsaved_bytes > _UNSAVED_BYTES_MAX:
             self._save_now.set()
             return now_ms + _WAIT_FOR_SAVE_MS
@@ -248,7 +250,7 @@ class Timer:
             for record in decode_records(piece, check_crc=False):
                 place = record.queue_offset, record.log_offset, record.size
                 self._add(*place, record.properties, record.store_timestamp_ms)
-        # What is not among the records is gone from the log or damaged, as the store has reported.
+        # Messages missing among the records are deleted or damaged, as the store has reported.
         self._next_offset = max(self._next_offset + (not result.slices), result.next_offset)
         return now_ms
 
@@ -263,11 +265,11 @@ class Timer:
             del self._repeats[known]
         return True
 
-    # Bringing the entries of the near future into memory
+    # Loading the entries of the near future
 
     def _begin_loading(self, now_ms: int) -> bool:
-        """Read the next file if it is time, and if what is before it is done but for ten minutes."""
-        # After the clock was set back, what is new goes into the file of the first slot that is not done: that one too.
+        """Read the next file if it is due within ten minutes and all before it is done."""
+        # After the clock was set back, new entries go into the file of the first slot not done: load that one too.
         bucket_ahead = max((now_ms + _LOAD_AHEAD_MS) // BUCKET_MS, self._done_below // SLOTS_A_BUCKET)
         if not self._unloaded or self._unloaded[0] > bucket_ahead:
             self._loaded_below = max(self._loaded_below, bucket_ahead + 1)
@@ -277,20 +279,20 @@ class Timer:
             return False
         checkpoint, in_flight = self._kept
         parts = self._files.read(checkpoint, bucket), in_flight.get(bucket, b""), self._unsaved.get(bucket, b"")
-        self._is_unloaded.discard(heapq.heappop(self._unloaded))  # only now: what cannot be read is read later
+        self._is_unloaded.discard(heapq.heappop(self._unloaded))  # only now: an unreadable file is retried later
         self._loading, self._loading_at = b"".join(parts), 0
         self._loaded_below = bucket + 1
         return True
 
     def _split(self) -> None:
-        """Sort a slice of what was read into its slots."""
+        """Sort a slice of the loaded entries into their slots."""
         end = min(self._loading_at + _SPLIT_BYTES, len(self._loading))
         now_slot = self._now_ms() // SLOT_MS
         raw, at = self._loading, self._loading_at
         for entry in decode_entries(raw, at, end):
-            # A cancellation that is done is remembered again for as long as it is of use.
+            # A finished cancellation is kept in memory for as long as it is of use.
             if entry.slot >= self._done_below or (entry.size < 0 and entry.slot >= self._done_below - KEPT_SLOTS):
-                # One that was put into the first slot not done may be due before: looked at now, it is found out.
+                # An entry moved to the first slot not done may be due earlier: look at it now.
                 slot = min(entry.slot, now_slot) if entry.slot == self._done_below else entry.slot
                 self._slots.add(slot, raw[at : at + ENTRY.size], cancels=entry.size < 0)
             at += ENTRY.size
@@ -298,10 +300,10 @@ class Timer:
         if end == len(raw):
             self._loading = b""
 
-    # Doing what is due
+    # Working on due entries
 
     def _work(self, now_ms: int) -> bool:
-        """Work on a slice of what is due; whether there may be more."""
+        """Work on a slice of the due entries; return whether there may be more."""
         count = size = 0
         while count < SLICE_COUNT and size < SLICE_BYTES:
             entry = self._slots.due(now_ms)
@@ -313,7 +315,7 @@ class Timer:
         return True
 
     def _look_at(self, entry: Entry, now_ms: int) -> bool:
-        """Deliver, roll or drop one message. False if it must be tried again."""
+        """Deliver, roll or drop one message; return False if it must be retried."""
         record = self._read(entry)
         if record is None or self._is_repeat(record):
             return True
@@ -348,7 +350,7 @@ class Timer:
         except RemoteProtocolError as error:
             logger.error("message %d of %s is lost: %s", entry.queue_offset, TIMER_TOPIC, error)
             return None
-        # The end of the log may have been lost in a power cut, and something else be there now.
+        # The end of the log may have been lost in a power cut and overwritten since.
         return record if record.topic == TIMER_TOPIC and record.queue_offset == entry.queue_offset else None
 
     # Cancelling
@@ -359,21 +361,21 @@ class Timer:
             self._cancelled[key] = due + 2 * PRECISION_MS
 
     def _is_cancelled(self, record: Record) -> bool:
-        """Return a cancellation names the unique key, from 5.3.2 on with the topic before it."""
+        """Return whether a cancellation names the record's unique key, from 5.3.2 on prefixed with the topic."""
         unique_key = find_property(record.properties, b"UNIQ_KEY")
         topic = find_property(record.properties, b"REAL_TOPIC")
         return unique_key is not None and (unique_key in self._cancelled or f"{topic}+{unique_key}" in self._cancelled)
 
-    # How far we are
+    # Progress
 
     def _move_on(self, now_ms: int) -> None:
-        """Nothing more of what is in memory is due: everything up to now is done, or up to what is not in memory."""
+        """Mark all slots up to now, or up to the first one not loaded, as done: no loaded entry is due any more."""
         done_below = now_ms // SLOT_MS + 1
         if self._unloaded:
             done_below = min(done_below, self._unloaded[0] * SLOTS_A_BUCKET)
         self._done_below = max(self._done_below, done_below)
         if self._repeats and done_below * SLOT_MS > self._repeats_until_ms:
-            self._repeats = Counter()  # what comes now was not due before
+            self._repeats = Counter()  # later messages were not due before
         if not self._repeats and self._done_below > self._mark[0]:
             self._mark = self._done_below, self._store.max_log_offset
         if self._cancelled:
@@ -405,8 +407,8 @@ class Timer:
                 await asyncio.sleep(SAVE_SECONDS)
 
     def save(self) -> None:
-        """Write what is not in the files. Blocks."""
-        with self._writing:  # one may be under way
+        """Write everything that is not in the files yet. Blocks."""
+        with self._writing:  # another write may be under way
             snapshot = self._snapshot()
         self._write(snapshot)
 
@@ -416,7 +418,7 @@ class Timer:
         return bool(self._unsaved or in_flight or self._done_since_save or grown > _LOG_GROWTH_BYTES)
 
     def _snapshot(self) -> Checkpoint:
-        """Let everything new be in flight; return what will be true when it has arrived."""
+        """Put all new entries in flight; return the checkpoint that holds once they are written."""
         checkpoint, failed = self._kept
         in_flight = {bucket: failed.get(bucket, b"") + entries for bucket, entries in self._unsaved.items()}
         self._kept = checkpoint, {**failed, **in_flight}
@@ -428,7 +430,7 @@ class Timer:
         with self._writing:
             before, in_flight = self._kept
             if before.bucket_bytes is not snapshot.bucket_bytes:
-                return  # everything was begun anew in between
-            # What counts as done, or as seen, must not be lost in a power cut.
+                return  # the timer was rebuilt in between
+            # Messages that count as done, or as seen, must not be lost in a power cut.
             self._store.flush(log_only=True)
             self._kept = self._files.write(snapshot, in_flight), {}

@@ -1,4 +1,4 @@
-"""The files of the timer: which message of the timer topic is to be looked at when.
+"""Files of the timer: when to look at which message of the timer topic.
 
     timer/
       checkpoint.json        how far the timer topic is in the files, up to when all is done, and how long each file is
@@ -11,11 +11,11 @@
     └──────────┴────────────────┴──────────────┴──────────┴───────────┘
       tenths of a second          negative for one that cancels others ┘  of the 28 bytes before it
 
-Entries are added where the checkpoint says that a file ends; what lies behind is from a write that a crash cut off and
-is written over. So the files hold what the checkpoint says, or they are damaged and are made anew from the timer topic.
-A file goes when all in it is done. Everything can be lost without harm: the messages themselves lie in the log.
+Entries are added where, by the checkpoint, a file ends; bytes behind that are from a write that a crash cut off and are
+overwritten. So the files hold what the checkpoint says, or they are damaged and are rebuilt from the timer topic. A
+file is deleted when all its entries are done. Losing all files does no harm: the messages themselves lie in the log.
 
-Knows no messages and no clock. Writing blocks and may take place in any thread, one at a time.
+Does not know messages or the clock. Writing blocks; it may run in any thread, one write at a time.
 """
 
 import os
@@ -33,7 +33,7 @@ from hanabi.errors import StoreDamaged, StoreError
 SLOT_MS: Final = 100
 BUCKET_MS: Final = 600_000
 SLOTS_A_BUCKET: Final = BUCKET_MS // SLOT_MS
-KEPT_SLOTS: Final = 20  # so much longer a file is kept: a cancellation lies up to a second before what it cancels
+KEPT_SLOTS: Final = 20  # extra time that a file is kept: a cancellation lies up to a second before its message
 
 ENTRY: Final = struct.Struct(">qqqiI")
 _CONTENT: Final = struct.Struct(">qqqi")
@@ -41,7 +41,7 @@ _NAME_DIGITS: Final = 13
 
 
 class Entry(NamedTuple):
-    """A message of the timer topic, and the slot in which it is to be looked at."""
+    """A message of the timer topic, and the slot in which to look at it."""
 
     slot: int
     queue_offset: int
@@ -55,7 +55,7 @@ def encode_entry(slot: int, queue_offset: int, log_offset: int, size: int) -> by
 
 
 def decode_entries(raw: bytes | bytearray, start: int = 0, end: int | None = None) -> Iterator[Entry]:
-    """Yield the entries in *raw* from byte *start* to *end*. StoreDamaged if there is something else."""
+    """Yield the entries in *raw* from byte *start* to *end*. Raise StoreDamaged if it holds anything else."""
     view = memoryview(raw)[start:end]
     if len(view) % ENTRY.size:
         raise StoreDamaged(f"{len(view)} bytes are no number of entries")
@@ -67,18 +67,18 @@ def decode_entries(raw: bytes | bytearray, start: int = 0, end: int | None = Non
 
 
 class Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
-    """What is true of the files."""
+    """State of the files."""
 
-    queue_offset: int  # of the timer topic: everything below is in the files
-    slot: int  # everything in the slots below is done
-    log_offset: int  # what was done for this slot and later ones lies in the log from here on
-    bucket_bytes: dict[int, int]  # how long each file is
+    queue_offset: int  # of the timer topic: all messages below are in the files
+    slot: int  # all entries in slots below are done
+    log_offset: int  # deliveries of this slot and later ones lie in the log from here on
+    bucket_bytes: dict[int, int]  # length of each file
     slot_ms: int = SLOT_MS
     bucket_ms: int = BUCKET_MS
 
 
 class TimerFiles:
-    """The directory. What its files hold is said by a checkpoint, which whoever uses them keeps."""
+    """The timer's directory. The caller keeps the checkpoint that describes its files."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -87,7 +87,7 @@ class TimerFiles:
         )
 
     def open(self) -> Checkpoint | None:
-        """Return what is there; None for nothing. StoreDamaged if the files are not what the checkpoint says."""
+        """Return the checkpoint; None for an empty directory. Raise StoreDamaged if the files do not agree with it."""
         checkpoint = self._table.load()
         if checkpoint is None:
             return None
@@ -101,7 +101,7 @@ class TimerFiles:
         return checkpoint
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all files."""
         try:
             for path in self._directory.glob("*"):
                 path.unlink()
@@ -109,9 +109,9 @@ class TimerFiles:
             raise StoreError.from_os_error(error, f"clearing {self._directory}") from error
 
     def read(self, checkpoint: Checkpoint, bucket: int) -> bytes:
-        """Return the entries of a file; none if the checkpoint knows no such file.
+        """Return the entries of a file; none if the checkpoint has no such file.
 
-        StoreDamaged if it holds less than it should, another StoreError if the system refuses to read it now.
+        Raise StoreDamaged if it is shorter than it should be, another StoreError if the system refuses to read it now.
         """
         size = checkpoint.bucket_bytes.get(bucket, 0)
         if not size:
@@ -128,10 +128,10 @@ class TimerFiles:
         return raw
 
     def write(self, checkpoint: Checkpoint, added: Mapping[int, bytes]) -> Checkpoint:
-        """Add entries by bucket, bring them to the disk, and only then move the checkpoint; remove what is done.
+        """Append entries by bucket, sync them, and only then write the checkpoint; remove files that are done.
 
-        *checkpoint* says what is true when they are there, but for the lengths, which are those before. The one that is
-        true then is returned. A failure changes nothing: the same may be written again.
+        *checkpoint* is the state after the write, but with the file lengths before it. The complete one is returned. A
+        failure changes nothing: the same write may be retried.
         """
         before = checkpoint.bucket_bytes
         done = {bucket for bucket in (*before, *added) if (bucket + 1) * SLOTS_A_BUCKET + KEPT_SLOTS <= checkpoint.slot}

@@ -1,8 +1,8 @@
-"""When a message with a time of its own is due: the rules of TIMER_DELIVER_MS, TIMER_DELAY_SEC and TIMER_DELAY_MS.
+"""Due time of a timer message: the rules of TIMER_DELIVER_MS, TIMER_DELAY_SEC and TIMER_DELAY_MS.
 
-The broker writes the time into TIMER_OUT_MS, cut down to the precision: a message with 12:00:00 in it is due after
-12:00:00.000 and not after 12:00:01.000. Apache delivers at the end of that second; here the properties that the sender
-gave tell the moment in it. Agrees with 5.3.3's HookUtils.transformTimerMessage. Pure.
+The broker writes the time into TIMER_OUT_MS, rounded down to the precision: a message with 12:00:00 in it is due after
+12:00:00.000 and not after 12:00:01.000. Apache delivers at the end of that second; here the sender's own properties
+give the moment within it. Agrees with 5.3.3's HookUtils.transformTimerMessage. Pure.
 """
 
 import re
@@ -19,7 +19,7 @@ _LONG_MAX: Final = 2**63 - 1
 
 
 def java_long(text: str) -> int | None:
-    """*text* as Java's Long.parseLong reads it; None where that throws."""
+    """Return *text* as Java's Long.parseLong reads it; None where that throws."""
     if _NUMBER.fullmatch(text) is None:
         return None
     number = int(text)
@@ -27,7 +27,7 @@ def java_long(text: str) -> int | None:
 
 
 def asked_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
-    """Return the moment that a sender asked for; None if what it wrote is no number."""
+    """Return the moment that the sender asked for; None if the property is not a number."""
     if (seconds := properties.get(names.TIMER_DELAY_SEC)) is not None:
         number = java_long(seconds)
         return None if number is None else now_ms + number * 1_000
@@ -38,12 +38,12 @@ def asked_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
 
 
 def out_ms(deliver_ms: int) -> int:
-    """What TIMER_OUT_MS says of a message that is due at *deliver_ms*."""
+    """Return the TIMER_OUT_MS of a message that is due at *deliver_ms*."""
     return (deliver_ms - 1) // PRECISION_MS * PRECISION_MS
 
 
 def due_ms(properties: bytes, store_ms: int) -> int | None:
-    """When the message of the timer topic with these *properties*, stored at *store_ms*, is due; None if it is none."""
+    """Return the due time of a message of the timer topic, stored at *store_ms*; None if it has no time."""
     written = java_long(find_property(properties, b"TIMER_OUT_MS") or "")
     if written is None:
         return None
@@ -57,14 +57,14 @@ def due_ms(properties: bytes, store_ms: int) -> int | None:
     if delay is None:
         return latest
     exact = start + delay * unit
-    # A message that was stored again in between has a later start; TIMER_OUT_MS has the last word.
+    # A message that was stored again in between has a later start; TIMER_OUT_MS decides.
     return exact if written < exact <= latest else latest
 
 
 def look_ms(due: int, store_ms: int, window_ms: int) -> int:
-    """Return when to look at a message: when it is due, or before its part of the log gets too old.
+    """Return when to look at a message: when it is due, or before its part of the log expires.
 
-    Then it is stored again. As TimerMessageStore.doEnqueue: what would remain for less than a third of another window
+    In the second case it is stored again. As TimerMessageStore.doEnqueue: a rest of less than a third of another window
     is divided evenly.
     """
     wait_ms = due - store_ms

@@ -1,7 +1,7 @@
-"""The entries of the near future, in memory, by the tenth of a second in which they are to be looked at.
+"""In-memory entries of the near future, by the tenth of a second in which they are due for a look.
 
-An entry is its 32 bytes, no object: a second may have a hundred thousand of them. Within a slot they keep the order in
-which they came, but for cancellations, which go first. Knows no clock, no files and no messages.
+An entry is 32 bytes, not an object: a second may have a hundred thousand of them. A slot keeps the order of arrival,
+except that cancellations go first. Does not know the clock, files or messages.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from hanabi.broker.delay.timer_files import ENTRY, SLOT_MS, Entry
 
 
 class Slots:
-    """Add entries to any slot; work through them from the first on, one at a time."""
+    """Entries by slot: add to any slot, consume from the first on, one at a time."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, bytearray] = {}
@@ -19,12 +19,12 @@ class Slots:
         self._current, self._at = bytearray(), 0
 
     def __len__(self) -> int:
-        """Return how many slots have entries, without the one that is being worked on."""
+        """Return the number of slots with entries, without the current one."""
         return len(self._waiting)
 
     @property
     def first(self) -> int | None:
-        """The first slot that nobody works on yet."""
+        """The first slot after the current one."""
         return self._heap[0] if self._heap else None
 
     def add(self, slot: int, entry: bytes, *, cancels: bool) -> None:
@@ -37,7 +37,7 @@ class Slots:
             self._cancelling.add(slot)
 
     def due(self, now_ms: int) -> Entry | None:
-        """Return the entry that is next, if its slot has come; the same again until it is `done`."""
+        """Return the next entry if its slot has come; the same one until it is `done`."""
         if self._at == len(self._current):
             if not self._heap or self._heap[0] * SLOT_MS > now_ms:
                 return None
@@ -46,7 +46,7 @@ class Slots:
         return Entry(slot, queue_offset, log_offset, size)
 
     def done(self) -> None:
-        """Go on behind the entry that `due` told."""
+        """Advance behind the entry that `due` returned."""
         self._at += ENTRY.size
 
     def _take(self, slot: int) -> None:

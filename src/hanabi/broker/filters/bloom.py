@@ -1,8 +1,9 @@
-"""The bloom filter in which a message's entry keeps who wants it: a group hashes to a few bits of a short bitmap.
+"""Bloom filter of the groups that want a message, kept in its queue entry: a group hashes to a few bits of a short
+bitmap.
 
-Every bit counts, because the bitmaps lie in consumequeue_ext and either broker may read what the other wrote. Agrees
-with BloomFilter.java of rocketmq-filter (guava's murmur3_128, two hashes combined) and with BitsArray.java: bit p is
-bit p % 8 of byte p // 8, from the lowest.
+Every bit must equal Apache's, because the bitmaps lie in consumequeue_ext and either broker may read them. Agrees with
+BloomFilter.java of rocketmq-filter (guava's murmur3_128, two hashes combined) and with BitsArray.java: bit p is bit p %
+8 of byte p // 8, from the lowest.
 """
 
 import math
@@ -16,14 +17,14 @@ _C2: Final = 0x4CF5AD432745937F
 
 
 class BloomPositions(msgspec.Struct, frozen=True, rename="camel"):
-    """Which bits stand for a text in a bitmap of so many bits. Java: BloomFilterData."""
+    """Bit positions of a text in a bitmap of a given size. Java: BloomFilterData."""
 
     bit_num: int
     bit_pos: tuple[int, ...]
 
 
 class BloomFilter:
-    """How many bits and hashes there are, for a rate of false hits in percent and so many expected texts."""
+    """Numbers of bits and hashes for a false-positive rate in percent and an expected number of texts."""
 
     def __init__(self, *, error_percent: int, expected: int) -> None:
         if not 1 <= error_percent < 100 or expected < 1:
@@ -34,7 +35,7 @@ class BloomFilter:
         self.bits = (bits + 7) // 8 * 8
 
     def positions(self, text: str) -> BloomPositions:
-        """Return the bits of *text*. One may come twice."""
+        """Return the bit positions of *text*; a position may occur twice."""
         code = murmur3_128_low(text.encode("utf-8", "replace"))
         first, second = code & 0xFFFF_FFFF, code >> 32
         bit_pos = []
@@ -46,11 +47,11 @@ class BloomFilter:
         return BloomPositions(self.bits, tuple(bit_pos))
 
     def fits(self, positions: BloomPositions | None) -> bool:
-        """Return whether *positions* were made by a filter of this size."""
+        """Return whether *positions* are from a filter of this size."""
         return positions is not None and positions.bit_num == self.bits and len(positions.bit_pos) == self.hashes
 
     def bitmap(self, mask: int) -> bytes:
-        """Return the bits of *mask* as an entry keeps them."""
+        """Return the bits of *mask* as a bitmap of an entry."""
         return mask.to_bytes(self.bits // 8, "little")
 
 
@@ -72,7 +73,7 @@ def _log(base: float, value: float) -> float:
 
 
 def murmur3_128_low(data: bytes) -> int:
-    """Return the first eight bytes of MurmurHash3 x64 128 with seed 0, as a number without sign: guava's `asLong`."""
+    """Return the first eight bytes of MurmurHash3 x64 128 with seed 0 as an unsigned number: guava's `asLong`."""
     first = second = 0
     whole = len(data) // 16 * 16
     for at in range(0, whole, 16):
@@ -81,7 +82,7 @@ def murmur3_128_low(data: bytes) -> int:
         second ^= _mixed(int.from_bytes(data[at + 8 : at + 16], "little"), _C2, 33, _C1)
         second = (_rotated(second, 31) + first) * 5 + 0x38495AB5 & _MASK_64
     tail = data[whole:]
-    first ^= _mixed(int.from_bytes(tail[:8], "little"), _C1, 31, _C2)  # nothing is mixed to nothing
+    first ^= _mixed(int.from_bytes(tail[:8], "little"), _C1, 31, _C2)  # zero mixes to zero
     second ^= _mixed(int.from_bytes(tail[8:], "little"), _C2, 33, _C1)
     first ^= len(data)
     second ^= len(data)

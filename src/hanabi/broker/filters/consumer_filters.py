@@ -1,7 +1,7 @@
-"""The expressions that groups filter topics by: registered with heartbeats, kept over restarts, turned into bits.
+"""Filter expressions of groups: registered by heartbeats, kept across restarts, evaluated to bloom bits.
 
-A group that goes leaves its filters dead; they are forgotten after a day (`filterDataCleanTimeSpan`). Until then bits
-are set for them, so that a group that comes back finds its messages by them. Tags are no concern of this module.
+A group without members leaves its filters dead; they expire after a day (`filterDataCleanTimeSpan`). Until then their
+bits are still set, so that a returning group finds its messages. Tags are not handled here.
 
 Agrees with ConsumerFilterManager and CommitLogDispatcherCalcBitMap (4.9.8).
 """
@@ -27,15 +27,15 @@ from hanabi.wire.message.properties import decode_properties
 __all__ = ["FILTERS_MAX", "ConsumerFilters", "FilterData"]
 
 FILTERS_MAX: Final = 10_000
-EXPRESSIONS_CHARACTERS_MAX: Final = 2 << 20  # all together; compiled they take up to ninety times as much
-_COMPILE_SECONDS_MAX: Final = 0.05  # at once: a heartbeat may bring megabytes of expressions
-_COMPILE_PART: Final = 0.2  # of the time after that
+EXPRESSIONS_CHARACTERS_MAX: Final = 2 << 20  # in total; compiled they take up to ninety times as much
+_COMPILE_SECONDS_MAX: Final = 0.05  # burst: a heartbeat may bring megabytes of expressions
+_COMPILE_PART: Final = 0.2  # share of the time after that
 _BITS_SECONDS_MAX: Final = 0.002  # for the bits of one message
 
 _REPORTS_MAX: Final = 1_000
-_DECODED_FROM: Final = 3  # so many filters on one topic, and its properties are decoded once for all of them
-_LEFT_MS: Final = 60_000  # no member has spoken for it in two heartbeats
-_CROWD: Final = 8  # so many times the expected filters, and all bits would be set anyway
+_DECODED_FROM: Final = 3  # from this many filters on one topic, decode the properties once for all
+_LEFT_MS: Final = 60_000  # no member has sent it in two heartbeats
+_CROWD: Final = 8  # beyond this multiple of the expected filters all bits would be set anyway
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class ConsumerFilters:
         filters_max: int = FILTERS_MAX,
         characters_max: int = EXPRESSIONS_CHARACTERS_MAX,
     ) -> None:
-        """*path* is `config/consumerFilter.json`; without one nothing is kept."""
+        """*path* is `config/consumerFilter.json`; None: nothing is persisted."""
         self._settings, self._now_ms = settings, now_ms
         self._filters_max, self._characters_max = filters_max, characters_max
         broker = settings.broker
@@ -80,7 +80,7 @@ class ConsumerFilters:
         return filters.get(group) if filters is not None else None
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """These are the subscriptions of *group*: filters on other topics are dead from now on."""
+        """Set the subscriptions of *group*; its filters on other topics become dead."""
         wanted = set()
         for subscription in subscriptions:
             if subscription.sub_string and not is_tag_type(subscription.expression_type):
@@ -91,13 +91,13 @@ class ConsumerFilters:
                 self._bury(data)
 
     def unregister(self, group: str) -> None:
-        """*group* has no members any more."""
+        """Mark all filters of *group* dead: it has no members any more."""
         for data in list(self._by_group.get(group, {}).values()):
             self._bury(data)
 
     def filter_bits(self, dispatched: Dispatched) -> bytes | None:
-        """Return the store's hook: the bits of all groups whose filters want this message. None if nobody filters
-        its topic, or if bits are switched off."""
+        """Return the bits of all groups whose filters match this message; None if its topic has no filters, or if bits
+        are disabled. This is the store's hook."""
         filters = self._by_topic.get(dispatched.topic)
         if filters is None or not self._settings.broker.filter_bitmap_enabled:
             return None
@@ -107,7 +107,7 @@ class ConsumerFilters:
         properties = decode_properties(raw) if len(filters) >= _DECODED_FROM else None
         for data in filters.values():
             compiled = data.compiled
-            # Bits say yes too often as it is: to set them without asking costs the reader a look at the message.
+            # Bits have false positives anyway: setting them unevaluated only costs the reader a look at the message.
             if time.monotonic() > until or (
                 compiled.matches(properties) if properties is not None else compiled.matches_raw(raw)
             ):
@@ -115,21 +115,21 @@ class ConsumerFilters:
         return self.bloom.bitmap(mask)
 
     def tick(self) -> None:
-        """Forget what has been dead for too long. To be called now and then."""
+        """Remove filters that have been dead for too long. Call it periodically."""
         for data in self._all():
             if self._is_over(data):
                 self._remove(data)
                 logger.info("the filter of %s on %s is forgotten: its group is gone", data.group, data.topic)
 
     def save(self) -> None:
-        """Write the file, if something changed. Blocks."""
-        changes = self._changes  # read first: what changes from here on is for the next save
+        """Write the file if anything changed. Blocks."""
+        changes = self._changes  # read first: later changes are for the next save
         if self._file is not None and changes != self._changes_saved:
             self._file.save(stored(data for data in self._all() if not self._is_over(data)))
             self._changes_saved = changes
 
     def _all(self) -> list[FilterData]:
-        # Copies in one step each, for `save` in another thread.
+        # Copies, each in one step, as `save` runs in another thread.
         return [data for filters in list(self._by_topic.values()) for data in list(filters.values())]
 
     def _register(self, group: str, subscription: SubscriptionData) -> None:
@@ -138,7 +138,7 @@ class ConsumerFilters:
         if old is not None:
             changed = (subscription.sub_string, subscription.expression_type) != (old.expression, old.expression_type)
             if version <= old.client_version and (changed or version < old.client_version) and not self._is_left(old):
-                return  # said by a member that does not know the newest yet
+                return  # from a member that does not know the newest version yet
             if not changed:
                 if old.is_dead or version != old.client_version:
                     self._put(msgspec.structs.replace(old, client_version=version, dead_ms=0))
@@ -159,7 +159,7 @@ class ConsumerFilters:
             )
         except SubscriptionParseFailed as error:
             if old is not None:
-                self._remove(old)  # its pulls shall fail, so that somebody sees the mistake
+                self._remove(old)  # its pulls shall fail, so that the mistake is noticed
             self._report(group, topic, str(error))
             return
         finally:
@@ -184,7 +184,7 @@ class ConsumerFilters:
         return self._compile_seconds > 0
 
     def _make_room(self, data: FilterData, old: FilterData | None) -> bool:
-        """Return whether *data* can be taken, perhaps after the longest dead have gone for it."""
+        """Return whether there is room for *data*, after evicting the longest dead if necessary."""
         if old is not None:
             self._remove(old)
         if self._has_room(data):
@@ -203,10 +203,10 @@ class ConsumerFilters:
             self._put(msgspec.structs.replace(data, dead_ms=max(self._now_ms(), data.born_ms)))
 
     def _is_left(self, data: FilterData) -> bool:
-        """Return whether the members that knew *data* are gone.
+        """Return whether the members that sent *data* are gone.
 
-        The clocks of those who come now may be behind theirs, and then so are their versions; Apache would filter by
-        the old expression for a day.
+        The clocks of new members may be behind, and then so are their versions; Apache would filter by the old
+        expression for a day.
         """
         return data.is_dead and self._now_ms() - data.dead_ms >= _LEFT_MS
 
@@ -214,7 +214,7 @@ class ConsumerFilters:
         return data.is_dead and self._now_ms() - data.dead_ms >= self._settings.broker.filter_clean_span_ms
 
     def _put(self, data: FilterData) -> None:
-        """Keep *data*, in place of what was there."""
+        """Store *data*, replacing the previous filter."""
         old = self.find(data.topic, data.group)
         if old is None:
             self._count += 1
@@ -223,7 +223,7 @@ class ConsumerFilters:
         self._characters += len(data.expression)
         self._by_topic.setdefault(data.topic, {})[data.group] = data
         self._by_group.setdefault(data.group, {})[data.topic] = data
-        self._changes += 1  # last, as `save` may look from another thread
+        self._changes += 1  # last, as `save` may read it in another thread
 
     def _remove(self, data: FilterData) -> None:
         for table, first, second in (
@@ -238,7 +238,7 @@ class ConsumerFilters:
         self._changes += 1
 
     def _report(self, group: str, topic: str, reason: str) -> None:
-        """Once, and not with every heartbeat."""
+        """Log a refusal once, not with every heartbeat."""
         if (group, topic, reason) in self._reported:
             return
         if len(self._reported) >= _REPORTS_MAX:

@@ -1,4 +1,4 @@
-"""What the broker knows of one group's expression on one topic. A value: a change is a new one.
+"""Compiled filter expression of one group on one topic. A value: a change makes a new one.
 
 Agrees with ConsumerFilterData.java.
 """
@@ -14,8 +14,8 @@ from hanabi.wire.bodies.heartbeat import SQL92
 class FilterData(msgspec.Struct, frozen=True, kw_only=True):
     """A group's expression on a topic, compiled.
 
-    `born_ms` is since when it counts: the bits of older messages do not know of it. It is dead when nobody of the group
-    is there any more, but kept for a day: bits are set for it meanwhile.
+    `born_ms` is the time from which it counts: bits of older messages do not include it. It is dead once the group has
+    no members, but kept for a day: bits are set for it meanwhile.
     """
 
     topic: str
@@ -41,7 +41,7 @@ class FilterData(msgspec.Struct, frozen=True, kw_only=True):
         dead_ms: int = 0,
         bloom: BloomPositions | None = None,
     ) -> "FilterData":
-        """Compile *expression*; SubscriptionParseFailed says what is wrong. Without *bloom* no bits are looked at."""
+        """Compile *expression*; raise SubscriptionParseFailed with the reason. Without *bloom* bits are not used."""
         if expression_type != SQL92:
             raise SubscriptionParseFailed(
                 f"expressions of type {expression_type[:40]!r} are unknown: TAG and SQL92 are not"

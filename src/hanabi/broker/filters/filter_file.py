@@ -1,4 +1,4 @@
-"""`config/consumerFilter.json`, as Apache writes it: the expressions of all groups, and since when they count.
+"""`config/consumerFilter.json`, as Apache writes it: the expressions of all groups, and the time from which they count.
 
     {"filterDataByTopic":{ TOPIC: {"groupFilterData":{ GROUP: {...}}, "topic":TOPIC}}}
 
@@ -21,7 +21,7 @@ from hanabi.wire.header import Int32, Int64
 
 logger = logging.getLogger(__name__)
 
-_SILENT_MS: Final = 30_000  # nobody said goodbye when the broker died; this is how long ago it is taken to have been
+_SILENT_MS: Final = 30_000  # a killed broker recorded no deaths; its groups are taken to have left this long ago
 
 
 class StoredBloom(Body, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class StoredFilters(Body, frozen=True, kw_only=True):
 
 
 def stored(filters: Iterable[FilterData]) -> StoredFilters:
-    """*filters* as the file has them."""
+    """Return *filters* in the form of the file."""
     topics: dict[str, StoredTopic] = {}
     for data in filters:
         topic = topics.get(data.topic)
@@ -75,16 +75,16 @@ def filter_file(path: Path) -> DurableTable[StoredFilters]:
 
 
 def restored(content: StoredFilters, bloom: BloomFilter, now_ms: int) -> list[FilterData]:
-    """Return the filters in *content*, all of them dead until their groups come back.
+    """Return the filters in *content*, all dead until their groups return.
 
-    None at all if the bloom filter has another size now: the bits in the store then mean something else.
+    Return none if the size of the bloom filter has changed: the stored bits then have another meaning.
     """
     filters: list[FilterData] = []
     for topic in content.filter_data_by_topic.values():
         for member in topic.group_filter_data.values():
             positions = _positions(member)
             if not bloom.fits(positions):
-                logger.warning("the bloom filter has another size now, so all filters are forgotten and begin anew")
+                logger.warning("the size of the bloom filter has changed: all stored filters are dropped")
                 return []
             try:
                 data = FilterData.build(

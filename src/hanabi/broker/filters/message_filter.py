@@ -1,11 +1,11 @@
-"""Which messages a subscription wants, asked three times over: of a queue's entry, of a record, of a new message.
+"""Filter of a subscription in three forms: on a queue entry, on a record, on a new message.
 
     entry   by the tags code, or by the bloom bits that were set when the message was stored: cheap, says yes too often
     record  by the expression, on the properties of the record itself: exact
     wants   of a message that was appended just now, before a held pull is woken
 
-A filter that is None lets everything pass. Agrees with ExpressionMessageFilter and ExpressionForRetryMessageFilter of
-4.9.8 (5.x no longer looks at retries), and with PullRequestHoldService.notifyMessageArriving.
+A filter of None passes everything. Agrees with ExpressionMessageFilter and ExpressionForRetryMessageFilter of 4.9.8
+(5.x no longer evaluates retries), and with PullRequestHoldService.notifyMessageArriving.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _RawFilter = Callable[[bytes], bool]  # of undecoded properties
 
 
 class MessageFilter(NamedTuple):
-    """The three questions; see above. `wants` is always there."""
+    """The three forms, see above. `wants` is always present."""
 
     entry: EntryFilter | None
     record: RecordFilter | None
@@ -38,10 +38,10 @@ class MessageFilter(NamedTuple):
 def make_filter(
     subscription: SubscriptionData, data: FilterData | None, filters: ConsumerFilters, *, retry: bool = False
 ) -> MessageFilter:
-    """Return the filter of *subscription*. *data* is its compiled expression if it is no list of tags.
+    """Return the filter of *subscription*. *data* is its compiled expression unless it is a list of tags.
 
-    *retry* (`filterSupportRetry`): messages of a retry topic are judged by the group's filter on the topic from which
-    they came. Without it all of them pass, as they have been wanted once.
+    *retry* (`filterSupportRetry`): messages of a retry topic are matched by the group's filter on their original topic.
+    Without it all of them pass, as they matched once.
     """
     if subscription.class_filter_mode:
         return PASSES_ALL
@@ -65,7 +65,7 @@ def _tag_filter(subscription: SubscriptionData) -> EntryFilter | None:
 
 
 def _bits_filter(data: FilterData, bloom: BloomFilter) -> EntryFilter | None:
-    """By bits, where there are any that know of this filter: it must be older than the message."""
+    """Return a filter by bits, which counts only for messages younger than this filter; None if bits cannot be used."""
     if not bloom.fits(data.bloom):
         return None
     born_ms, bitmap_bytes, mask = data.born_ms, bloom.bits // 8, data.mask
@@ -92,7 +92,7 @@ def _record_filter(matches: _RawFilter) -> RecordFilter:
         try:
             raw = record_properties(view)
         except RemoteProtocolError:
-            raw = b""  # a record whose end is damaged: to an expression it has no properties
+            raw = b""  # a record with a damaged end has no properties for an expression
         return matches(raw)
 
     return record

@@ -1,10 +1,10 @@
-"""From the nodes of an expression to functions that look at messages.
+"""Compiler of expression nodes to functions that evaluate messages.
 
 Each node becomes a function of the values of the properties that the expression names, in a fixed order; None is a
-property that the message lacks. A function returns True, False or None: not known. It raises ValueError where Java
-throws: for a text that should be a number and is none.
+missing property. A function returns True, False or None (unknown). It raises ValueError where Java throws: for a text
+that should be a number and is not.
 
-Which kinds meet in a comparison is known beforehand (see `nodes`), so nothing is looked up while messages pass by.
+The kinds of a comparison are known at compile time (see `nodes`), so there are no look-ups per message.
 Agrees with the expression classes of rocketmq-filter: ComparisonExpression, LogicExpression, UnaryExpression.
 """
 
@@ -88,7 +88,7 @@ def _negate(node: Negate, slots: dict[str, int]) -> Evaluate:
         return lambda values: -part(values)
 
     def nothing(values: Values) -> None:
-        part(values)  # it may have a reason to raise
+        part(values)  # evaluated for its errors
 
     return nothing
 
@@ -109,7 +109,7 @@ def _not(node: Not, slots: dict[str, int]) -> Evaluate:
 
 
 def _logic(node: Logic, slots: dict[str, int]) -> Evaluate:
-    """AND is false when one part is, OR true when one is; the parts behind that one are not looked at."""
+    """Compile AND or OR: AND is false once one part is, OR true once one is; later parts are not evaluated."""
     parts = [_compile(part, slots) for part in node.parts]
     ordinary, decisive = node.all_of, not node.all_of
 
@@ -147,13 +147,13 @@ def _equal(node: Equal, slots: dict[str, int]) -> Evaluate:
 
 
 def _is_fixed(node: Node) -> bool:
-    """Return whether *node* is the same for all messages, and never missing. All numbers are literals, perhaps with
-    a sign."""
+    """Return whether *node* is the same for all messages and never missing. All numbers are literals, perhaps
+    signed."""
     return kind_of(node) in NUMBERS or (isinstance(node, Constant) and node.kind is not Kind.NOTHING)
 
 
 def _with_constant(left: Evaluate, compare: Compare, constant: Any) -> Evaluate:
-    """Nearly all comparisons are of this sort."""
+    """Compile a comparison with a constant, the most common kind."""
 
     def comparison(values: Values) -> bool | None:
         value = left(values)
@@ -171,7 +171,7 @@ def _order(node: Order, slots: dict[str, int]) -> Evaluate:
     def comparison(values: Values) -> bool | None:
         first = left(values)
         if first is None:
-            return None  # and the right side is not looked at
+            return None  # the right side is not evaluated
         second = right(values)
         return None if second is None else compare(first, second)
 
@@ -179,7 +179,7 @@ def _order(node: Order, slots: dict[str, int]) -> Evaluate:
 
 
 def _between(node: Between, slots: dict[str, int]) -> Evaluate:
-    """`part >= low AND part <= high`, or `part < low OR part > high`, with one look at the part."""
+    """Compile `part >= low AND part <= high`, or `part < low OR part > high`, evaluating the part once."""
     part, low, high = _compile(node.part, slots), _compile(node.low, slots), _compile(node.high, slots)
     part_kind, decisive = kind_of(node.part), node.negated
     first_sign, second_sign = ("<", ">") if node.negated else (">=", "<=")
@@ -214,7 +214,7 @@ def _in(node: In, slots: dict[str, int]) -> Evaluate:
 
 
 def _search(node: Search, slots: dict[str, int]) -> Evaluate:
-    """Return false, and never unknown, where there is nothing to search in or to search for; also behind NOT."""
+    """Compile a search. It is False, never unknown, if the text or the pattern is missing; also behind NOT."""
     if not node.text:
         return lambda values: False
     part, find, text, found = _compile(node.part, slots), _SEARCHES[node.how], node.text, not node.negated
@@ -227,7 +227,7 @@ def _search(node: Search, slots: dict[str, int]) -> Evaluate:
         return search
 
     def no_text(values: Values) -> bool:
-        part(values)  # it may have a reason to raise
+        part(values)  # evaluated for its errors
         return False
 
     return no_text
@@ -249,7 +249,7 @@ _COMPILERS: Final[dict[type, Callable[[Any, dict[str, int]], Evaluate]]] = {
 }
 
 
-# What is compared with what. The values that arrive here are never None.
+# Comparisons by kind. Values are never None here.
 
 
 def _equality(left: Kind, right: Kind) -> Compare:
@@ -260,26 +260,26 @@ def _equality(left: Kind, right: Kind) -> Compare:
     if left is Kind.BOOLEAN and right is Kind.TEXT:
         return _refuse
     if Kind.BOOLEAN in (left, right) or Kind.NOTHING in (left, right):
-        return lambda first, second: False  # numbers are never TRUE or FALSE; and nobody compares with what is missing
+        return lambda first, second: False  # numbers are never TRUE or FALSE, and missing values are never compared
     return _numeric(operator.eq, left, right)
 
 
 def _refuse(first: bool, second: str) -> bool:
-    """Java's code for this case casts the wrong one of the two, so that it always throws."""
+    """Raise ValueError: Java's code for this case casts the wrong operand, so it always throws."""
     raise ValueError(f"{first} = {second[:40]!r} is never answered: the property must stand on the left")
 
 
 def _ordering(sign: str, left: Kind, right: Kind) -> Compare:
     compare = _ORDERS[sign]
     if Kind.NOTHING in (left, right):
-        return compare  # which nobody will call
-    if left is right is Kind.TEXT:  # both are properties, and read as numbers with a fraction
+        return compare  # never called
+    if left is right is Kind.TEXT:  # both are properties, read as floating-point numbers
         return lambda first, second: compare(compare_doubles(java_double(first), java_double(second)), 0)
     return _numeric(compare, left, right)
 
 
 def _numeric(compare: Compare, left: Kind, right: Kind) -> Compare:
-    """For two numbers, or a number and a text that is read as one of the same type."""
+    """Compare two numbers, or a number and a text that is read as one of the same type."""
     if Kind.DOUBLE not in (left, right):
         if left is Kind.TEXT:
             parse = _PARSERS[right]

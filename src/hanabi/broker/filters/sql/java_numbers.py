@@ -1,4 +1,4 @@
-"""Numbers as Java reads them from texts and compares them. A text that is no number is a ValueError.
+"""Java's parsing and comparison of numbers. A text that is not a number raises ValueError.
 
 Agrees with Integer.valueOf, Long.valueOf, Double.valueOf and Double.compare.
 """
@@ -20,25 +20,25 @@ _NAMED: Final = {
     for name, value in (("NaN", math.nan), ("Infinity", -math.inf if sign == "-" else math.inf))
 }
 _SHORT: Final = 64
-_SPACES: Final = "".join(map(chr, range(33)))  # what String.trim takes away
+_SPACES: Final = "".join(map(chr, range(33)))  # removed by String.trim
 
 
 def java_int(text: str) -> int:
-    """Integer.valueOf: 32 bits, or it is no number."""
+    """Parse as Integer.valueOf: 32 bits, else it is not a number."""
     if len(text) < 10 and text.isascii() and text.isdecimal():
         return int(text)
     return _java_integer(text, INT_MAX)
 
 
 def java_long(text: str) -> int:
-    """Long.valueOf: 64 bits, or it is no number."""
+    """Parse as Long.valueOf: 64 bits, else it is not a number."""
     if len(text) < 19 and text.isascii() and text.isdecimal():
         return int(text)
     return _java_integer(text, LONG_MAX)
 
 
 def _java_integer(text: str, most: int) -> int:
-    # Java goes by UTF-16 units, so what lies outside of them is no digit.
+    # Java reads UTF-16 units, so characters beyond them are not digits.
     if not _INTEGER(text) or (not text.isascii() and max(text) > "\uffff"):
         raise ValueError(f"not a whole number: {text[:40]!r}")
     number = int(text)
@@ -48,7 +48,8 @@ def _java_integer(text: str, most: int) -> int:
 
 
 def java_double(text: str) -> float:
-    """Double.valueOf: fractions, exponents, hexadecimal, a type suffix, NaN and Infinity, with spaces around."""
+    """Parse as Double.valueOf: fractions, exponents, hexadecimal, a type suffix, NaN and Infinity, with spaces
+    around."""
     return _read_double(text) if len(text) <= _SHORT else _read_long_double(text)
 
 
@@ -71,17 +72,17 @@ _read_long_double = lru_cache(maxsize=8)(_read_double)
 
 
 def java_boolean(text: str) -> bool:
-    """Boolean.valueOf: everything but "true" is false."""
+    """Parse as Boolean.valueOf: everything but "true" is false."""
     return len(text) == 4 and text.lower() == "true"
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Double.compare: NaN is equal to itself and above everything, -0.0 is below 0.0."""
+    """Compare as Double.compare: NaN equals itself and is above everything, -0.0 is below 0.0."""
     if left < right:
         return -1
     if left > right:
         return 1
-    if left != right:  # NaN is among them
+    if left != right:  # includes NaN
         return math.isnan(left) - math.isnan(right)
     if left == 0:
         return int(math.copysign(1, left) - math.copysign(1, right))

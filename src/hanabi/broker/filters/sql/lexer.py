@@ -1,8 +1,8 @@
-"""Words and marks of an SQL92 expression, read one by one.
+"""Lexer of SQL92 expressions, one token at a time.
 
 Agrees with the tokens of SelectorParser.jj (5.3.3; 4.9.8 has the same but for three keywords): the longest match wins,
 keywords in any case, names in ASCII, two quotes in a text for one, `-- to the end of a line` and `/* */` as comments.
-Nothing is read ahead: what follows an expression may be anything, as it may with Apache.
+Nothing is read ahead: any text may follow an expression, as with Apache.
 """
 
 import re
@@ -22,7 +22,7 @@ KEYWORDS: Final = frozenset(
 
 _BLANKS = re.compile(r"(?:[ \t\n\r\f]|/\*.*?\*/)*+", re.DOTALL)
 _BLANKS_AND_LINES = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*(?:\r\n|\n|\r)|/\*.*?\*/)*+", re.DOTALL)
-# The quotes are unrolled, so that a text without an end is found out in one pass.
+# The quotes are unrolled, so that an unterminated text is detected in one pass.
 _TOKEN = re.compile(
     r"""(?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
       |(?P<integer>0|[1-9][0-9]*[lL]?)
@@ -48,11 +48,12 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """Reads the tokens of one expression."""
+    """Reader of the tokens of one expression."""
 
     def __init__(self, expression: str) -> None:
         self._expression = expression
-        # Without a line end behind them, dashes are marks and no comment. To look for it again and again would cost.
+        # Dashes without a line end behind them are marks, not a comment. Searched once, as repeated searches would be
+        # slow.
         self._last_line_end = max(expression.rfind("\n"), expression.rfind("\r"))
 
     def read(self, position: int) -> Token:
@@ -73,7 +74,7 @@ class Lexer:
 
 
 def error_at(expression: str, position: int, reason: str) -> SubscriptionParseFailed:
-    """Return the error to raise; it says where, as people count."""
+    """Return the error to raise, with line and column counted from 1."""
     line = expression.count("\n", 0, position)
     column = position - (expression.rfind("\n", 0, position) + 1) + 1
     place = f"line {line + 1}, column {column}" if "\n" in expression else f"column {column}"

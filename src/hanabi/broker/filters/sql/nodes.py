@@ -1,8 +1,8 @@
-"""The parts of an SQL92 expression, as values.
+"""Nodes of an SQL92 expression, as values.
 
-What a part can be is known before any message is seen: a property is a text or missing, a literal is what it is, and
-everything else is true, false or unknown (None). `kind_of` says which, and both the parser's rules about what may be
-compared with what, and the evaluator's conversions, follow from it.
+The kind of a node is known before any message is read: a property is a text or missing, a literal has its own kind, and
+everything else is true, false or unknown (None). `kind_of` returns it; the parser's rules on comparisons and the
+evaluator's conversions follow from it.
 """
 
 from enum import Enum
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Kind(Enum):
-    """What a part is when it is not missing, by Java's types."""
+    """Kind of a node that is not missing, by Java's types."""
 
     TEXT = "String"
     INT = "Integer"
@@ -38,13 +38,13 @@ class Constant(msgspec.Struct, frozen=True):
 
 
 class Negate(msgspec.Struct, frozen=True):
-    """`-part`. What is no number becomes missing."""
+    """`-part`. A value that is not a number becomes missing."""
 
     part: "Node"
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """A property alone where true or false is needed: a text is not true, so false or unknown."""
+    """A property alone as a condition: a text is not true, so false or unknown."""
 
     part: Property
 
@@ -56,7 +56,7 @@ class Not(msgspec.Struct, frozen=True):
 
 
 class Logic(msgspec.Struct, frozen=True):
-    """`part AND part...` if *all_of*, else `part OR part...`; of as many parts as stand side by side."""
+    """`part AND part...` if *all_of*, else `part OR part...`; any number of parts."""
 
     all_of: bool
     parts: tuple["Node", ...]
@@ -76,7 +76,7 @@ class IsNull(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """`left > right` and the other three."""
+    """`left > right`, `>=`, `<` or `<=`."""
 
     sign: str
     left: "Node"
@@ -84,7 +84,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Between(msgspec.Struct, frozen=True):
-    """`part BETWEEN low AND high`, both included, or the opposite."""
+    """`part BETWEEN low AND high`, inclusive, or its negation."""
 
     part: "Node"
     low: "Node"
@@ -93,7 +93,7 @@ class Between(msgspec.Struct, frozen=True):
 
 
 class In(msgspec.Struct, frozen=True):
-    """`name IN ('a', 'b')`, or the opposite."""
+    """`name IN ('a', 'b')`, or its negation."""
 
     part: Property
     texts: frozenset[str]
@@ -101,7 +101,7 @@ class In(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """`part CONTAINS 'text'`, STARTSWITH or ENDSWITH, or the opposite."""
+    """`part CONTAINS 'text'`, STARTSWITH or ENDSWITH, or its negation."""
 
     how: str
     part: "Node"
@@ -113,7 +113,7 @@ Node = Property | Constant | Negate | Truth | Not | Logic | Equal | IsNull | Ord
 
 
 def kind_of(node: Node) -> Kind:
-    """Return what *node* is when it is not missing."""
+    """Return the kind of *node* when it is not missing."""
     if isinstance(node, Property):
         return Kind.TEXT
     if isinstance(node, Constant):
@@ -125,7 +125,7 @@ def kind_of(node: Node) -> Kind:
 
 
 def is_boolean(node: Node) -> bool:
-    """Return whether *node* may stand where true or false is needed. The literal NULL may."""
+    """Return whether *node* may be used as a condition. The literal NULL may."""
     if isinstance(node, Constant):
         return node.kind in (Kind.BOOLEAN, Kind.NOTHING)
     return not isinstance(node, Property | Negate)
