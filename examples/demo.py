@@ -152,7 +152,7 @@ def dead_letter(namesrv: str) -> str:
 def through_spark(namesrv: str, folder: Path) -> None:
     """Run the pipeline `orders`: each order once, with its category, summed by the hour."""
     if find_spec("pyspark") is None:
-        print("   left out: Spark is not installed here; pip install 'hanabi-mq[spark]' brings it")
+        print("   left out: Spark is not installed here; pip install '.[spark]' brings it")
         return
     if shutil.which("java") is None:
         print("   left out: Spark needs Java, and there is none here")

@@ -19,7 +19,7 @@ except Exception as error:  # noqa: BLE001 (see above)
 
             def __init__(self, options: dict[str, str]) -> None:
                 raise ImportError(
-                    f"rocketmq needs pip install 'hanabi-mq[spark]' with pyspark 4.2 or newer ({_reason})"
+                    f"rocketmq needs pip install '.[spark]' in a clone of Hanabi, with pyspark 4.2 or newer ({_reason})"
                 )
 
             @classmethod

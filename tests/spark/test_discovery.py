@@ -29,7 +29,7 @@ def test_the_format_is_offered_under_its_name() -> None:
 def test_where_a_package_is_missing_the_use_says_so_and_the_import_does_not_fail(missing: str) -> None:
     done = run(f"import sys; sys.modules['{missing}'] = None")
     assert done.stdout == "rocketmq-store\n"
-    assert "rocketmq-store needs pip install 'hanabi-mq[spark]'" in done.stderr
+    assert "rocketmq-store needs pip install '.[spark]' in a clone of Hanabi" in done.stderr
     assert missing in done.stderr.splitlines()[-1]
 
 

@@ -1,4 +1,4 @@
-"""RocketMQ in Spark: sources, sink and pipelines. Needs the extra `hanabi-mq[spark]`.
+"""RocketMQ in Spark: sources, sink and pipelines. Needs the extra `spark`.
 
     df = spark.read.format("rocketmq-store").load("/var/lib/rocketmq/store")
 

@@ -97,5 +97,5 @@ def test_without_spark_pipelines_are_listed_and_it_is_said_what_to_install() -> 
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "archive" in listed.stdout
     assert refused(without_spark("show", "archive"), 2) == (
-        "pipelines need pyspark, which is not installed: pip install 'hanabi-mq[spark]'"
+        "pipelines need pyspark, which is not installed: pip install '.[spark]' in a clone of Hanabi"
     )

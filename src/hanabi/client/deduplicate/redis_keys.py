@@ -1,4 +1,4 @@
-"""Key store in Redis, shared by all consumers of a cluster. Needs the package redis: pip install hanabi-mq[redis]
+"""Key store in Redis, shared by all consumers of a cluster. Needs the extra `redis`.
 
     PREFIX + key = "c" + owner      claimed
     PREFIX + key = "d"              done
@@ -38,7 +38,9 @@ class RedisKeys:
         try:
             import redis
         except ImportError as error:
-            raise MQError("redis is not installed; it comes with: pip install hanabi-mq[redis]") from error
+            raise MQError(
+                "redis is not installed; it comes with: pip install '.[redis]' in a clone of Hanabi"
+            ) from error
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
         self._is_ours = isinstance(url, str)
         self._redis: Any = (

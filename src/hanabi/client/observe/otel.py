@@ -6,8 +6,7 @@
 
 The context travels in the properties of the message, as the program's propagator writes it: `traceparent` by default. A
 listener runs inside its span. With one message it is a child of the span that sent it; with several it links to theirs.
-Names are those of OpenTelemetry's conventions for messaging. Needs the package opentelemetry-api: pip install
-hanabi-mq[otel]
+Names are those of OpenTelemetry's conventions for messaging. Needs the extra `otel`.
 """
 
 from collections.abc import Sequence
@@ -36,7 +35,9 @@ class OpenTelemetry:
         try:
             from opentelemetry import context, propagate, trace
         except ImportError as error:
-            raise MQError("opentelemetry-api is not installed; it comes with: pip install hanabi-mq[otel]") from error
+            raise MQError(
+                "opentelemetry-api is not installed; it comes with: pip install '.[otel]' in a clone of Hanabi"
+            ) from error
         self._context, self._propagate, self._trace = context, propagate, trace
         self._tracer = trace.get_tracer(NAME, tracer_provider=provider)
 

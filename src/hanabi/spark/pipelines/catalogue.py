@@ -8,7 +8,7 @@ from hanabi.spark.pipelines.contract import Pipeline
 from hanabi.spark.shared.suggestions import did_you_mean
 
 PACKAGE: Final = "hanabi.spark.pipelines"
-EXTRA: Final = "pip install 'hanabi-mq[spark]'"
+EXTRA: Final = "pip install '.[spark]' in a clone of Hanabi"
 
 SUMMARIES: Final[dict[str, str]] = {
     "archive": "Copy topics to Parquet or Delta, each message exactly once, and say what retention may delete.",

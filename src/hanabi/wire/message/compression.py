@@ -112,4 +112,4 @@ def _unzstd(body: bytes, limit: int) -> bytes:
 
 
 def _missing(name: str) -> MQError:
-    return MQError(f"{name} is not installed; it comes with: pip install hanabi-mq[{name}]")
+    return MQError(f"{name} is not installed; it comes with: pip install '.[{name}]' in a clone of Hanabi")
