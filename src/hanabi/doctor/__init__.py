@@ -1,10 +1,10 @@
-"""What is wrong with a cluster, and what to do about it: ours, or Apache's 4.9 and 5.x.
+"""Diagnosis of a cluster, Hanabi's or Apache's 4.9 and 5.x: problems, and their remedies.
 
     async with Admin(namesrv="127.0.0.1:9876") as admin:
         diagnosis = await examine(admin)
 
-`examine` asks and writes down what it heard (`snapshot.py`); the rules (`reach.py`, `machines.py`, `groups.py`,
-`topics.py`) are functions of that alone. Nothing is changed anywhere, no group is joined.
+`examine` queries the cluster and records the answers (`snapshot.py`); the rules (`reach.py`, `machines.py`,
+`groups.py`, `topics.py`) are functions of that record. It changes nothing and joins no group.
 """
 
 from hanabi.doctor.diagnosis import Diagnosis, diagnose

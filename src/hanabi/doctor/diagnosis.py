@@ -38,7 +38,7 @@ _ORDER: Final = tuple(Severity)
 
 
 class Diagnosis(Answer, frozen=True, kw_only=True):
-    """What was found, the worst first, and how much was looked at."""
+    """Findings, the worst first, and the number of things examined."""
 
     findings: list[Finding]
     name_servers: int
@@ -48,12 +48,12 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
 
     @property
     def healthy(self) -> bool:
-        """Nothing but notes."""
+        """True if there are only notes."""
         return all(finding.severity is Severity.NOTE for finding in self.findings)
 
 
 def diagnose(seen: Snapshot) -> Diagnosis:
-    """What is wrong in *seen*. Pure."""
+    """Apply all rules to *seen*. Pure."""
     found = [finding for rule in RULES for finding in rule(seen)]
     return Diagnosis(
         findings=sorted(found, key=lambda finding: _ORDER.index(finding.severity)),

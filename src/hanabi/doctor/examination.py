@@ -1,7 +1,7 @@
-"""Asking a cluster everything that the rules want to know, twice where they want to see what changes.
+"""Queries for the diagnosis: collects all data that the rules need, twice where they compare.
 
-Whom nobody reaches is written down, and the others are asked all the same; only when no name server answers there is
-nothing to diagnose, and that is an error.
+Unreachable servers are recorded, and the rest are still queried. If no name server answers, nothing can be diagnosed,
+and that is an error.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from hanabi.wire.message.tags import subscribed_tags
 from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 SECONDS_BETWEEN: Final = 3.0
-MEMBERS_ASKED_MAX: Final = 16  # of a group, where its broker cannot tell what each of them subscribes to
+MEMBERS_ASKED_MAX: Final = 16  # of a group, if its broker does not report each member's subscriptions
 _NOBODY: Final = SUCCESS | {int(ResponseCode.CONSUMER_NOT_ONLINE)}
 _NOT_FOUND: Final = SUCCESS | {int(ResponseCode.QUERY_NOT_FOUND)}
 _NO_TOPIC: Final = SUCCESS | {int(ResponseCode.TOPIC_NOT_EXIST)}
@@ -56,7 +56,7 @@ _DAY_S: Final = 86_400
 
 
 async def examine(admin: Admin, *, seconds: float = SECONDS_BETWEEN, now_ms: Callable[[], int] = wall_ms) -> Diagnosis:
-    """Ask the cluster, ask again after *seconds*, and say what is wrong."""
+    """Query the cluster, query again after *seconds*, and diagnose it."""
     return diagnose(await take_snapshot(admin, seconds=seconds, now_ms=now_ms))
 
 
@@ -92,7 +92,7 @@ async def take_snapshot(admin: Admin, *, seconds: float, now_ms: Callable[[], in
 
 
 async def _waiting(admin: Admin, told: NameServerSeen, brokers: Iterable[BrokerSeen]) -> dict[str, int]:
-    """How many dead letters wait, by group; nobody knows while a broker that may have some is away."""
+    """Return the number of waiting dead letters, by group; none while a master, which may have some, is unreachable."""
     if not all(broker.answers for broker in brokers if broker.is_master):
         return {}
     groups = sorted(
@@ -106,7 +106,7 @@ async def _waiting(admin: Admin, told: NameServerSeen, brokers: Iterable[BrokerS
 
 
 class _Asking:
-    """The questions, one method a kind of thing."""
+    """Queries, one method per kind of object."""
 
     def __init__(self, access: Access, now_ms: Callable[[], int]) -> None:
         self._access, self._now_ms = access, now_ms
@@ -142,7 +142,7 @@ class _Asking:
         )
 
     async def _absent(self, name_server: str) -> list[AbsentBroker]:
-        """The brokers that a name server misses, as far as it says so; of those that were replaced, which still run."""
+        """Return the brokers that a name server reports as absent; of replaced ones, those that still run."""
         reply = await self._access.api.ask(
             name_server,
             RequestCode.GET_KVLIST_BY_NAMESPACE,
@@ -151,7 +151,7 @@ class _Asking:
             accept=_NOT_FOUND,
         )
         if reply.code != ResponseCode.SUCCESS:
-            return []  # Apache's: it does not say
+            return []  # Apache's: it does not report them
         found = absent_brokers(decode_body(reply.body, KVTable))
         return [absent for absent in found if absent.why != "replaced" or await self._still_runs(absent)]
 
@@ -194,8 +194,9 @@ class _Asking:
     async def further_name_servers(
         self, servers: Iterable[NameServerSeen], brokers: Iterable[BrokerSeen]
     ) -> list[NameServerSeen]:
-        """Those that brokers register with and nobody named. One that a broker on another machine calls its own machine
-        is not for us."""
+        """Query further name servers, with which brokers register. One that a broker on another machine calls its own
+        machine is skipped.
+        """
         known = {server.address for server in servers}
         near = all(server.loopback for server in servers)
         named = {
@@ -295,7 +296,7 @@ class _Asking:
         )
 
     async def _subscribes(self, broker: BrokerAt, group: str, client_id: str) -> str | None:
-        """What a member says that it subscribes to; None if it does not answer: it may be gone since."""
+        """Return the subscriptions that a member reports; None if it does not answer: it may be gone since."""
         header = GetConsumerRunningInfoHeader(consumer_group=group, client_id=client_id)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
         try:
@@ -314,7 +315,7 @@ class _Asking:
 
 
 def broker_clock_ms(runtime: Mapping[str, str]) -> int | None:
-    """A broker's clock as it answered, half a second more or less: when its store began, and how long ago that is."""
+    """Return a broker's clock at its answer, within half a second: its start time plus its uptime."""
     since, ago = runtime.get("bootTimestamp", ""), _RUNTIME.fullmatch(runtime.get("runtime", ""))
     if not since.isdigit() or ago is None:
         return None
@@ -324,7 +325,7 @@ def broker_clock_ms(runtime: Mapping[str, str]) -> int | None:
 
 
 def subscriptions_text(subscriptions: Iterable[SubscriptionData]) -> str:
-    """What a member subscribes to, in words that are the same for the same thing."""
+    """Describe subscriptions as text, the same for equal ones."""
     words = []
     for data in subscriptions:
         if data.topic.startswith(RETRY_PREFIX):
@@ -338,7 +339,7 @@ def subscriptions_text(subscriptions: Iterable[SubscriptionData]) -> str:
 
 
 async def is_loopback(address: str) -> bool:
-    """Whether an address means this machine, whichever machine asks. A name that nobody knows does not."""
+    """Return True if an address is a loopback on every machine. An unknown name is none."""
     try:
         host, port = parse_address(address)
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

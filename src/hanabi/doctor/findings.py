@@ -1,4 +1,4 @@
-"""What a rule says: one finding is one thing that is wrong."""
+"""Findings of the rules: one finding is one problem."""
 
 from enum import StrEnum
 
@@ -6,8 +6,9 @@ from hanabi.admin.answer import Answer
 
 
 class Severity(StrEnum):
-    """Errors: something does not work, or messages are lost to somebody. Warnings: it will come to that, or may. Notes:
-    worth knowing, and wanted by some."""
+    """Errors: something does not work, or messages are lost. Warnings: that will or may happen. Notes: worth knowing,
+    and sometimes intended.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -15,7 +16,7 @@ class Severity(StrEnum):
 
 
 class Finding(Answer, frozen=True, kw_only=True):
-    """What is wrong with whom, why it matters, what to do. `rule` is a name that stays, for programs."""
+    """One problem: its subject, why it matters, what to do. `rule` is a stable name, for programs."""
 
     severity: Severity
     rule: str

@@ -1,4 +1,4 @@
-"""Groups: members that subscribe differently, groups that nobody attends to, dead letters. Pure rules."""
+"""Rules for groups: differing subscriptions, groups without consumers, dead letters. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,7 +19,7 @@ def groups_that_subscribe_differently(seen: Snapshot) -> Iterator[Finding]:
                 rule="subscriptions-differ",
                 subject=group.group,
                 what=f"members of group {group.group} subscribe differently: {said}",
-                why="a broker keeps one subscription of a group, the newest, so messages are skipped, without a word",
+                why="a broker keeps one subscription of a group, the newest, so messages are skipped silently",
                 todo="let all members of a group subscribe to the same topics with the same tags or SQL, or give each"
                 " kind of member a group of its own",
             )
@@ -49,13 +49,13 @@ def members_without_queues(seen: Snapshot) -> Iterator[Finding]:
                 rule="idle-members",
                 subject=group.group,
                 what=f"group {group.group} has {len(group.members)} members for {most} queues",
-                why="a queue has one member at a time, so the others of them get nothing",
+                why="a queue has one member at a time, so the remaining members get nothing",
                 todo="make more queues (hanabi topic update TOPIC --queues N), or run fewer members",
             )
 
 
 def _most_queues(group: GroupSeen, queues: dict[str, int]) -> int | None:
-    """How many queues its topics have, together: with several topics one member may have queues of one only."""
+    """Return the number of queues of its topics together: with several topics a member may have queues of only one."""
     if not group.topics or any(topic not in queues for topic in group.topics):
         return None
     return sum(queues[topic] for topic in group.topics)
@@ -73,7 +73,7 @@ def dead_letters_that_pile_up(seen: Snapshot) -> Iterator[Finding]:
             rule="dead-letters",
             subject=letters.group,
             what=f"group {letters.group} has {letters.waiting_later} dead letters that wait{growing}",
-            why="nobody consumes them, and they are deleted when they are old enough",
+            why="no consumer gets them, and they are deleted when they are old enough",
             todo=f"see them with hanabi dlq show {letters.group}; mend the listener, then hanabi dlq resend"
             f" {letters.group}",
         )

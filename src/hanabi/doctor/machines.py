@@ -1,4 +1,4 @@
-"""Brokers and name servers as machines: clocks, disks, versions, work that is behind. Pure rules."""
+"""Rules for brokers and name servers as machines: clocks, disks, versions, backlogs. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -8,12 +8,14 @@ from hanabi.doctor.findings import Finding, Severity
 from hanabi.doctor.snapshot import BrokerSeen, Snapshot, named
 
 CLOCK_MS: Final = 3_000
-DISK_REFUSES: Final = 0.90  # Apache's and our limits: no more is taken, the oldest goes whatever its age
+# Apache's and our limits: no messages are accepted, the oldest are deleted regardless of their age
+DISK_REFUSES: Final = 0.90
 DISK_FORCED: Final = 0.85
-DISK_PERCENT_MAX: Final = 75  # diskMaxUsedSpaceRatio, where a broker does not say
+DISK_PERCENT_MAX: Final = 75  # diskMaxUsedSpaceRatio, if a broker does not report it
 BEHIND_BYTES: Final = 64 << 20
 
-# Anybody who reaches the port can run commands there. By MQVersion's ordinals for name servers, which say no name.
+# Any client that reaches the port can run commands there. By MQVersion's ordinals for name servers, which report no
+# name.
 BROKER_CVE: Final = "CVE-2023-33246"  # before 4.9.6, and 5.0.0 to 5.1.0
 NAME_SERVER_CVE: Final = "CVE-2023-37582"  # before 4.9.7, and 5.0.0 to 5.1.1
 _V4_9_7, _V5_0_0_SNAPSHOT, _V5_1_2 = 407, 412, 437
@@ -75,7 +77,7 @@ def work_that_is_behind(seen: Snapshot) -> Iterator[Finding]:
                 rule="dispatch-behind",
                 subject=broker.at.broker,
                 what=f"{broker.at.broker} has stored {behind / 2**20:.0f} MiB that consumers cannot see yet",
-                why="messages come late, by as long as that takes",
+                why="messages are delivered late, by as long as that takes",
                 todo="its disk or its processors are too slow for what is sent: see hanabi broker status",
             )
 
@@ -93,7 +95,7 @@ def versions_that_do_not_match(seen: Snapshot) -> Iterator[Finding]:
             rule="versions-mixed",
             subject=named(versions),
             what=f"brokers are of different versions ({said})",
-            why="what only the newer ones can do (timers, other compressions, POP) works for some messages only",
+            why="features of only the newer ones (timers, other compressions, POP) work for some messages only",
             todo="bring them to one version, one broker after the other",
         )
 
@@ -122,8 +124,8 @@ def _hole(subject: str, what: str, cve: str, since_4: str) -> Finding:
         rule="known-vulnerability",
         subject=subject,
         what=f"{what}, which has {cve}",
-        why="whoever reaches its port can run commands on its machine",
-        todo=f"let nobody but its clients reach it, and bring it to {since_4}, {since_5} or newer",
+        why="any client that reaches its port can run commands on its machine",
+        todo=f"let only its clients reach it, and bring it to {since_4}, {since_5} or newer",
     )
 
 

@@ -1,7 +1,7 @@
-"""Can clients reach what they are told, and do all name servers tell them the same? Pure rules.
+"""Rules for reachability: advertised addresses, and agreement among name servers. Pure.
 
-A broker chooses the address that clients are told, so that it is wrong for some of them is the commonest trouble there
-is (containers, several network cards, tunnels).
+A broker chooses the address that clients get, and the commonest problem is that it is wrong for some of them
+(containers, several network cards, tunnels).
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def name_servers_that_are_away(seen: Snapshot) -> Iterator[Finding]:
                 rule="name-server-unreachable",
                 subject=server.address,
                 what=f"the name server {server.address} does not answer: {server.problem}",
-                why="clients that have only this one can send and consume nothing new; others lose time with it",
+                why="clients that have only this one can send and consume nothing new; the rest lose time with it",
                 todo="start it, open its port, or take it out of the clients' list of name servers",
             )
         else:
@@ -34,7 +34,7 @@ def name_servers_that_are_away(seen: Snapshot) -> Iterator[Finding]:
                 rule="name-server-elsewhere",
                 subject=server.address,
                 what=f"a broker registers with {server.address} too, which does not answer from here: {server.problem}",
-                why="clients that use it may be told something else than you are",
+                why="clients that use it may get other routes than this diagnosis",
                 todo="nothing if it has another address for clients; else start it, or take it out of namesrvAddr",
             )
 
@@ -69,14 +69,14 @@ def name_servers_that_miss_topics(seen: Snapshot) -> Iterator[Finding]:
     names = {broker.broker for server in seen.told for broker in server.brokers}
     for server in seen.told:
         missing = everything - server.topics
-        if missing and names == {broker.broker for broker in server.brokers}:  # else that is the reason
+        if missing and names == {broker.broker for broker in server.brokers}:  # otherwise that is the reason
             yield Finding(
                 severity=Severity.WARNING,
                 rule="name-server-misses-topic",
                 subject=server.address,
-                what=f"the name server {server.address} does not know {named(missing)}, which others know",
-                why="clients that ask it are told that there is no such topic",
-                todo="brokers tell all name servers every 30 s: run this again; then look into the brokers' logs",
+                what=f"the name server {server.address} does not know {named(missing)}, which other name servers know",
+                why="clients that ask it get the answer that there is no such topic",
+                todo="brokers register with all name servers every 30 s: run this again; then see the brokers' logs",
             )
 
 
@@ -93,7 +93,7 @@ def name_servers_that_contradict_each_other(seen: Snapshot) -> Iterator[Finding]
                 severity=Severity.ERROR,
                 rule="name-servers-disagree",
                 subject=name,
-                what=f"{name} (id {number}) is told to be at different addresses: {said}",
+                what=f"{name} (id {number}) is registered at different addresses: {said}",
                 why="some clients talk to another broker than the rest, and each broker has messages of its own",
                 todo="stop the broker that should not be there, or give it a brokerName or brokerId of its own",
             )
@@ -126,7 +126,7 @@ def brokers_that_died(seen: Snapshot) -> Iterator[Finding]:
                 subject=absent.broker,
                 what=f"{absent.broker} (id {absent.broker_id}) at {absent.address} is gone without unregistering; "
                 f"{named(servers)} heard of it last at {_time(absent.seen_ms)}",
-                why="what it has can be neither consumed nor added to until it is back",
+                why="its messages cannot be consumed, and it accepts none, until it is back",
                 todo="start it again, and see in its log why it ended. If it is gone for good, name servers forget it"
                 " after a week, or when they are started again",
             )
@@ -137,7 +137,7 @@ def _time(time_ms: int) -> str:
 
 
 def _absent(seen: Snapshot, why: str) -> Iterator[tuple[AbsentBroker, list[str]]]:
-    """The brokers that are missing for a reason, and the name servers that miss them."""
+    """Return the brokers that are absent for this reason, and the name servers that report it."""
     found: dict[tuple[str, int, str], tuple[AbsentBroker, list[str]]] = {}
     for server in seen.told:
         for absent in server.absent:
@@ -169,7 +169,7 @@ def brokers_that_cannot_be_reached(seen: Snapshot) -> Iterator[Finding]:
                 rule="broker-unreachable",
                 subject=at.broker,
                 what=f"{at.broker} (id {at.broker_id}) cannot be reached at {at.address}: {broker.unreachable}",
-                why=f"{named(broker.told_by)} tells clients this address; from here they would fail at it as well",
+                why=f"{named(broker.told_by)} gives clients this address; clients here would fail as well",
                 todo=f"is it running? Is the port open? If it is at another address for clients, {ADVERTISE}",
             )
         elif broker.refused is not None:
@@ -177,8 +177,8 @@ def brokers_that_cannot_be_reached(seen: Snapshot) -> Iterator[Finding]:
                 severity=Severity.WARNING,
                 rule="broker-refuses",
                 subject=at.broker,
-                what=f"{at.broker} at {at.address} does not tell what was asked: {broker.refused}",
-                why="nothing could be found out about it, nor about what it has",
+                what=f"{at.broker} at {at.address} refuses the query: {broker.refused}",
+                why="neither the broker nor its topics and groups could be examined",
                 todo="give --access-key, and its secret in HANABI_SECRET_KEY, of an administrator",
             )
 
@@ -193,8 +193,8 @@ def brokers_that_say_this_machine(seen: Snapshot) -> Iterator[Finding]:
                 severity=Severity.ERROR,
                 rule="loopback-advertised",
                 subject=at.broker,
-                what=f"{at.broker} tells clients that it is at {at.address}, which is each client's own machine",
-                why=f"{named(tellers)} is reached from other machines, and there nobody finds {at.broker}",
+                what=f"{at.broker} advertises {at.address} to clients, which is each client's own machine",
+                why=f"{named(tellers)} is reached from other machines, where clients cannot reach {at.broker}",
                 todo=ADVERTISE,
             )
 
@@ -208,7 +208,7 @@ def brokers_that_are_another(seen: Snapshot) -> Iterator[Finding]:
                 rule="broker-is-another",
                 subject=broker.at.broker,
                 what=f"at {broker.at.address}, where {broker.at.broker} should be, {name} answers",
-                why="what clients send to one goes to the other",
+                why="messages to one broker go to the other",
                 todo=f"give each broker an address of its own: {ADVERTISE}",
             )
 
@@ -224,6 +224,6 @@ def brokers_without_a_master(seen: Snapshot) -> Iterator[Finding]:
                 rule="no-master",
                 subject=name,
                 what=f"{name} has slaves only, no master (id {MASTER_ID})",
-                why="what it has can be read, but nothing can be sent to it, and offsets are not kept for good",
+                why="its messages can be read, but nothing can be sent to it, and offsets are not kept for good",
                 todo="start its master again",
             )

@@ -1,4 +1,4 @@
-"""What was heard from a cluster: all that the rules know. Values only."""
+"""Record of a cluster's answers: the input of the rules. Values only."""
 
 from collections.abc import Iterable
 
@@ -11,30 +11,30 @@ from hanabi.wire.bodies.absent import AbsentBroker
 
 
 class NameServerSeen(Answer, frozen=True, kw_only=True):
-    """One name server: what it tells clients, or why it tells nothing."""
+    """One name server: the routes it gives to clients, or why it does not answer."""
 
     address: str
-    asked_for: bool  # by whoever runs the diagnosis; else a broker named it
+    asked_for: bool  # named by the operator; else by a broker
     loopback: bool = False  # its address means "this machine", on every machine
     problem: str | None = None
     version: int = 0  # the ordinal of Java's MQVersion
     brokers: tuple[BrokerAt, ...] = ()
     topics: frozenset[str] = frozenset()
-    absent: tuple[AbsentBroker, ...] = ()  # brokers that it misses; those that were replaced are there all the same
+    absent: tuple[AbsentBroker, ...] = ()  # brokers that it reports as absent; replaced ones still run
 
 
 class BrokerSeen(Answer, frozen=True, kw_only=True):
-    """One broker at one address that clients are told: what it says of itself, or why it says nothing."""
+    """One broker at one address that clients get: its own report, or why there is none."""
 
     at: BrokerAt
     told_by: tuple[str, ...]  # name servers
     loopback: bool = False
     unreachable: str | None = None
-    refused: str | None = None  # it is there, but does not answer us
+    refused: str | None = None  # it is reachable, but refuses the request
     runtime: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    clock_ahead_ms: int | None = None  # of ours; None where it does not say
-    clock_unsure_ms: int = 0  # how far that may be off
+    clock_ahead_ms: int | None = None  # relative to our clock; None if unknown
+    clock_unsure_ms: int = 0  # possible error of that
 
     @property
     def answers(self) -> bool:
@@ -54,7 +54,7 @@ class BrokerSeen(Answer, frozen=True, kw_only=True):
 
 
 class QueuesSeen(Answer, frozen=True, kw_only=True):
-    """The queues of a topic on one broker, as clients are told."""
+    """Queues of a topic on one broker, in the route for clients."""
 
     broker: str
     read_queues: int
@@ -63,7 +63,7 @@ class QueuesSeen(Answer, frozen=True, kw_only=True):
 
 
 class TopicSeen(Answer, frozen=True, kw_only=True):
-    """A topic of users, as clients are told. `ordered_on` are the brokers that an ordered topic is fixed to."""
+    """A topic of users, in the route for clients. `ordered_on` are the brokers that an ordered topic is fixed to."""
 
     topic: str
     queues: tuple[QueuesSeen, ...]
@@ -71,19 +71,20 @@ class TopicSeen(Answer, frozen=True, kw_only=True):
 
 
 class GroupSeen(Answer, frozen=True, kw_only=True):
-    """A group of users: its members, what they subscribe to, and how far behind it was at two moments."""
+    """A group of users: its members, their subscriptions, and its lag at two times."""
 
     group: str
     members: frozenset[str] = frozenset()
     message_model: str | None = None
-    topics: frozenset[str] = frozenset()  # that it subscribes to now
-    opinions: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what is subscribed to, in words -> by whom
+    topics: frozenset[str] = frozenset()  # current subscriptions
+    # subscriptions as text -> members that have them
+    opinions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     lag: int = 0
     lag_later: int = 0
 
 
 class DeadLettersSeen(Answer, frozen=True, kw_only=True):
-    """How many dead letters of a group waited at two moments."""
+    """Number of waiting dead letters of a group at two times."""
 
     group: str
     waiting: int
@@ -91,7 +92,7 @@ class DeadLettersSeen(Answer, frozen=True, kw_only=True):
 
 
 class Snapshot(Answer, frozen=True, kw_only=True):
-    """All that was heard. Between the two moments lay `seconds`."""
+    """All recorded answers. `seconds` lie between the two times."""
 
     name_servers: tuple[NameServerSeen, ...] = ()
     brokers: tuple[BrokerSeen, ...] = ()
@@ -102,12 +103,12 @@ class Snapshot(Answer, frozen=True, kw_only=True):
 
     @property
     def told(self) -> tuple[NameServerSeen, ...]:
-        """The name servers that answered."""
+        """Name servers that answered."""
         return tuple(server for server in self.name_servers if server.problem is None)
 
 
 def named(names: Iterable[str], most: int = 5) -> str:
-    """Names for people: not more of them than they can read."""
+    """Join names for people, and abbreviate a long list."""
     found = sorted(names)
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more

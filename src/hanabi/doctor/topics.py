@@ -1,4 +1,4 @@
-"""Topics: queues that nobody can write to or will ever read. Pure rules."""
+"""Rules for topics: queues that cannot be written or are never read. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ from hanabi.doctor.findings import Finding, Severity
 from hanabi.doctor.snapshot import BrokerSeen, Snapshot, named
 from hanabi.wire.system_names import TRACE_TOPIC
 
-_TRACE_TOPIC_MAKERS: Final = ("traceTopicEnable", "autoCreateTopicEnable")  # the second one when the first trace comes
+_TRACE_TOPIC_MAKERS: Final = ("traceTopicEnable", "autoCreateTopicEnable")  # the second one at the first trace
 
 
 def queues_on_missing_brokers(seen: Snapshot) -> Iterator[Finding]:
@@ -21,10 +21,10 @@ def queues_on_missing_brokers(seen: Snapshot) -> Iterator[Finding]:
                 rule="queues-missing",
                 subject=topic.topic,
                 what=f"topic {topic.topic} has queues on {named(lost | fixed)}, which no name server knows now",
-                why="what is sent to these queues fails, or waits; what is in them is not consumed",
+                why="sends to these queues fail or wait; messages in them are not consumed",
                 todo="start the broker again"
                 + (
-                    f", or fix the topic anew: hanabi topic update {topic.topic} --order"
+                    f", or fix the topic again: hanabi topic update {topic.topic} --order"
                     if fixed
                     else f", or forget its queues: hanabi topic delete {topic.topic} and make it again"
                 ),
@@ -41,7 +41,7 @@ def queues_that_nobody_reads(seen: Snapshot) -> Iterator[Finding]:
                 rule="queues-unread",
                 subject=topic.topic,
                 what=f"topic {topic.topic} has queues that are written to and not read, on {said}",
-                why="what is sent to them is consumed by nobody",
+                why="messages sent to them are never consumed",
                 todo=f"hanabi topic update {topic.topic} --read-queues"
                 f" {max(each.write_queues for each in topic.queues)}",
             )
@@ -92,4 +92,5 @@ def tracing_without_a_topic(seen: Snapshot) -> Iterator[Finding]:
 
 
 def _is_on(broker: BrokerSeen, key: str) -> bool:
-    return broker.settings.get(key, "true").strip().lower() == "true"  # one that does not say is not accused
+    # a broker that does not report it gets the benefit of the doubt
+    return broker.settings.get(key, "true").strip().lower() == "true"

@@ -1,1 +1,1 @@
-"""What tests need: an embedded cluster with a clock that tests move, a faulty proxy, and waiting (docs/testing.md)."""
+"""Test tools: an embedded cluster with a clock that tests move, a faulty proxy, and waiting (docs/testing.md)."""

@@ -1,7 +1,7 @@
 """Clocks that a test controls; call one for the time.
 
-ManualClock    stands still until a test sets or advances it
-MovableClock   the machine's time of day, plus what a test has advanced it by
+ManualClock    stands still until a test sets or advances it MovableClock   the machine's time of day, plus the time
+that a test has advanced it by
 """
 
 import time
@@ -37,7 +37,7 @@ class MovableClock:
         return time.time_ns() // 1_000_000 + self._ahead_ms
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Move the clock ahead: what waits for a time until then is due now."""
+        """Move the clock ahead: timers up to then are due now."""
         step = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         if step < timedelta(0):
             raise ValueError(f"a clock that is advanced by {step} would go back")

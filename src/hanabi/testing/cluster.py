@@ -1,4 +1,4 @@
-"""A name server and brokers in this process, on free ports: for asynchronous tests of Hanabi and of its users.
+"""Name server and brokers in this process, on free ports: for asynchronous tests of Hanabi and of its users.
 
 async with running_cluster(tmp_path) as cluster:
     cluster.namesrv      "127.0.0.1:40123", for clients
@@ -29,7 +29,7 @@ HOST = "127.0.0.1"
 
 
 def small_store(root: Path, **settings: object) -> StoreConfig:
-    """Make the configuration of a store whose files are short, so that it costs nothing to make one."""
+    """Make the configuration of a store with short files, so that it is cheap to create."""
     plain = StoreConfig(
         root=str(root),
         commit_log_segment_bytes=1 << 20,

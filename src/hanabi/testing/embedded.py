@@ -26,7 +26,7 @@ _LOG_FILE_BYTES = 8 << 20  # room for the largest message that brokers accept by
 
 
 class EmbeddedCluster:
-    """A running cluster, and what tests do with it. Any thread may call it.
+    """A running cluster for tests. Any thread may call it.
 
     `namesrv` is the address for clients, `clock` the brokers' time of day.
     """

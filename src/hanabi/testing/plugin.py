@@ -1,6 +1,6 @@
-"""The pytest plugin: fixtures that run a cluster for tests of programs that use Hanabi (docs/testing.md).
+"""Pytest plugin: fixtures that run a cluster for tests of programs that use Hanabi (docs/testing.md).
 
-pytest loads it wherever Hanabi is installed. It imports servers only when a test asks for a fixture.
+pytest loads it wherever Hanabi is installed. It imports servers only when a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hanabi_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    """A fresh name server and broker on free ports, for this test alone."""
+    """Run a fresh name server and broker on free ports, for this test alone."""
     from hanabi.testing.embedded import embedded_cluster
 
     with embedded_cluster(tmp_path_factory.mktemp("hanabi")) as cluster:
@@ -26,7 +26,7 @@ def hanabi_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedde
 
 @pytest.fixture(scope="session")
 def hanabi_session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    """One name server and broker for all tests of the run; give each test topics and groups of its own."""
+    """Run one name server and broker for all tests of the run; give each test topics and groups of its own."""
     from hanabi.testing.embedded import embedded_cluster
 
     with embedded_cluster(tmp_path_factory.mktemp("hanabi")) as cluster:

@@ -55,7 +55,7 @@ class ProxiedCluster:
 async def proxied_cluster(
     home: Path, *, brokers: Sequence[str] = BROKERS, **broker_settings: Any
 ) -> AsyncIterator[ProxiedCluster]:
-    """A name server and *brokers*, registered and behind proxies. *broker_settings* are fields of BrokerConfig."""
+    """Run a name server and *brokers*, registered and behind proxies. *broker_settings* are fields of BrokerConfig."""
     async with AsyncExitStack() as stack:
         name_server = await stack.enter_async_context(NameServer(NamesrvConfig(), home / NAMESRV))
         bound = await name_server.start(HOST, 0)

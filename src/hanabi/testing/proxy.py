@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 
 HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 1 << 16
-_CHUNKS_UNDER_WAY: Final = 64  # then the sender has to wait, as on any line
+_CHUNKS_UNDER_WAY: Final = 64  # then the sender has to wait, as on any connection
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
@@ -82,7 +82,7 @@ class Proxy:
             task.cancel()
 
     def cut_after(self, server_bytes: Iterable[int]) -> None:
-        """Reset the next connections, each after so many bytes of the server's; those after them live."""
+        """Reset the next connections, each after this many bytes from the server; later connections are kept."""
         self._cut_after.extend(server_bytes)
 
     def stall(self) -> None:
@@ -90,16 +90,16 @@ class Proxy:
         self.passing.clear()
 
     def go_on(self) -> None:
-        """End `stall`: what waited arrives."""
+        """End `stall`: held bytes arrive."""
         self.passing.set()
 
     def swallow(self) -> None:
-        """Lose all further bytes of the open connections; neither side is told. New connections work."""
+        """Lose all further bytes of the open connections silently. New connections work."""
         for line in self._lines.values():
             line.swallowed = True
 
     def half_close(self) -> None:
-        """End the stream from the server to the client of every open connection; the other direction works."""
+        """End the stream from the server to the client of every open connection; the reverse direction works."""
         for line in self._lines.values():
             line.end_answers()
 
@@ -129,7 +129,7 @@ class _Line:
         self.swallowed = False
 
     async def run(self, target: tuple[str, int]) -> None:
-        """Until both directions have ended, or one of them is reset."""
+        """Run until both directions have ended, or one of them is reset."""
         server_reader, server_writer = await asyncio.open_connection(*target)
         try:
             await _together(
@@ -140,7 +140,7 @@ class _Line:
             _abort(server_writer)
 
     def end_answers(self) -> None:
-        """Tell the client that the server has ended its stream."""
+        """Send the client the end of the server's stream."""
         self._answers_ended = True
         self._writer.write_eof()
 
@@ -148,7 +148,7 @@ class _Line:
         return chunk
 
     def _answered(self, chunk: bytes) -> bytes:
-        """Give what of *chunk* the client is to read; nothing after its stream has ended."""
+        """Return the part of *chunk* that the client is to read; nothing after its stream has ended."""
         chunk = self._proxy.garbage or chunk
         if self._cut_after is not None:
             chunk, self._cut_after = chunk[: self._cut_after], self._cut_after - len(chunk)
@@ -162,7 +162,7 @@ class _Line:
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowed: Callable[[bytes], bytes]
     ) -> None:
-        """Pass the bytes of *reader*, and their end, each piece when its time has come."""
+        """Pass the bytes of *reader*, and their end, each piece at its time."""
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_UNDER_WAY)
         await _together(self._read(reader, under_way), self._write(under_way, writer, allowed))
 
@@ -186,7 +186,7 @@ class _Line:
                 await asyncio.sleep(wait)
             await self._proxy.passing.wait()
             if self.swallowed:
-                continue  # also the end: the other side is never told
+                continue  # also the end: the peer is never notified
             if not chunk:
                 if writer.can_write_eof() and not writer.is_closing():
                     writer.write_eof()
@@ -198,7 +198,7 @@ class _Line:
 
 
 async def _together(*works: Coroutine[Any, Any, None]) -> None:
-    """Run all of them; the first failure ends the others."""
+    """Run all of them; the first failure cancels the rest."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.gather(*tasks)
@@ -209,7 +209,7 @@ async def _together(*works: Coroutine[Any, Any, None]) -> None:
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """Close so that the other side sees a reset, whatever it was about to read."""
+    """Close so that the peer sees a reset, even with unread bytes."""
     raw = writer.get_extra_info("socket")
     if raw is not None:
         with contextlib.suppress(OSError):

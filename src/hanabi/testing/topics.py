@@ -1,4 +1,4 @@
-"""Topics as tests usually want them: read and written, with so many queues for both."""
+"""Topics with the settings that tests usually need: readable and writable, with the same number of queues for both."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""Waiting in tests for what other tasks, threads and processes do.
+"""Waits in tests for other tasks, threads and processes.
 
-await eventually(lambda: len(received) == 3, "three messages")
-wait_until(lambda: process.poll() is not None, "the end of the process")
+await eventually(lambda: len(received) == 3, "three messages") wait_until(lambda: process.poll() is not None, "the end
+of the process")
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 What = str | Callable[[], str]
 
-# Enough on a slow machine; less than the 20 s after which consumers rebalance without being told to.
+# Enough on a slow machine; less than the 20 s after which consumers rebalance without a notification.
 SECONDS: Final = 18.0
 _PAUSE_S: Final = 0.005
 
 
 async def eventually(true: Callable[[], object], what: What = "it", seconds: float = SECONDS) -> None:
-    """Wait until *true()* is; fail with *what* was waited for if that takes more than *seconds*."""
+    """Wait until *true()* is; after *seconds*, fail with the text *what*."""
     deadline = time.monotonic() + seconds
     while not true():
         _check(deadline, what, seconds)
