@@ -1,18 +1,18 @@
-"""The broker's table of contents: which file answers which requests. The codes themselves stand in those files.
+"""The broker's table of contents: which file answers which requests. The codes themselves are in those files.
 
     send.py           send, batch, V2                       10, 310, 320
-    send_back.py      a consumer gives a message back       36
+    send_back.py      a consumer sends a message back       36
     reply.py          the answer of request-reply           324, 325
     pull.py           pull, and its 5.x form                11, 361
-    offsets.py        how far a group, and a queue, is      14, 15, 29 to 32
+    offsets.py        offsets of groups and of queues       14, 15, 29 to 32
     clients.py        heartbeats, members, queue locks      34, 35, 38, 41, 42, 46
-    client_calls.py   what operators ask of clients         222, 223, 307, 309
+    client_calls.py   operators' requests to clients        222, 223, 307, 309
     transaction.py    the end of a transaction              37
     query.py          messages by key and by id             12, 33
     admin/            everything else: see handlers/admin/table.py
 
-A handler gets the few parts that it needs, never the broker. Requests that store or read messages are answered at once;
-those of operators, and heartbeats, wait for their turn (`remoting/connection/turns.py`).
+A handler gets only the parts that it needs, never the broker. Requests that store or read messages are answered at
+once; those of operators, and heartbeats, are queued (`remoting/connection/turns.py`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -44,8 +44,8 @@ def broker_handlers(
     registered: Callable[[], Awaitable[None]],
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
-    """Return all of it. *store_host* is what messages carry as our address, *address* what clients were told, and
-    *registered* waits until the name servers know the newest topics."""
+    """Return the handlers of all request codes. *store_host* is the address that messages carry, *address* the one that
+    clients were given; *registered* waits until the name servers know the newest topics."""
     settings, topics, groups, offsets = tables.settings, tables.topics, tables.groups, tables.offsets
     stats, producers, consumers = tables.stats, tables.producers, tables.consumers
     intake, flow, transactions = services.intake, services.flow, services.transactions

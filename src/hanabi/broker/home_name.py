@@ -1,7 +1,7 @@
-"""The name under which a home was served last, kept in its `config/brokerName`.
+"""Last broker name of a home directory, kept in its `config/brokerName`.
 
-Clients keep queues, and groups their offsets, by the broker's name: a home that is served under another name is another
-broker to them. A start that is given no name uses the one that is remembered; a start under another name is warned of.
+Clients key queues and offsets by the broker's name: a home served under another name is another broker to them. A start
+without a configured name uses the remembered one; a start under another name logs a warning.
 """
 
 import logging
@@ -16,7 +16,7 @@ _FILE = Path("config") / "brokerName"
 
 
 def remembered_name(home: Path) -> str | None:
-    """Return the name that *home* was served under last; None when that is not known. Writes nothing."""
+    """Return the name that *home* was last served under; None if unknown. Writes nothing."""
     try:
         return _table(home).load() or None
     except StoreDamaged as error:
@@ -25,7 +25,7 @@ def remembered_name(home: Path) -> str | None:
 
 
 def remember_name(home: Path, name: str) -> None:
-    """Keep *name*, and warn if *home* had another one."""
+    """Store *name*; warn if *home* had another one."""
     before = remembered_name(home)
     if before == name:
         return

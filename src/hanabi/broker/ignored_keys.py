@@ -1,16 +1,16 @@
-"""Keys of RocketMQ's broker.conf that we know and have no use for, with Apache's defaults.
+"""Keys of RocketMQ's broker.conf that are accepted without effect, with Apache's defaults.
 
-They are accepted without a warning, and shown to whoever asks for the configuration, since RocketMQ's tools read them:
-one event loop answers everything, so there are no thread pools; replication has its own part.
+They cause no warning and appear in the shown configuration, since RocketMQ's tools read them. One event loop answers
+everything, so there are no thread pools; replication has its own part.
 """
 
-# Who switches these on relies on them: better not to start than to pass over them.
+# Refuse to start when these are enabled: ignoring them silently would be unsafe.
 NOT_TO_BE_IGNORED = {
     "aclEnable": "this broker has no access control, and would let everybody in",
     "enableDLegerCommitLog": "this broker has no DLedger log, and would not find the messages that are in it",
 }
 
-# These are no reason not to start, but their owner should know.
+# These do not prevent a start, but log a warning.
 IGNORED_WITH_A_LINE = {
     "transientStorePoolEnable": "messages go straight to the log file, where they survive the end of the process",
 }

@@ -1,4 +1,4 @@
-"""What a consumer subscribes to, from the text that it gives. Pure.
+"""Parser of a consumer's subscription text. Pure.
 
 Agrees with Java's FilterAPI.build and ExpressionType.isTagType.
 """
@@ -13,12 +13,12 @@ TAG: Final = "TAG"
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Return whether this is the old way, tags with bars between them; the others are expressions."""
+    """Return whether the type is the old one, tags separated by bars; all other types are expressions."""
     return not expression_type or expression_type == TAG
 
 
 def parse_subscription(topic: str, text: str | None, expression_type: str | None, version: int) -> SubscriptionData:
-    """Return the subscription to *topic*. ValueError says what is wrong; expressions are not looked into."""
+    """Return the subscription to *topic*; raise ValueError with the reason. Expressions are not parsed."""
     if expression_type is not None and expression_type != TAG:
         if not text:
             raise ValueError(f"there is no expression of type {expression_type}")

@@ -1,7 +1,7 @@
-"""What an operator asks a broker to ask its clients: 222, 223, 307 and 309.
+"""Operators' requests that involve clients: 222, 223, 307 and 309.
 
-The handlers look up what a request needs from the broker, the offsets or the message, and leave the talking to
-`client_calls`. Codes and remarks are those of Java's AdminBrokerProcessor.
+The handlers look up the offsets or the message that a request needs; `clients/client_calls.py` calls the clients. Codes
+and remarks are those of Java's AdminBrokerProcessor.
 """
 
 import logging
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 class ResettableOffsets(Protocol):
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The group goes on at *offset*, wherever it was."""
+        """Set the group's offset to *offset*, also backwards."""
 
 
 def client_call_handlers(
@@ -46,7 +46,7 @@ def client_call_handlers(
     groups: Groups,
     settings: Settings,
 ) -> dict[int, Handler]:
-    """Return which handler answers which request code. *record* is a store's `queries.record`."""
+    """Return the handlers by request code. *record* is a store's `queries.record`."""
     resets = ResetHandlers(calls, plans, offsets, settings)
     questions = QuestionHandlers(calls, record, topics, groups, settings)
     return {
@@ -64,8 +64,8 @@ def client_call_handlers(
 
 
 class ResetHandlers:
-    """Resets. Besides telling the members, as Java does, our own table is set at once: so queues that no member has
-    just now are reset too. The members come back with the same offsets some ten seconds later."""
+    """Offset resets. Besides notifying the members, as Java does, the broker's own table is set at once, so queues
+    without an owner are reset too. The members commit the same offsets some ten seconds later."""
 
     def __init__(self, calls: ClientCalls, plans: OffsetReset, offsets: ResettableOffsets, settings: Settings) -> None:
         self._calls = calls
@@ -94,7 +94,7 @@ class ResetHandlers:
 
 
 class QuestionHandlers:
-    """Questions for one client or all of a group, whose answers go back to the operator."""
+    """Requests to one client or to all of a group, whose answers go back to the operator."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class QuestionHandlers:
     def consume_directly(
         self, asked: ConsumeMessageDirectlyHeader, _: Command, connection: Connection
     ) -> Reply | Awaitable[Reply]:
-        """The client gets the message itself, and in the header what it needs to know of this broker."""
+        """Send the message to the client, with a header that describes this broker."""
         if asked.msg_id is None:
             return Reply(ResponseCode.SYSTEM_ERROR, "CONSUME_MESSAGE_DIRECTLY has no msgId")
         message = self._record(decode_offset_id(asked.msg_id).log_offset)

@@ -1,8 +1,8 @@
-"""What clients say of themselves: heartbeats, good-byes, whether a subscription would do; and what they ask about each
-other: who is in my group, may I have these queues.
+"""Requests of clients about themselves and their group: heartbeats, unregistration, subscription checks, member lists,
+queue locks.
 
-The handlers only translate: who is there is known in `clients/`, who has a queue in `queue_locks`. Codes and remarks
-are those of Java's ClientManageProcessor, ConsumerManageProcessor and AdminBrokerProcessor.
+The handlers only translate: `clients/` keeps the members, `clients/queue_locks.py` the locks. Codes and remarks are
+those of Java's ClientManageProcessor, ConsumerManageProcessor and AdminBrokerProcessor.
 """
 
 import logging
@@ -34,7 +34,7 @@ CHECK_BYTES_MAX = 256 * 1024  # one subscription
 LOCK_BYTES_MAX = 4 * 1024 * 1024  # some ten thousands of queues
 NO_BODY_BYTES_MAX = 4 * 1024
 QUEUES_PER_LOCK_MAX = 20_000
-GROUPS_AT_ONCE = 64  # of one heartbeat; more are taken in pieces
+GROUPS_AT_ONCE = 64  # of one heartbeat; more are processed in batches
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def client_handlers(
     groups: Groups,
     settings: Settings,
 ) -> dict[int, Handler]:
-    """Return which handler answers which request code."""
+    """Return the handlers by request code."""
     presence = PresenceHandlers(producers, consumers, topics, groups)
     members = MemberHandlers(consumers, locks)
     subscriptions = SubscriptionHandlers(settings)
@@ -68,7 +68,7 @@ def client_handlers(
 
 
 class PresenceHandlers:
-    """Who is there. A heartbeat also makes what its groups will need: the group itself, and its retry topic."""
+    """Heartbeats and unregistration. A heartbeat also creates the group and its retry topic."""
 
     def __init__(self, producers: Producers, consumers: Consumers, topics: Topics, groups: Groups) -> None:
         self._producers = producers
@@ -93,7 +93,7 @@ class PresenceHandlers:
         return _heard(known)
 
     def _signs_of_life(self, client: Client, data: HeartbeatData) -> Iterator[bool]:
-        """Yield one step for each group: whether we know what the client subscribes to there."""
+        """Yield for each group whether the client's subscriptions there are known."""
         for consumer in data.consumer_data_set:
             yield self._consumer(client, consumer, data)
         for producer in data.producer_data_set:
@@ -111,7 +111,7 @@ class PresenceHandlers:
             client,
             consumer,
             fingerprint=data.heartbeat_fingerprint,
-            # A fingerprint of 0 is none, and then Java takes the heartbeat as it stands.
+            # A fingerprint of 0 means none; Java then takes the heartbeat as it stands.
             without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0,
             notifies=config is None or config.notify_consumer_ids_changed_enable,
         )
@@ -129,7 +129,7 @@ def _heard(known: bool) -> Reply:
 
 
 class MemberHandlers:
-    """What the members of a group need to share the queues."""
+    """Member lists and queue locks, for rebalancing."""
 
     def __init__(self, consumers: Consumers, locks: QueueLocks) -> None:
         self._consumers = consumers
@@ -164,7 +164,7 @@ def _lock_request(request: Command) -> LockRequest:
 
 
 class SubscriptionHandlers:
-    """Whether a subscription would do, asked by a consumer with an expression before it starts."""
+    """Check of a subscription, sent by a consumer with an expression before it starts."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -1,7 +1,7 @@
-"""How far groups have come (14, 15), and where queues begin, end and were at a time (29 to 32).
+"""Offsets of groups (14, 15), and the first, last and by-time offsets of queues (29 to 32).
 
-Agrees with ConsumerManageProcessor and AdminBrokerProcessor (4.9.8). From 5.x: only a group and a topic that exist get
-an offset, since anybody can name others; a client may ask not to be sent to 0; a search by time takes a side.
+Agrees with ConsumerManageProcessor and AdminBrokerProcessor (4.9.8). From 5.x: only an existing group and topic get an
+offset, since any peer can name them; a client may ask not to be set to 0; a search by time takes a boundary.
 """
 
 from typing import Final
@@ -28,13 +28,13 @@ from hanabi.wire.headers.offset import (
     UpdateConsumerOffsetHeader,
 )
 
-BODY_BYTES_MAX: Final = 1024  # none of them has one
+BODY_BYTES_MAX: Final = 1024  # none of them has a body
 
 
 def offset_handlers(
     store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: Commits
 ) -> dict[int, Handler]:
-    """Return what answers questions about offsets."""
+    """Return the handlers of offsets."""
     of_groups = GroupOffsets(store, topics, groups, offsets, commits)
     of_queues = QueueOffsets(store)
     return {
@@ -50,7 +50,7 @@ def offset_handlers(
 
 
 class GroupOffsets:
-    """How far groups have come."""
+    """Committed offsets of groups."""
 
     def __init__(
         self, store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: Commits
@@ -59,8 +59,8 @@ class GroupOffsets:
         self._topics, self._groups, self._offsets, self._commits = topics, groups, offsets, commits
 
     def query(self, asked: QueryConsumerOffsetHeader, _request: Command, _connection: Connection) -> Reply:
-        """Return the group's offset. A new group gets 0 in a young queue, whose first message is still at hand: what
-        was sent before its first consumer came is not to be missed. Elsewhere it is told to choose itself."""
+        """Return the group's offset. A new group gets 0 in a young queue whose first message is still there, so that it
+        misses nothing sent before its first consumer. Elsewhere the consumer chooses its own start."""
         topic, queue_id = asked.topic, asked.queue_id
         offset = self._offsets.find(asked.consumer_group, topic, queue_id)
         if offset >= 0:
@@ -72,7 +72,7 @@ class GroupOffsets:
         return Reply(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
 
     def update(self, asked: UpdateConsumerOffsetHeader, _request: Command, connection: Connection) -> Reply:
-        """Keep the group's offset. A late one is passed over, which is success: a better one is kept."""
+        """Commit the group's offset. A late one is ignored, which is success: a better one is stored."""
         group, topic, queue_id, offset = asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset
         config = self._topics.find(topic)
         if config is None:
@@ -95,7 +95,7 @@ class GroupOffsets:
 
 
 class QueueOffsets:
-    """Where queues begin and end. One that does not exist is as an empty one."""
+    """First and last offsets of queues. A queue that does not exist counts as empty."""
 
     def __init__(self, store: MessageStore) -> None:
         self._reader, self._queries = store.reader, store.queries
@@ -116,14 +116,15 @@ class QueueOffsets:
 
 
 def _boundary(name: str | None) -> BoundaryType | None:
-    """As 5.x reads it: what is not upper is lower. Who names none is a 4.x client."""
+    """Parse a boundary as 5.x does: all but upper is lower. None: a 4.x client, which sends none."""
     if name is None:
         return None
     return BoundaryType.UPPER if name.lower() == BoundaryType.UPPER.value else BoundaryType.LOWER
 
 
 def _has_queue(topic: TopicConfig, queue_id: int) -> bool:
-    """Queues may be readable no more, or not yet: whoever reads them still has an offset there."""
+    """Return whether the queue is readable or writable: a consumer of a queue that is only one of them still has an
+    offset there."""
     return 0 <= queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
 
 

@@ -1,10 +1,10 @@
-"""Pulls (11, and 361 from lite pull consumers of 5.x): messages of one queue, or the promise to answer when there are.
+"""Pulls (11, and 361 from lite pull consumers of 5.x): messages of one queue, or a held reply until some arrive.
 
-    check who asks ─> filter ─> read ─> slices of the log, as they are          nothing there ─> hold, and read again
+    check access ─> filter ─> read ─> slices of the log, as they are          nothing there ─> hold, and read again
 
-Agrees with PullMessageProcessor (4.9.8) in every code, remark and field. A pull that was held is checked and read
-again as a whole when it is woken, and is not held twice. Two things are done at once that Apache does after up to 5 s:
-passing over a damaged file of a queue, and answering a held pull whose time is over.
+Agrees with PullMessageProcessor (4.9.8) in every code, remark and field. A held pull is checked and read again as a
+whole when it is woken, and is not held twice. Two things are immediate that take Apache up to 5 s: skipping a damaged
+file of a queue, and answering a held pull at its deadline.
 """
 
 import logging
@@ -30,7 +30,7 @@ from hanabi.wire.headers.pull import PullMessageHeader
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _TOLD_MAX: Final = 1_000
-BODY_BYTES_MAX: Final = 1024  # a pull has none
+BODY_BYTES_MAX: Final = 1024  # a pull has no body
 SLAVE: Final = "SLAVE"
 
 logger = logging.getLogger(__name__)
@@ -45,14 +45,14 @@ def pull_handlers(
     settings: Settings,
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
-    """Return what answers pulls."""
+    """Return the handlers of pulls."""
     pulls = Pulls(store, access, commits, held_pulls, stats, settings, now_ms)
     handler = Handler(PullMessageHeader, pulls.handle, BODY_BYTES_MAX, pull_part(pulls, store))
     return {RequestCode.PULL_MESSAGE: handler, RequestCode.LITE_PULL_MESSAGE: handler}
 
 
 class Pulls:
-    """Answers pulls. `handled` counts them. The fast path takes its decisions here, too: see `PullDecisions`."""
+    """Handler of pulls. `handled` counts them. The fast path takes its decisions here, too: see `PullDecisions`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Pulls:
         self._told: set[tuple[str, str, int]] = set()
 
     def handle(self, pull: PullMessageHeader, _request: Command, connection: Connection) -> Reply | HeldPull:
-        """Return the messages, why there are none, or a reply that comes when there are."""
+        """Return the messages, the reason why there are none, or a held reply."""
         self.handled += 1
         began_ms = self.now_ms()
         access = self.admit(pull, connection.peer)
@@ -110,7 +110,7 @@ class Pulls:
         )
 
     def _again(self, held: HeldPull) -> Reply:
-        """Return the reply to a pull that was woken, or whose time is over."""
+        """Return the reply to a pull that was woken or has expired."""
         pull, began_ms = held.header, self.now_ms()
         access = self.admit(pull, held.connection.peer)
         if isinstance(access, Reply):
@@ -123,8 +123,8 @@ class Pulls:
         return self._reply(pull, held.connection, group, held.offset, result, began_ms)
 
     def _nothing_now(self, pull: PullMessageHeader, offset: int) -> GetResult:
-        """For a peer that does not read, and may have thousands of pulls waiting: messages for all of them would fill
-        our memory. It shall ask again when it has read this."""
+        """Return an empty result for a peer that does not read its replies: it may have thousands of pulls waiting, and
+        messages for all of them would fill memory. It retries once it has read this."""
         reader, place = self._reader, (pull.topic, pull.queue_id)
         return GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, reader.min_offset(*place), reader.max_offset(*place))
 
@@ -146,7 +146,7 @@ class Pulls:
         if code is ResponseCode.PULL_OFFSET_MOVED:
             if self._reader.corrects_offsets:
                 self._tell_moved(pull, connection, result)
-            else:  # a slave that may lack what its master has: the consumer shall ask there
+            else:  # a slave that may lack messages of its master: the consumer shall ask the master
                 code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
         return Reply(code, remark_of(result.status), fields=_fields(result, suggested))
 
@@ -164,11 +164,11 @@ class Pulls:
             wakes=is_long,
         )
         if held is not None and is_long and self._reader.max_offset(pull.topic, pull.queue_id) != max_offset:
-            self._held_pulls.wake(held)  # what arrived between the read and here woke nobody
+            self._held_pulls.wake(held)  # a message that arrived between the read and here woke no pull
         return held
 
     def suggested(self, group: SubscriptionGroupConfig, behind_bytes: int) -> int:
-        """Return the id of the broker to ask next time, by how far a consumer is behind."""
+        """Return the id of the broker to ask next, by the lag of the consumer."""
         if not self._settings.broker.slave_read_enabled:
             return MASTER_ID
         return suggested_broker(group, suggests_slave=behind_bytes > self._reader.memory_bytes)
@@ -196,7 +196,7 @@ class Pulls:
         )
 
     def _tell(self, place: tuple[str, str, int], text: str, *values: object) -> None:
-        """Aloud the first time for a queue of a group: a client that asks again and again must not fill the log."""
+        """Log once as a warning for a queue of a group: a client that retries must not fill the log."""
         level = logging.DEBUG if place in self._told else logging.WARNING
         if len(self._told) >= _TOLD_MAX:
             self._told.clear()
@@ -205,12 +205,14 @@ class Pulls:
 
 
 def _may_wait(result: GetResult, offset: int) -> bool:
-    """Not if the answer leads on from here: then there is something to read at once."""
+    """Return whether the pull may be held: not if the reply moves the offset, as there may be messages at the new
+    one."""
     return code_of(result.status, offset) is ResponseCode.PULL_NOT_FOUND and result.next_offset == offset
 
 
 def _fields(result: GetResult, suggested: int) -> dict[str, str]:
-    """Return a PullMessageReplyHeader as it travels: to make one first takes longer than all checks of the pull."""
+    """Return the encoded fields of a PullMessageReplyHeader: building the struct takes longer than all checks of the
+    pull."""
     return {
         "suggestWhichBrokerId": str(suggested),
         "nextBeginOffset": str(result.next_offset),

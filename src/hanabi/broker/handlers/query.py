@@ -1,9 +1,9 @@
-"""Looking up messages: by a key (12), by their place in the log (33).
+"""Message queries: by key (12), and by log offset (33).
 
-A search reads index files and then each message it points at, so it runs in a thread of its own pool. Agrees with
-QueryMessageProcessor (4.9.8). What is added: the keys of each message are compared, since the index knows hashes only,
-and a reply never becomes longer than a client can read. A search that takes longer than any client waits for it ends
-there; the remark of its answer, and a line of the log, say so.
+A search reads index files and then each message found, so it runs in its own thread pool. Agrees with
+QueryMessageProcessor (4.9.8), with additions: the keys of each message are compared, since the index has only hashes,
+and a reply never exceeds the clients' limit. A search ends at the longest time that any client waits; the remark of its
+answer and a log line say so.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from hanabi.wire.frame import FRAME_BYTES_MAX
 from hanabi.wire.headers.query import QueryMessageHeader, QueryMessageReplyHeader, ViewMessageHeader
 
 NO_BODY_BYTES_MAX = 4 * 1024
-REPLY_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024  # its header has some place as well
+REPLY_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024  # leaves room for the header
 SEARCH_SECONDS_MAX: Final = 15.0  # mqadmin waits no longer
-_ANSWER_BYTES: Final = 1 << 20  # for one query, so that few of one connection are under way: messages stay in the log
+_ANSWER_BYTES: Final = 1 << 20  # charged for each query: limits those in flight on one connection
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 def query_handlers(
     store: MessageStore, settings: Settings, workers: Workers, clock: Callable[[], float] = time.monotonic
 ) -> dict[int, Handler]:
-    """What looks up messages. *workers* search; *clock* tells seconds."""
+    """Return the handlers of queries. *workers* run the searches; *clock* returns seconds."""
     handlers = QueryHandlers(store, settings, workers, clock)
     return {
         RequestCode.QUERY_MESSAGE: Handler(
@@ -46,23 +46,23 @@ def query_handlers(
 
 
 class Search:
-    """How long one search may go on. Used by two threads: the one that searches asks, the loop's gives up."""
+    """Deadline of one search. Used by two threads: the searching one checks it, the loop's cancels it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._until = clock, clock() + SEARCH_SECONDS_MAX
         self._is_given_up = False
 
     def give_up(self) -> None:
-        """Let it end soon: its client is gone."""
+        """End the search soon: its client is gone."""
         self._is_given_up = True
 
     def goes_on(self) -> bool:
-        time.sleep(0)  # hands the interpreter over: the loop's thread would wait five milliseconds for it each time
+        time.sleep(0)  # yields the interpreter: the loop's thread would otherwise wait five milliseconds each time
         return not self._is_given_up and self._clock() < self._until
 
 
 class QueryHandlers:
-    """Answers with whole messages, as they lie in the log."""
+    """Handlers that answer with whole messages, as they lie in the log."""
 
     def __init__(
         self, store: MessageStore, settings: Settings, workers: Workers, clock: Callable[[], float] = time.monotonic
@@ -105,7 +105,7 @@ class QueryHandlers:
 
 
 def newest_within(records: list[memoryview], bytes_max: int) -> list[memoryview]:
-    """Return the last of *records* that are no more than *bytes_max* together, and one in any case."""
+    """Return the last of *records* that fit in *bytes_max* together, but at least one."""
     total = 0
     for count, record in enumerate(reversed(records)):
         total += len(record)

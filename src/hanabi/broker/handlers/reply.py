@@ -1,9 +1,9 @@
-"""Answers to requests that were sent as messages (codes 324 and 325): passed on to the client that asked (326).
+"""Replies of request-reply messaging (codes 324 and 325): pushed to the requesting client (326).
 
-    requester ─ message ─> broker ─> replier ─ 325 ─> broker ─ 326 ─> requester         the answer names the requester
+    requester ─ message ─> broker ─> replier ─ 325 ─> broker ─ 326 ─> requester         the reply names the requester
 
-Agrees with Java's ReplyMessageProcessor. Only the order differs: the answer is stored, where that is wanted, before it
-is passed on, so that it does not depend on how long the requester takes.
+Agrees with Java's ReplyMessageProcessor. Only the order differs: the reply is stored, if enabled, before it is pushed,
+so that storing does not depend on the requester's speed.
 """
 
 import logging
@@ -31,8 +31,8 @@ from hanabi.wire.message.properties import format_properties, parse_properties
 
 logger = logging.getLogger(__name__)
 
-PUSH_SECONDS: Final = 10.0  # for the requester to say that it has it
-_NOT_STORED: Final = {"msgId": "0", "queueOffset": "0"}  # Java's client wants numbers
+PUSH_SECONDS: Final = 10.0  # for the requester's acknowledgement
+_NOT_STORED: Final = {"msgId": "0", "queueOffset": "0"}  # Java's client requires numbers
 
 FindClient = Callable[[str], Connection | None]
 
@@ -47,7 +47,7 @@ def reply_handlers(
     *,
     random_below: Callable[[int], int] = random.randrange,
 ) -> dict[int, Handler]:
-    """Return the handlers of answers; *find_client* knows the connection of a client by its id."""
+    """Return the handlers of replies; *find_client* returns the connection of a client by its id."""
     replies = _Replies(intake, topics, settings, StoreHost(store_host), find_client, now_ms, random_below)
     return {
         RequestCode.SEND_REPLY_MESSAGE: Handler(SendMessageHeader, replies.handle),
@@ -93,7 +93,7 @@ class _Replies:
         request: Command,
         connection: Connection,
     ) -> dict[str, str]:
-        """Keep the answer for those who look for it later; return what the reply says of it."""
+        """Store the reply for later reading; return the fields that describe it."""
         message = PendingMessage(
             topic=target.topic,
             queue_id=queue_id,
@@ -131,7 +131,7 @@ class _Replies:
         return Reply(fields=fields)
 
     async def _push(self, header: AnySendMessageHeader, request: Command, connection: Connection) -> None:
-        """Hand the answer to the client that asked; raises why it does not have it."""
+        """Push the reply to the requesting client; raise the reason if that fails."""
         properties = parse_properties(header.properties or "")
         client_id = properties.get(names.REPLY_TO_CLIENT)
         if client_id is None:

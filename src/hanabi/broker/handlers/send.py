@@ -1,9 +1,9 @@
-"""Messages that clients send: one (codes 10 and 310) or several of one queue (320).
+"""Sends: one message (codes 10 and 310) or a batch for one queue (320).
 
     frame ─> header ─> target (topic, permission, queue) ─> properties ─> intake ─> reply
 
-A message that is all right goes straight through `_send`, without an exception or a task. A sender that waits for the
-disk gets a task. Agrees with Java's SendMessageProcessor. Ordinary sends do not come here: see `fast_path`.
+A valid message goes straight through `_send`, without an exception or a task. A sender that waits for the disk gets a
+task. Agrees with Java's SendMessageProcessor. Ordinary sends are handled in `fast_path`.
 """
 
 import asyncio
@@ -51,12 +51,12 @@ from hanabi.wire.message.properties import join_properties
 from hanabi.wire.system_names import RETRY_PREFIX
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-BATCH_AT_ONCE: Final = 2_048  # messages; a longer batch is stored in pieces
+BATCH_AT_ONCE: Final = 2_048  # messages; a longer batch is stored in several steps
 BATCH_PIECE: Final = 256
 
 
 class HalfMessages(Protocol):
-    """Where the first halves of transactions go."""
+    """Store of half messages of transactions."""
 
     def put_half(self, message: PendingMessage) -> PutResult: ...
 
@@ -73,8 +73,7 @@ def send_handlers(
     random_below: Callable[[int], int] = random.randrange,
     now_ms: Callable[[], int] = wall_ms,
 ) -> dict[int, Handler]:
-    """Return the handlers of all that stores messages for producers; *store_host* as `own_address.store_host` makes
-    it."""
+    """Return the handlers of all sends; *store_host* is as `send/store_host.py` makes it."""
     rules = SendRules(settings, flow, StoreHost(store_host), now_ms)
     targets = SendTargets(topics, settings, rules.store_host)
     sends = Sends(intake, topics, groups, settings, rules, targets, transactions, random_below)
@@ -87,7 +86,7 @@ def send_handlers(
 
 
 class Sends:
-    """Answers sends. `handled` counts them."""
+    """Handler of sends. `handled` counts them."""
 
     def __init__(
         self,
@@ -158,7 +157,7 @@ class Sends:
     def _send_batch(
         self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
     ) -> Reply | Awaitable[Reply]:
-        """Everything is decoded and checked before the first message is stored."""
+        """Store a batch; all of it is decoded and checked before the first message is stored."""
         if target.is_retry:
             raise MessageRefused(f"batch request does not support retry group {target.topic}")
         message_bytes_max = self._settings.store.message_bytes_max
@@ -194,7 +193,7 @@ class Sends:
         request: Command,
         connection: Connection,
     ) -> Iterator[PendingMessage]:
-        """Yield the messages of a batch, one at a time; *shared* are the properties that all of them get."""
+        """Yield the messages of a batch, one at a time; *shared* are properties added to each."""
         born_host = host_of_peer(connection.peer)
         try:
             for part in each_of_batch(request.body):
@@ -222,8 +221,8 @@ class Sends:
         messages: list[PendingMessage],
         rest: Iterator[PendingMessage],
     ) -> Reply:
-        """Store a batch in pieces, so that it does not hold up other clients. If the store fails in between, the pieces
-        before stay stored, and come twice if the sender tries again."""
+        """Store a batch in several steps, so that it does not delay other clients. If the store fails in between, the
+        earlier messages stay stored, and are duplicated if the sender retries."""
         pace = Yielder()
         appended: list[AppendResult] = []
         try:
@@ -251,7 +250,7 @@ class Sends:
     def _answer(
         self, result: PutResult, message_id: str, queue_id: int, queue_offset: int, waits: bool
     ) -> Reply | Awaitable[Reply]:
-        """Return where it is stored: at once, or when it is stored as safely as the sender wants."""
+        """Return the reply: at once, or when the message is as durable as the sender wants."""
         fields = {
             "msgId": message_id,
             "queueId": str(queue_id),
@@ -263,7 +262,8 @@ class Sends:
         return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
 
     def _when_saved(self, topic: str, store: Callable[[], Reply | Awaitable[Reply]]) -> Awaitable[Reply]:
-        """Store what is for a new topic when that is in the file: after a crash it could not be read else."""
+        """Store a message for a new topic once the topic is in its file: after a crash it could not be read
+        otherwise."""
         return self._when_stored(self._topics.when_saved(topic, store))
 
     async def _when_stored(self, stored: Awaitable[Reply | Awaitable[Reply]]) -> Reply:
@@ -273,7 +273,7 @@ class Sends:
             return self._refuse(error.code, str(error))
         return answer if isinstance(answer, Reply) else await answer
 
-    # What is not the normal way
+    # Special cases
 
     def _random_queue(self, target: SendTarget) -> int:
         if target.write_queues <= 0:
@@ -281,7 +281,8 @@ class Sends:
         return self._random_below(target.write_queues)
 
     def _tried_again(self, message: PendingMessage, header: AnySendMessageHeader, request: Command) -> PendingMessage:
-        """Return a consumer sends a message to the retry topic of its group: perhaps it was tried often enough."""
+        """Return the message that a consumer sends to the retry topic of its group; a dead letter if its retries are
+        exhausted."""
         group_name = message.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.find(group_name)
         if group is None:
@@ -311,7 +312,8 @@ class Sends:
 
 
 def _is_retry_of_old_client(message: PendingMessage) -> bool:
-    """Consumers before 4.6.1 sent a message of a transaction back with all its properties, that of a half too."""
+    """Return whether it is from a consumer before 4.6.1, which sent a transaction's message back with all properties,
+    including that of a half message."""
     return message.reconsume_times > 0 and delay_level(message.properties) > 0
 
 
@@ -319,7 +321,7 @@ async def _when_durable(durable: Awaitable[PutStatus], fields: dict[str, str]) -
     return Reply(STORED[await durable], None, None, b"", fields)
 
 
-@lru_cache(maxsize=16_384)  # of connections that are open, and some that were
+@lru_cache(maxsize=16_384)  # open connections and some closed ones
 def host_of_peer(peer: str) -> bytes:
-    """Return the address of a client as records carry it."""
+    """Return the address of a client in the form of records."""
     return encode_host(*parse_address(peer))

@@ -1,8 +1,8 @@
-"""Messages that a consumer could not deal with and gives back (code 36): stored again under the retry topic of its
-group, delayed, or under its dead letters.
+"""Messages sent back by a consumer (code 36): stored again under the retry topic of its group, delayed, or as dead
+letters.
 
-Agrees with Java's SendMessageProcessor.asyncConsumerSendMsgBack; what to do with a message is decided in `retry`. The
-new record is ours, so it carries our address, as in 5.x.
+Agrees with Java's SendMessageProcessor.asyncConsumerSendMsgBack; `send/retry_rules.py` decides between the two. The new
+record carries this broker's address, as in 5.x.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def send_back_handlers(
     *,
     random_below: Callable[[int], int] = random.randrange,
 ) -> dict[int, Handler]:
-    """Return the handler of what consumers give back."""
+    """Return the handler of messages that consumers send back."""
     sends_back = _SendsBack(store, intake, topics, groups, settings, stats, flow, StoreHost(store_host), random_below)
     return {RequestCode.CONSUMER_SEND_MSG_BACK: Handler(ConsumerSendMsgBackHeader, sends_back.handle)}
 
@@ -96,7 +96,7 @@ class _SendsBack:
         if not self._settings.broker.permission & PERM_WRITE:
             raise NoPermission(f"the broker[{self._store_host.host}] sending message is forbidden")
         if group.retry_queue_nums <= 0:
-            return Reply()  # this group wants nothing again
+            return Reply()  # this group has retries disabled
         retry = self._retry_topic(group, unit_mode=header.unit_mode)
         give_back = partial(self._give_back, header, request.version, group, retry)
         view = self._store.queries.queued_record(header.offset)
@@ -105,7 +105,7 @@ class _SendsBack:
         return turns().run(len(request.body), lambda: give_back(self._indexed(header.offset)))
 
     def _indexed(self, log_offset: int) -> memoryview | None:
-        """Look for a message whose topic was deleted. Takes longer than a queue does, so it waits for its turn."""
+        """Find a message whose topic was deleted. Slower than reading a queue, so the search is queued."""
         return self._store.queries.indexed_record(log_offset, _for_a_moment())
 
     def _give_back(
@@ -179,7 +179,7 @@ def _decoded(log_offset: int, view: memoryview | None) -> Record:
 
 
 def _for_a_moment() -> Callable[[], bool]:
-    """Let a search of the key index run as long as the loop can wait. A unique key has a short chain."""
+    """Limit a search of the key index to what the loop can afford. A unique key has a short chain."""
     ends = time.monotonic() + SEARCH_SECONDS_MAX
     return lambda: time.monotonic() < ends
 

@@ -1,4 +1,4 @@
-"""Tables of handlers, made into one."""
+"""Merging of handler tables."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,8 @@ from hanabi.wire.codes import request_name
 
 
 def join_handlers(*tables: Mapping[int, Handler]) -> dict[int, Handler]:
-    """Return all *tables* as one. Two that want the same code are a mistake of ours, found at the start."""
+    """Return *tables* merged into one; raise ValueError for a code that occurs twice, a mistake of ours found at the
+    start."""
     joined: dict[int, Handler] = {}
     for table in tables:
         if twice := joined.keys() & table.keys():

@@ -1,4 +1,4 @@
-"""END_TRANSACTION: how a producer says that its transaction is over. Agrees with EndTransactionProcessor (4.9.8)."""
+"""END_TRANSACTION: commit or rollback by the producer. Agrees with EndTransactionProcessor (4.9.8)."""
 
 from hanabi.broker.settings import Settings
 from hanabi.broker.transactions.transactions import Transactions

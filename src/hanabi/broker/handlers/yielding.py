@@ -1,8 +1,8 @@
-"""Long work on the event loop, in short pieces.
+"""Cooperative pauses for long work on the event loop.
 
-The store lets one thread append and delete, the loop's, so deleting a thousand queues cannot go to another thread. It
-must not hold up messages for half a second either. A handler with many small steps calls `pause` between them. All
-such handlers share the turns of their loop, so that a hundred of them take no more of it than one.
+The store lets only the loop's thread append and delete, so deleting a thousand queues cannot move to another thread; it
+must not delay messages for half a second either. A handler with many small steps calls `pause` between them. All such
+handlers share one time budget of the loop, so that a hundred of them take no more of it than one.
 """
 
 import time
@@ -15,14 +15,14 @@ PIECE_SECONDS_MAX: Final = 0.002
 
 
 class Yielder:
-    """The pauses of one handler. To be made and used in a loop."""
+    """Pauses of one handler. Create and use it in a loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, shared: Turns | None = None) -> None:
         self._clock, self._turns = clock, shared or turns()
-        self._until: float | None = None  # None: its first turn is still to come
+        self._until: float | None = None  # None: before its first turn
 
     async def pause(self) -> None:
-        """Return at once while this handler has its turn, else wait for the next one."""
+        """Return at once during this handler's turn, else wait for the next one."""
         if self._until is not None and self._clock() < self._until:
             return
         if self._until is not None or self._turns.is_over():

@@ -1,4 +1,4 @@
-"""From the text of an SQL92 expression to its nodes.
+"""Parser of SQL92 expressions: text to nodes.
 
     OR                              weakest
     AND
@@ -6,9 +6,9 @@
     >  >=  <  <=  [NOT] BETWEEN  [NOT] IN  [NOT] CONTAINS  [NOT] STARTSWITH  [NOT] ENDSWITH
     +  -  NOT                       strongest: NOT a = 1 is (NOT a) = 1
 
-Agrees with SelectorParser.jj and with what the expression classes of rocketmq-filter refuse (5.3.3). As there, an
-expression ends where it cannot go on, and what follows is not looked at; `Parsed.end` says where, so that the broker
-can warn. The three words that 5.x made keywords may still be names of properties, as they may in 4.9.8.
+Agrees with SelectorParser.jj and with the refusals of rocketmq-filter's expression classes (5.3.3). As there, an
+expression ends where it cannot continue, and the rest is ignored; `Parsed.end` says where, so that the broker can warn.
+The three words that 5.x made keywords may still be names of properties, as in 4.9.8.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ from hanabi.broker.filters.sql.nodes import (
 )
 from hanabi.errors import SubscriptionParseFailed
 
-CHARACTERS_MAX: Final = 64 * 1024  # with the limit of operators 50 ms at most, on the thread that serves everybody
-OPERATORS_MAX: Final = 2_048  # all of them may be looked at for each message: a millisecond
-SEARCHES_MAX: Final = 128  # of those, CONTAINS and its like: each may go through 32 KB of text
-DEPTH_MAX: Final = 100  # parentheses, signs and chains within each other; Python's own stack ends at 1,000 calls
+CHARACTERS_MAX: Final = 64 * 1024  # with the limit of operators at most 50 ms, on the event loop's thread
+OPERATORS_MAX: Final = 2_048  # all of them may be evaluated for each message: a millisecond
+SEARCHES_MAX: Final = 128  # of those, CONTAINS and the like: each may scan 32 KB of text
+DEPTH_MAX: Final = 100  # nested parentheses, signs and chains; Python's own stack ends at 1,000 calls
 
 _OR, _AND, _EQUALITY, _COMPARISON = 1, 2, 3, 4
 _SEARCHES: Final = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
@@ -54,7 +54,7 @@ _OPERANDS: Final = "a property's name, a number, a text in quotes, TRUE, FALSE, 
 
 
 class Parsed(NamedTuple):
-    """An expression, and where in its text it ended."""
+    """An expression, and the position where it ended."""
 
     node: Node
     end: int
@@ -67,7 +67,7 @@ class _Operand(NamedTuple):
 
 
 def parse(expression: str) -> Parsed:
-    """Return the nodes of *expression*. SubscriptionParseFailed says where it is wrong."""
+    """Return the nodes of *expression*; raise SubscriptionParseFailed with the position of an error."""
     if len(expression) > CHARACTERS_MAX:
         raise SubscriptionParseFailed(f"the SQL92 expression has {len(expression)} characters, limit {CHARACTERS_MAX}")
     parser = _Parser(expression)
@@ -76,7 +76,7 @@ def parse(expression: str) -> Parsed:
 
 
 class _Parser:
-    """One pass over one text. `token` is the next one that nobody has taken yet."""
+    """One pass over one text. `token` is the next unread one."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -85,7 +85,7 @@ class _Parser:
         self.token = self._lexer.read(0)
 
     def expression(self, weakest: int, depth: int) -> _Operand:
-        """Return an operand and all operators behind it that bind at least as *weakest*."""
+        """Parse an operand and all operators behind it that bind at least as strongly as *weakest*."""
         left = self._operand(depth)
         strongest = _COMPARISON
         while weakest <= (level := _LEVELS.get(self.token.kind, 0)) <= strongest:
@@ -100,7 +100,7 @@ class _Parser:
         return left
 
     def boolean(self, operand: _Operand) -> Node:
-        """*operand* where true or false is needed."""
+        """Return *operand* as a condition; raise an error if it cannot be one."""
         node = operand.node
         if isinstance(node, Property):
             return Truth(node)
@@ -139,7 +139,7 @@ class _Parser:
             raise self._error(token.start, f"{token} is too large or too small a number")
         return constant
 
-    # Operators; the operator has been taken
+    # Operators; the operator token is already read
 
     def _logic(self, left: _Operand, operator: Token, level: int, depth: int) -> _Operand:
         parts = [self.boolean(left)]
@@ -205,7 +205,7 @@ class _Parser:
         self._expect("AND")
         high = self._operand(depth)
         self._check_ordered(left, low, high)
-        # Apache looks at literals only, and not at those with a sign; and not behind NOT.
+        # Apache checks only literals without a sign, and not behind NOT.
         if not negated and _is_above(low.node, high.node):
             raise self._error(low.start, "the first number of BETWEEN is larger than the second")
         return self._made(Between(left.node, low.node, high.node, negated), left.start, left, low, high)
@@ -267,7 +267,7 @@ def _integer(text: str) -> Constant | None:
 
 def _float(text: str) -> Constant | None:
     number = float(text)
-    # Not even 0.0 is let through by Apache.
+    # Apache refuses even 0.0.
     return Constant(Kind.DOUBLE, number) if _DOUBLE_MIN <= number < float("inf") else None
 
 

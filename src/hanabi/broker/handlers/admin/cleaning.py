@@ -1,12 +1,12 @@
-"""Deleting what is of no use any more, now and not when its time comes.
+"""Immediate deletion of expired data, on an administrator's request.
 
     306  queues whose messages are all gone     316  queues of topics that do not exist     329  log files that are old
 
-Queues of the broker's own topics stay: what waits there is known by its queue offset. A queue that was deleted begins
-at 0 again, so the offsets of groups in it become 0 too; a group that stood further would pass over what comes next.
+Queues of the broker's own topics stay: messages waiting there are known by their queue offsets. A deleted queue
+restarts at 0, so groups' offsets in it become 0 too; a group at a higher offset would skip new messages.
 
 Agrees with AdminBrokerProcessor (4.9.8), which deletes more and leaves the groups' offsets as they are. Log files are
-deleted by the store's own thread, in its next rounds, so the answer to 329 says only that they will be: as Java's.
+deleted by the store's own thread in its next rounds, so the answer to 329 says only that they will be, as Java's does.
 """
 
 import logging
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 def cleaning_handlers(
     store: MessageStore, removal: QueueRemoval, topics: Topics, offsets: ConsumerOffsets, stats: BrokerStats
 ) -> dict[int, Handler]:
-    """What deletes the useless."""
+    """Return the handlers that delete expired data."""
     handlers = CleaningHandlers(store, removal, topics, offsets, stats)
     return {
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Handler(NoHeader, handlers.expired_queues, NO_BODY_BYTES_MAX),
@@ -40,7 +40,7 @@ def cleaning_handlers(
 
 
 class CleaningHandlers:
-    """An administrator wants space now."""
+    """Handlers for an administrator who needs disk space now."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class CleaningHandlers:
         ]
         for topic in unused:
             if topic in self._topics:
-                continue  # it was made while another one was deleted
+                continue  # created while another one was deleted
             count = await self._removal.remove_topic(topic)
             self._stats.remove_topic(topic)
             logger.info("%s: topic %s is unused, its %d queues are deleted", connection.peer, topic, count)
@@ -73,7 +73,7 @@ class CleaningHandlers:
         return Reply()
 
     async def _begin_again(self, topics: set[str]) -> None:
-        """Set offsets in queues of *topics* to 0 that are behind the end of their queue, as the queue was deleted."""
+        """Set offsets beyond the end of their queue in *topics* to 0: the queue was deleted."""
         pace, end_of = Yielder(), self._store.reader.max_offset
         for topic, group in self._offsets.each_topic_and_group() if topics else ():
             if topic in topics:

@@ -1,6 +1,6 @@
 """The broker's settings: show them (26), change some of them (25).
 
-What may be changed, and that it is kept, is `Settings`' business. Agrees with AdminBrokerProcessor (4.9.8).
+`Settings` decides what may be changed, and persists it. Agrees with AdminBrokerProcessor (4.9.8).
 """
 
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def config_handlers(settings: Settings, now_ms: Callable[[], int]) -> dict[int, Handler]:
-    """What shows and changes settings."""
+    """Return the handlers that show and change settings."""
     handlers = ConfigHandlers(settings, now_ms)
     return {
         RequestCode.UPDATE_BROKER_CONFIG: Handler(NoHeader, handlers.update, SETTINGS_BYTES_MAX),

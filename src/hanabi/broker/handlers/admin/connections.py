@@ -1,10 +1,10 @@
-"""Who is connected, and what they subscribe to.
+"""Connected clients and their subscriptions.
 
     203  the members of a consuming group      204  of a producing group          328  all producers
     343  the topics of a group (5.x)           345  its subscription to one (5.x)
 
-Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). 203 says one thing more: if members subscribe differently,
-who subscribes to what. Java's tools pass it over.
+Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). 203 has one addition: if members subscribe differently,
+the subscriptions of each. Java's tools ignore it.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ from hanabi.wire.headers.group import QuerySubscriptionByConsumerHeader, QueryTo
 def connection_handlers(
     producers: Producers, consumers: Consumers, offsets: ConsumerOffsets, address: str, now_ms: Callable[[], int]
 ) -> dict[int, Handler]:
-    """What shows clients. *address* is how clients reach this broker."""
+    """Return the handlers that show clients. *address* is how clients reach this broker."""
     of_producers = ProducerHandlers(producers, now_ms)
     of_consumers = ConsumerHandlers(consumers, offsets, address)
     return {
@@ -75,7 +75,7 @@ def _opinions(group: ConsumerGroup) -> list[SubscriptionOpinion]:
 
 
 class ProducerHandlers:
-    """Who produces."""
+    """Handlers about connected producers."""
 
     def __init__(self, producers: Producers, now_ms: Callable[[], int]) -> None:
         self._producers, self._now_ms = producers, now_ms
@@ -104,7 +104,7 @@ class ProducerHandlers:
 
 
 class ConsumerHandlers:
-    """Who consumes."""
+    """Handlers about connected consumers."""
 
     def __init__(self, consumers: Consumers, offsets: ConsumerOffsets, address: str) -> None:
         self._consumers, self._offsets, self._address = consumers, offsets, address

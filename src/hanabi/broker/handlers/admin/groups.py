@@ -1,9 +1,9 @@
-"""Consuming groups: make, change, delete and show their settings.
+"""Consumer groups: create, change, delete and show their settings.
 
-    200  make or change one      225  many at once (5.x)      207  delete one, with its offsets if asked to
+    200  create or change one    225  many at once (5.x)      207  delete one, with its offsets if asked to
     201  all of them             352  one of them (5.x)
 
-Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). A name that no client could use is refused, as 5.x does.
+Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). A name that clients cannot use is refused, as 5.x does.
 """
 
 import logging
@@ -42,7 +42,7 @@ def group_handlers(
     consumers: Consumers,
     locks: QueueLocks,
 ) -> dict[int, Handler]:
-    """What changes and shows groups."""
+    """Return the handlers that change and show groups."""
     handlers = GroupHandlers(groups, settings, offsets, stats, consumers, locks)
     return {
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(NoHeader, handlers.update, ONE_BYTES_MAX),
@@ -58,7 +58,7 @@ def group_handlers(
 
 
 class GroupHandlers:
-    """The settings of groups, as an administrator sees them."""
+    """Handlers of group settings."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class GroupHandlers:
     async def update_many(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
         refuse_on_slave(self._settings)
         groups = decode_body(request.body, SubscriptionGroupList).group_config_list
-        for group in groups:  # all of them are checked before the first is made
+        for group in groups:  # all are checked before the first is created
             check_group_name(group.group_name)
         await self._groups.update(*groups)
         logger.info("%s: %d groups are made or changed", connection.peer, len(groups))
@@ -105,7 +105,7 @@ class GroupHandlers:
         if header.forget_offsets:
             await forget_group(self._offsets, header.group_name)
         self._stats.remove_group(header.group_name)
-        if self._consumers.find_group(header.group_name) is None:  # else members still rely on the locks they have
+        if self._consumers.find_group(header.group_name) is None:  # else members still rely on their locks
             self._locks.remove_group(header.group_name)
 
     def all(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
@@ -120,7 +120,7 @@ class GroupHandlers:
 
 
 def check_group_name(name: str) -> None:
-    """Refuse what cannot be a group's name."""
+    """Refuse an invalid group name."""
     if not name:
         raise InvalidParameter("The specified group is blank.")
     if len(name) > GROUP_CHARACTERS_MAX:

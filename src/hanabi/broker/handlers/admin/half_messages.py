@@ -1,4 +1,4 @@
-"""Asking again about a half message that the broker has given up (323). Agrees with AdminBrokerProcessor (4.9.8)."""
+"""Resuming the check of a half message that the broker has given up (323). Agrees with AdminBrokerProcessor (4.9.8)."""
 
 from typing import Protocol
 
@@ -12,13 +12,13 @@ from hanabi.wire.headers.transaction import ResumeCheckHalfMessageHeader
 
 
 class ResumesCheck(Protocol):
-    """Who keeps half messages."""
+    """Keeper of half messages."""
 
     def resume_check(self, message_id: str) -> PutResult: ...
 
 
 def half_message_handlers(transactions: ResumesCheck) -> dict[int, Handler]:
-    """Return what an administrator can do about half messages."""
+    """Return the administrator's handlers of half messages."""
 
     def resume(header: ResumeCheckHalfMessageHeader, _: Command, connection: Connection) -> Reply:
         result = transactions.resume_check(header.msg_id or "")

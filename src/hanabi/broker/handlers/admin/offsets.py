@@ -1,9 +1,9 @@
-"""How far groups have come: all of it at once, corrected, and given from one group to another.
+"""Offsets of groups for administrators: copied as a whole, compared, and cloned from one group to another.
 
     43   the offsets of all groups          45   how far delayed messages have been delivered
     303  the times of a group's messages    308  the lowest offsets among groups    314  one group's offsets to another
 
-43 and 45 are what a slave copies. What involves a group's members (reset, their own offsets) is in
+A slave copies 43 and 45. Requests that involve a group's members (reset, their own offsets) are in
 `handlers/client_calls.py`; single offsets are in `handlers/offsets.py`. Agrees with AdminBrokerProcessor and
 ConsumerOffsetManager (4.9.8), but for two mistakes: asking for the lowest offsets without some groups (308) does not
 delete the offsets of those groups, and 314 without a topic takes all topics.
@@ -39,18 +39,18 @@ from hanabi.wire.headers.offset import CloneGroupOffsetHeader, QueryCorrectionOf
 
 logger = logging.getLogger(__name__)
 
-NEVER = 2**63 - 1  # "no offset": the group that asks has come further than all others
+NEVER = 2**63 - 1  # "no offset": the requesting group is ahead of all other groups
 
-DelayOffsets = Callable[[], Mapping[int, int]]  # delay level -> how far its queue has been delivered
+DelayOffsets = Callable[[], Mapping[int, int]]  # delay level -> delivered up to
 
 
 def offset_table_handlers(
     offsets: ConsumerOffsets, delay_offsets: DelayOffsets, now_ms: Callable[[], int]
 ) -> dict[int, Handler]:
-    """What slaves and exporters copy."""
+    """Return the handlers of the tables that slaves and exporters copy."""
 
     def version() -> bytes:
-        """Of a copy for 5.x: offsets change all the time, so each copy has its own."""
+        """Return the version of a copy for 5.x: offsets change all the time, so each copy has its own."""
         return encode_body(version_of_5(DataVersion(timestamp=now_ms())))
 
     async def all_groups(_header: NoHeader, request: Command, _connection: Connection) -> Reply:
@@ -93,7 +93,7 @@ def group_progress_handlers(
     settings: Settings,
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
-    """What compares and copies the progress of groups."""
+    """Return the handlers that compare and copy the progress of groups."""
     handlers = GroupProgressHandlers(offsets, store, topics, consumers, settings, now_ms)
     return {
         RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(
@@ -110,7 +110,7 @@ def group_progress_handlers(
 
 
 class GroupProgressHandlers:
-    """The progress of groups, compared with the queues and with each other."""
+    """Handlers that compare the progress of groups with the queues and with each other."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The entries of a consume queue (321), and which of them a group's filter would take.
+"""Entries of a consume queue (321), with the verdict of a group's filter on each.
 
-Agrees with AdminBrokerProcessor.queryConsumeQueue (4.9.8), with two things more: `eval` is worked out for every entry,
-by the message itself where need be (Java looks at what consumequeue_ext has, and says false where that is off), and a
-place without an entry is answered with an empty list (Java sends nothing at all, on which its own mqadmin fails).
+Agrees with AdminBrokerProcessor.queryConsumeQueue (4.9.8), with two additions: `eval` is computed for every entry, from
+the message itself if necessary (Java uses only consumequeue_ext, and says false where that is off); and an offset
+without an entry is answered with an empty list (Java sends no answer, on which its own mqadmin fails).
 """
 
 from typing import Final
@@ -28,13 +28,13 @@ from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.query import QueryConsumeQueueHeader
 
-_ENTRY_BYTES: Final = 1_024  # that an entry takes while the answer is made, about
+_ENTRY_BYTES: Final = 1_024  # approximate memory per entry while the answer is built
 
 
 def queue_handlers(
     store: MessageStore, consumers: Consumers, filters: ConsumerFilters, settings: Settings
 ) -> dict[int, Handler]:
-    """What shows queues."""
+    """Return the handlers that show queues."""
     handlers = QueueHandlers(store, consumers, filters, settings)
     return {
         RequestCode.QUERY_CONSUME_QUEUE: Handler(
@@ -52,7 +52,7 @@ def _count(header: QueryConsumeQueueHeader) -> int:
 
 
 class QueueHandlers:
-    """Shows queues as they are."""
+    """Handlers that show the content of queues."""
 
     def __init__(self, store: MessageStore, consumers: Consumers, filters: ConsumerFilters, settings: Settings) -> None:
         self._store, self._consumers, self._filters, self._settings = store, consumers, filters, settings
@@ -88,7 +88,7 @@ class QueueHandlers:
         return Reply(remark=remark, body=encode_body(reply))
 
     def _takes(self, wanted: MessageFilter, entry: QueueEntry) -> bool:
-        """Return whether a pull would hand out this message."""
+        """Return whether a pull would return this message."""
         if wanted.entry is not None and not wanted.entry(entry.known_tags_code, entry.ext):
             return False
         if wanted.record is None:
@@ -98,7 +98,7 @@ class QueueHandlers:
 
 
 def _kept(data: FilterData) -> StoredFilter:
-    """Return the filter as it is kept in the file, which is how Java shows it."""
+    """Return the filter in the form of the file, as Java shows it."""
     return stored([data]).filter_data_by_topic[data.topic].group_filter_data[data.group]
 
 
@@ -116,7 +116,7 @@ def _shown(entry: QueueEntry, *, is_taken: bool) -> ConsumeQueueData:
 
 
 def _unit_text(unit: ExtUnit) -> str:
-    """As fastjson writes Java's CqExtUnit."""
+    """Format the unit as fastjson writes Java's CqExtUnit."""
     size = UNIT.size + len(unit.bitmap)
     fields = {"filterBitMap": unit.bitmap} if unit.bitmap else {}
     return msgspec.json.encode(
@@ -125,5 +125,5 @@ def _unit_text(unit: ExtUnit) -> str:
 
 
 def bits_text(bits: bytes) -> str:
-    """As Java's BitsArray.toString: the last byte first, a line end after every eighth."""
+    """Format bits as Java's BitsArray.toString: the last byte first, a line end after every eighth."""
     return "".join(f"{byte:08b}" + ("\n" if index % 8 == 0 else "") for index, byte in reversed(list(enumerate(bits))))

@@ -1,9 +1,9 @@
-"""What a broker does right now (28): the figures of `mqadmin brokerStatus` and `clusterList`.
+"""Runtime info of the broker (28): the figures of `mqadmin brokerStatus` and `clusterList`.
 
 Keys and texts are those of AdminBrokerProcessor.prepareRuntimeInfo, DefaultMessageStore.getRuntimeInfo and
-StoreStatsService (4.9.8), with one that the tools of 5.x need (brokerActive) and one of ours: how many groups have
-members that subscribe differently. One event loop answers everything, so queues of thread pools are empty and their
-capacities those that Java has by default; how long a request waits is how late the loop is.
+StoreStatsService (4.9.8), plus one that the tools of 5.x need (brokerActive) and one of ours: the number of groups
+whose members subscribe differently. One event loop answers everything, so thread-pool queues are reported empty with
+Java's default capacities; a request's waiting time is the lateness of the loop.
 """
 
 import shutil
@@ -30,7 +30,7 @@ from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 VERSION_NAME = "V4_9_8"
 GROUPS_NAMED_MAX = 10
-NO_POOL = str(2**31 - 1)  # how many write buffers are left, as Java says when it has no pool of them
+NO_POOL = str(2**31 - 1)  # free write buffers, as Java reports them without a pool
 
 
 def runtime_handlers(
@@ -42,13 +42,13 @@ def runtime_handlers(
     wait_ms: Callable[[], int],
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
-    """What tells how the broker is. *wait_ms* is how long a request waits until it is read."""
+    """Return the handler of the runtime info. *wait_ms* is how long a request waits until it is read."""
     handlers = RuntimeHandlers(store, stats, settings, consumers, delay_offsets, wait_ms, now_ms)
     return {RequestCode.GET_BROKER_RUNTIME_INFO: Handler(NoHeader, handlers.show, NO_BODY_BYTES_MAX)}
 
 
 class RuntimeHandlers:
-    """Gathers figures from those who have them."""
+    """Collector of runtime figures from the parts of the broker."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class RuntimeHandlers:
             "earliestMessageTimeStamp": str(store.queries.earliest_store_time_in_log()),
             "remainHowManyDataToFlush": readable_bytes(store.max_log_offset - store.flushed_log_offset),
             "dispatchBehindBytes": "0",  # dispatch is part of the put
-            "pageCacheLockTimeMills": "0",  # one thread appends, so there is no lock to wait for
+            "pageCacheLockTimeMills": "0",  # one thread appends, so there is no lock
         }
 
     def _delays(self) -> dict[str, str]:
@@ -127,7 +127,7 @@ class RuntimeHandlers:
 
 
 def differing_text(groups: list[ConsumerGroup]) -> str:
-    """Return how many groups have members that subscribe differently, and the first of them: messages are skipped
+    """Return the number of groups whose members subscribe differently, and the first of them: messages are skipped
     there."""
     named = [f"{group.name} ({len(group.differs)} of {len(group.members)})" for group in groups[:GROUPS_NAMED_MAX]]
     more = [", ..."] if len(groups) > GROUPS_NAMED_MAX else []
@@ -135,12 +135,12 @@ def differing_text(groups: list[ConsumerGroup]) -> str:
 
 
 def _existing(path: Path) -> Path:
-    """*path*, or what it will be made in: before the first message there are no queues."""
+    """Return *path* or its nearest existing parent: before the first message there are no queues."""
     return path if path.exists() else path.parent
 
 
 def readable_bytes(count: int) -> str:
-    """As Java's MixAll.humanReadableByteCount: 512 B, 1.5 KiB, 20.0 GiB."""
+    """Format as Java's MixAll.humanReadableByteCount: 512 B, 1.5 KiB, 20.0 GiB."""
     if count < 1024:
         return f"{count} B"
     value, units = float(count), "KMGTPE"

@@ -1,4 +1,4 @@
-"""Figures: how far groups have come, and what was counted.
+"""Statistics: progress of groups, and counters.
 
     208  one group      317  all groups      315  one counter over a minute, an hour and a day
 
@@ -27,8 +27,8 @@ from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
 from hanabi.wire.headers.group import GetConsumeStatsHeader
 
-COUNTED_TOPICS_MAX: Final = 100  # of a group, to say beforehand how large an answer will be
-_QUEUES: Final = dict[MessageQueue, OffsetWrapper]  # or what 5.x makes of these
+COUNTED_TOPICS_MAX: Final = 100  # of a group, for estimating the size of an answer
+_QUEUES: Final = dict[MessageQueue, OffsetWrapper]  # or their 5.x form
 
 
 def stats_handlers(
@@ -39,7 +39,7 @@ def stats_handlers(
     stats: BrokerStats,
     address: str,
 ) -> dict[int, Handler]:
-    """What tells figures. *address* is how clients reach this broker."""
+    """Return the handlers of statistics. *address* is how clients reach this broker."""
     consume = ConsumeStatsHandlers(progress, topics, groups, offsets, stats, address)
 
     def view(header: ViewBrokerStatsDataHeader, _: Command, connection: Connection) -> Reply:
@@ -82,7 +82,7 @@ def _topics_named(header: GetConsumeStatsHeader) -> list[str]:
 
 
 class ConsumeStatsHandlers:
-    """How far groups have come."""
+    """Handlers of the progress of groups."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class ConsumeStatsHandlers:
         return Reply(body=_consume_stats(tps, table))
 
     def of_group_bytes(self, header: GetConsumeStatsHeader) -> int:
-        """Return how much memory the answer of `of_group` takes; the most it can take where counting takes long."""
+        """Return how much memory the answer of `of_group` takes; an upper bound if counting would take long."""
         asked = _topics_named(header) or self._offsets.topics_of(header.consumer_group)
         if len(asked) > COUNTED_TOPICS_MAX:
             return LONGEST_BYTES
@@ -122,7 +122,8 @@ class ConsumeStatsHandlers:
     async def of_all_groups(
         self, header: GetBrokerConsumeStatsHeader, request: Command, connection: Connection
     ) -> Reply:
-        """There is no way to ask for a part: an answer longer than clients read is an error that names 208."""
+        """Return the progress of all groups. There is no paging: an answer longer than clients read is an error that
+        names 208."""
         pace, groups, behind, told = Yielder(), LongBody(), 0, _offsets_told(request)
         for group in self._groups.names():
             of_topics = LongBody()

@@ -1,4 +1,4 @@
-"""What administrators ask a broker: which file here answers which request code, and which codes nobody answers.
+"""Table of administrative requests: which file answers which request code, and the codes that are not supported.
 
 Every code of Java's AdminBrokerProcessor and ConsumerManageProcessor (4.9.8) and of QueryMessageProcessor:
 
@@ -53,9 +53,9 @@ Every code of Java's AdminBrokerProcessor and ConsumerManageProcessor (4.9.8) an
      351  GET_TOPIC_CONFIG (5.x)                 topics.py
      352  GET_SUBSCRIPTIONGROUP_CONFIG (5.x)     groups.py
 
-Nobody answers, so that the reply is code 3 (not supported):
+Not supported, so that the reply is code 3:
 
-    50 to 53                 access control of 4.9: there is none here
+    50 to 53                 access control of 4.9: not implemented
     3001 to 3010             access control of 5.x
     301, 302                 filter servers: not in 4.9.8 either
     353, 513                 5.x: forbidden groups, static topics
@@ -112,10 +112,10 @@ def admin_handlers(
     now_ms: Callable[[], int],
     address: str,
 ) -> dict[int, Handler]:
-    """Return all of this directory. Each file gets the few parts that it needs.
+    """Return all administrative handlers. Each file gets only the parts that it needs.
 
-    *delay_offsets* is how far the queue of each delay level was delivered, *registered* waits until the name servers
-    know the newest topics, *wait_ms* is how late the event loop is, *address* is how clients reach this broker.
+    *delay_offsets* is the delivery progress of each delay level, *registered* waits until the name servers know the
+    newest topics, *wait_ms* is the lateness of the event loop, *address* is how clients reach this broker.
     """
     removal = QueueRemoval(store)
     progress = ConsumeProgress(store, offsets, consumers, settings.broker.broker_name)

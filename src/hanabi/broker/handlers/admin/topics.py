@@ -1,11 +1,11 @@
-"""Topics: make, change, delete and show them, and what their queues hold.
+"""Topics: create, change, delete and show them, and the content of their queues.
 
-    17   make or change one          18   many at once (5.x)          215  delete one
+    17   create or change one        18   many at once (5.x)          215  delete one
     21   all of them                 351  one of them (5.x)           305  those of the broker itself
-    202  what the queues hold        300  who consumes one
+    202  content of the queues       300  groups that consume one
 
-Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). A deleted topic takes its queues, its figures and the
-offsets of all groups along, as 5.x has it: should it come again, it begins at 0, and old offsets would skip messages.
+Agrees with AdminBrokerProcessor (4.9.8; 5.3.3 where marked). Deleting a topic deletes its queues, its statistics and
+the offsets of all groups, as in 5.x: a topic of the same name restarts at 0, and old offsets would skip messages.
 """
 
 import logging
@@ -62,7 +62,8 @@ def topic_change_handlers(
     stats: BrokerStats,
     registered: Registered,
 ) -> dict[int, Handler]:
-    """What changes topics. *registered* returns when the name servers have heard of the change, or time is up."""
+    """Return the handlers that change topics. *registered* returns when the name servers know the change, or on
+    timeout."""
     changes = TopicChangeHandlers(topics, settings, removal, offsets, stats, registered)
     return {
         RequestCode.UPDATE_AND_CREATE_TOPIC: Handler(CreateTopicHeader, changes.update, NO_BODY_BYTES_MAX),
@@ -79,7 +80,7 @@ def topic_view_handlers(
     consumers: Consumers,
     offsets: ConsumerOffsets,
 ) -> dict[int, Handler]:
-    """What shows topics."""
+    """Return the handlers that show topics."""
     views = TopicViewHandlers(topics, settings, store, stats, consumers, offsets)
     return {
         RequestCode.GET_ALL_TOPIC_CONFIG: Handler(NoHeader, views.all, NO_BODY_BYTES_MAX),
@@ -95,7 +96,7 @@ def topic_view_handlers(
 
 
 class TopicChangeHandlers:
-    """An administrator makes, changes or deletes topics."""
+    """Handlers that create, change or delete topics."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class TopicChangeHandlers:
         refuse_on_slave(self._settings)
         asked = decode_body(request.body, TopicConfigList).topic_config_list
         pace = Yielder()
-        for topic in asked:  # all of them are checked before the first is made
+        for topic in asked:  # all are checked before the first is created
             self._check(topic)
             self._with_attributes(topic)
             await pace.pause()
@@ -158,7 +159,7 @@ class TopicChangeHandlers:
         return count
 
     def _with_attributes(self, topic: TopicConfig) -> TopicConfig:
-        """Return the topic with the attributes that it has already, changed as *topic* says."""
+        """Return the topic with its existing attributes, changed as *topic* says."""
         known = self._topics.newest(topic.topic_name)
         if topic.attributes is None and (known is None or known.attributes is None):
             return topic
@@ -185,7 +186,7 @@ def _queue_nums(topic: TopicConfig) -> int:
 
 
 class TopicViewHandlers:
-    """What there is to know about topics."""
+    """Handlers that show topics."""
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class TopicViewHandlers:
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotExist(f"No topic in this broker. topic: {header.topic}")
-        # Only 5.x asks, and it always tells these.
+        # Only 5.x clients ask, and they always need these.
         return Reply(body=encode_body(msgspec.structs.replace(topic, attributes=topic.attributes or {})))
 
     def of_the_system(self, _: NoHeader, request: Command, connection: Connection) -> Reply:

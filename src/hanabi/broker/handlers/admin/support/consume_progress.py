@@ -1,8 +1,8 @@
-"""How far a group has come in the queues of a topic, told beside where those queues end.
+"""Progress of a group in the queues of a topic, with the end of each queue.
 
 Shared by the answers about one group (208) and about all groups (317). Agrees with AdminBrokerProcessor (4.9.8) and, in
 `pull_offset`, with 5.x: this broker does not know how far a group has pulled ahead, so nothing is in flight. (5.3.3
-forgets that offset in 317: it says 0, and a negative number in flight.)
+leaves out that offset in 317: it says 0, and a negative number in flight.)
 """
 
 from collections.abc import AsyncIterator
@@ -17,22 +17,22 @@ from hanabi.wire.bodies.stats import OffsetWrapper
 
 
 class ConsumeProgress:
-    """Looks at queues and offsets."""
+    """Reader of queues and committed offsets."""
 
     def __init__(self, store: MessageStore, offsets: ConsumerOffsets, consumers: Consumers, broker_name: str) -> None:
         self._store, self._offsets, self._consumers, self._broker_name = store, offsets, consumers, broker_name
 
     def consumes(self, group: str, topic: str) -> bool:
-        """Return whether the group may still be consuming the topic: it is not here to tell, or subscribes to it."""
+        """Return whether the group may still consume the topic: it is offline, or subscribes to it."""
         online = self._consumers.find_group(group)
         return online is None or not online.subscriptions or topic in online.subscriptions
 
     async def of(
         self, group: str, topic: str, queue_nums: int, pace: Yielder, told: type[OffsetWrapper] = OffsetWrapper
     ) -> AsyncIterator[dict[MessageQueue, OffsetWrapper]]:
-        """Yield the progress of *group* in the first *queue_nums* queues of *topic*, some of them at a time.
+        """Yield the progress of *group* in the first *queue_nums* queues of *topic*, in batches.
 
-        *told* is the form in which each queue is told.
+        *told* converts the progress of a queue to the form of the answer.
         """
         for first in range(0, queue_nums, CHUNK):
             found: dict[MessageQueue, OffsetWrapper] = {}

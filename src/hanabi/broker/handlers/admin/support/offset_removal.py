@@ -1,6 +1,6 @@
-"""Forgetting offsets without holding up messages: a group may have one in every topic, and a topic one of every group.
+"""Removal of offsets in small steps: a group may have one in every topic, and a topic one of every group.
 
-A removal goes on to its end whatever becomes of the connection that asked for it.
+A removal completes even if the requesting connection ends.
 """
 
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 
 
 async def forget_group(offsets: ConsumerOffsets, group: str) -> None:
-    """Forget how far *group* has come, everywhere."""
+    """Remove all offsets of *group*."""
     await uncancelled(_forget(offsets, [(group, topic) for topic in offsets.topics_of(group)]))
 
 
 async def forget_topic(offsets: ConsumerOffsets, topic: str) -> None:
-    """Forget how far any group has come in *topic*."""
+    """Remove the offsets of all groups in *topic*."""
     await uncancelled(_forget(offsets, [(group, topic) for group in offsets.groups_of(topic)]))
 
 

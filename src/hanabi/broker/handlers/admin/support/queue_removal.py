@@ -1,6 +1,6 @@
-"""Deleting queues without holding up messages: a file takes tenths of a millisecond, and a topic may have thousands.
+"""Deletion of queues in small steps: a file takes tenths of a millisecond, and a topic may have thousands.
 
-A removal goes on to its end whatever becomes of the connection that asked for it.
+A removal completes even if the requesting connection ends.
 """
 
 import logging
@@ -16,17 +16,18 @@ Queue = tuple[str, int]  # topic and queue id
 
 
 class QueueRemoval:
-    """Deletes queues of one store, piece by piece, on the event loop."""
+    """Deletes queues of one store in small steps on the event loop."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
 
     async def remove_topic(self, topic: str) -> int:
-        """Delete all queues of *topic*; return how many."""
+        """Delete all queues of *topic*; return their number."""
         return await self.remove((topic, queue_id) for queue_id in self._store.queues_of(topic))
 
     async def remove(self, queues: Iterable[Queue]) -> int:
-        """Delete *queues*; return how many. One that gets a message before its turn comes is in use, and stays."""
+        """Delete *queues*; return the number deleted. A queue that gets a message before its turn is in use, and
+        stays."""
         ends = {queue: self._store.reader.max_offset(*queue) for queue in queues}
         return await uncancelled(self._remove(ends))
 

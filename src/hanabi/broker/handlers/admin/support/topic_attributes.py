@@ -1,8 +1,7 @@
-"""The attributes that 5.x gives to topics: `+name=value` sets one, `-name` takes it away.
+"""Topic attributes of 5.x: `+name=value` sets one, `-name` removes it.
 
-Pure. Agrees with AttributeParser, AttributeUtil and TopicAttributes of 5.3.3, in names, values and complaints. Two
-values are not taken, because this broker does not do what they promise: queue.type=BatchCQ and
-cleanup.policy=COMPACTION.
+Pure. Agrees with AttributeParser, AttributeUtil and TopicAttributes of 5.3.3, in names, values and errors. Two values
+are refused, because this broker does not implement them: queue.type=BatchCQ and cleanup.policy=COMPACTION.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Changes in many steps that go on to their end, whatever becomes of the connection that asked for them."""
+"""Multi-step changes that complete even if the requesting connection ends."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_at_work: set[asyncio.Task[Any]] = set()  # a loop alone would not keep them
+_at_work: set[asyncio.Task[Any]] = set()  # references: the loop keeps only weak ones
 
 
 async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Await *work*. A caller that is cancelled does not cancel it."""
+    """Await *work* without cancelling it when the caller is cancelled."""
     task = asyncio.get_running_loop().create_task(work)
     _at_work.add(task)
     task.add_done_callback(_at_work.discard)
