@@ -144,7 +144,7 @@ async def test_a_listener_that_raises_is_an_error_in_its_span(tmp_path: Path, sp
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(MQError, match=r"pip install hanabi-mq\[otel\]"):
+    with pytest.raises(MQError, match=r"pip install '\.\[otel\]'"):
         OpenTelemetry()
 
 
