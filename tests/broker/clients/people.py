@@ -1,23 +1,34 @@
 """Clients that never connected, for tables that only need to tell them apart, and what they say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hanabi.broker.clients.client import Client
 from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.clients.limits import REMEMBERED_BYTES_MAX
+from hanabi.errors import ConnectionLostError
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.connection.endpoint import Endpoint
 from hanabi.remoting.connection.protocol import Connection
 from hanabi.testing.clock import ManualClock
 from hanabi.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from hanabi.wire.header import Header
 
 ENDPOINT = Endpoint({}, RemotingConfig())
 
 
+class LostConnection(Connection):
+    """A connection that ended: its client is known, and nothing can be sent to it."""
+
+    def send_oneway(
+        self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"", *, at_once: bool = False
+    ) -> None:
+        raise ConnectionLostError(f"{self.peer} is gone")
+
+
 def a_client(client_id: str, *, version: int = 409, language: str = "JAVA") -> Client:
     """On a connection of its own, by which nothing can be sent."""
-    connection = Connection(ENDPOINT, f"192.0.2.1:{abs(hash(client_id)) % 60_000}")
+    connection = LostConnection(ENDPOINT, f"192.0.2.1:{abs(hash(client_id)) % 60_000}")
     connection.closed = True
     return Client(client_id, connection, language, version)
 
