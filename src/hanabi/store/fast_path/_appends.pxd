@@ -24,17 +24,20 @@ cdef class RunQueue:
     cdef str topic
     cdef int32_t queue_id
     cdef object queue
+    cdef tuple key
     cdef bytes topic_field
     cdef int32_t index
     cdef int64_t run, first_offset, next_offset
     cdef int64_t size, frames
-    cdef uint32_t prefix
+    cdef uint32_t prefix  # of the hashes of its keys
+    cdef bint has_prefix
 
 
 cdef class RunWriter:
-    cdef object store
+    cdef object commit_log, log, index, indexer, listens, takes_messages, appended
+    cdef object segment, index_file  # of this run
     cdef list queues  # of this run
-    cdef dict known
+    cdef dict by_topic, known
     cdef readonly bint is_running
     cdef readonly Py_ssize_t count
     cdef int64_t run, base_offset, written, room, now_ms
@@ -52,4 +55,4 @@ cdef class RunWriter:
 
     cdef Py_ssize_t index_of(self, RunQueue queue, Record *record, int32_t *tags_code) noexcept
     cdef Py_ssize_t add_key(self, Py_ssize_t keyed, RunQueue queue, Bytes at, Bytes end) noexcept
-    cdef tuple entries_of(self, RunQueue queue)
+    cdef bytes add_entries(self, RunQueue queue)

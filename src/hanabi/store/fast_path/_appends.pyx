@@ -3,9 +3,9 @@
 
     begin ─> put messages, perhaps undo the last ones ... ─> finish
 
-The records go straight into the mapped log. Everything else of the store is read by `StoreSide` when a run begins and
-changed by `StoreSide.finish` when it ends; no other thread and no callback runs in between. A message that is unusual
-in any way (a full file, a key that is not ASCII, a long run of zeros...) is declined before anything is changed.
+The records go straight into the mapped log. Everything else of the store is read when a run begins and changed when it
+ends, see `StoreSide`; no other thread and no callback runs in between. A message that is unusual in any way (a full file,
+a key that is not ASCII, a long run of zeros...) is declined before anything is changed.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -16,8 +16,10 @@ from libc.string cimport memchr, memset
 from hanabi.wire._bytes cimport Bytes, Text, is_ascii, put_32, put_64
 from hanabi.wire.message._record cimport TOPIC_BYTES_MAX, Record, find_indexed, record_bytes, write_record
 
+from hanabi.store.fast_path.store_side import tell_listener
 from hanabi.wire.message.crc import crc32
 from hanabi.wire.message.record import topic_field
+from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 cdef enum:
     PROPERTIES_BYTES_MAX = 32758  # larger ones, and long runs of zeros, need `torn_writes`
@@ -25,6 +27,7 @@ cdef enum:
     PLAIN_FLAGS = 0x0703  # compressed, several tags, how it is compressed
     QUEUES_MAX = 40_000
     PAIR_BYTES = 12
+    BLANK_BYTES_MIN = 8  # remain behind every record
 
 
 cdef inline uint32_t java_hash(uint32_t code, Bytes at, Bytes end) noexcept:
@@ -48,7 +51,9 @@ cdef class RunQueue:
 
     def __init__(self, str topic not None, int32_t queue_id):
         self.topic, self.queue_id, self.topic_field = topic, queue_id, topic_field(topic.encode())
+        self.key = (topic, queue_id)
         self.run = self.size = self.frames = 0
+        self.has_prefix = False
 
 
 cdef class RunWriter:
@@ -56,16 +61,30 @@ cdef class RunWriter:
 
     def __init__(self, store):
         """*store* is a `StoreSide`."""
-        self.store, self.queues, self.known = store, [], {}
+        self.commit_log, self.log, self.by_topic = store.commit_log, store.commit_log.log, store.queues.by_topic
+        self.index, self.indexer, self.listens = store.index, store.indexer, store.indexer.listens
+        self.takes_messages, self.appended = store.takes_messages, store.appended
+        self.queues, self.known = [], {}
         self.run, self.is_running = 0, False
 
     cpdef bint begin(self) except -1:
         """Begin a run; return False if the store does not take messages as usual."""
-        start = self.store.begin()
-        if start is None:
+        segment, commit_log = self.log.active, self.commit_log
+        if segment is None or self.log.failure is not None or not self.takes_messages():
             return False
-        log, self.written, self.base_offset, self.room, self.body_bytes_max, self.now_ms, self.keyed_max = <tuple> start
-        PyObject_GetBuffer(log, &self.log_view, PyBUF_WRITABLE)
+        self.segment, self.index_file = segment, None
+        self.written, self.base_offset = segment.written, segment.base_offset
+        self.room = min(<int64_t> segment.size - BLANK_BYTES_MIN, <int64_t> segment.allocated)
+        self.body_bytes_max = commit_log.message_bytes_max
+        self.now_ms = max(<int64_t> commit_log.now_ms(), <int64_t> commit_log.store_timestamp_ms)
+        self.keyed_max = -1  # there is no index
+        if self.index is not None:
+            file = self.index.growing
+            self.keyed_max = 0
+            if file is not None and self.base_offset + self.written > <int64_t> file.end_log_offset:
+                self.index_file = file
+                self.keyed_max = <Py_ssize_t> file.allocated_entries - <Py_ssize_t> file.next_entry
+        PyObject_GetBuffer(segment.map, &self.log_view, PyBUF_WRITABLE)
         self.queues = []
         self.count = self.keyed = 0
         self.run += 1
@@ -86,13 +105,21 @@ cdef class RunWriter:
         if queue.run == self.run:
             return queue.queue is not None
         queue.run, queue.queue, queue.index = self.run, None, <int32_t> len(self.queues)
+        cdef dict queues = self.by_topic.get(queue.topic)
+        found = queues.get(queue.queue_id) if queues is not None else None
+        if found is None or found.ext is not None or queue.topic == SCHEDULE_TOPIC:
+            return False
         if not 0 < PyBytes_GET_SIZE(queue.topic_field) - 1 <= TOPIC_BYTES_MAX:
             return False
-        found = self.store.queue(queue.topic, queue.queue_id, self.base_offset + self.written)
-        if found is None:
+        queue.first_offset = queue.next_offset = found.max_offset
+        if (
+            queue.next_offset != <int64_t> self.commit_log.queue_offsets.get(queue.key, 0)
+            or self.base_offset + self.written < <int64_t> found.max_log_offset
+        ):
             return False
-        queue.queue, queue.prefix = <tuple> found
-        queue.first_offset = queue.next_offset = queue.queue.max_offset
+        if self.index is not None and not queue.has_prefix:
+            queue.prefix, queue.has_prefix = self.index.prefix_of(queue.topic), True
+        queue.queue = found
         queue.size = queue.frames = 0
         self.queues.append(queue)
         return True
@@ -209,18 +236,29 @@ cdef class RunWriter:
             return []
         cdef RunQueue queue
         cdef int64_t count
-        entries, stored = [], []
+        cdef list stored = [], told = []
+        offsets, indexer = self.commit_log.queue_offsets, self.indexer
+        self.segment.written = self.written
+        self.commit_log.store_timestamp_ms = self.now_ms  # after the bytes: a flush that reads this has flushed them
         for queue in self.queues:
             count = queue.next_offset - queue.first_offset
             if count:
-                entries.append(self.entries_of(queue))
+                entries = self.add_entries(queue)
+                offsets[queue.key] = queue.next_offset
                 stored.append((queue.topic, count, queue.size, queue.queue_id, queue.frames))
-        pairs = PyBytes_FromStringAndSize(<char *> self.pairs, self.keyed * PAIR_BYTES)
-        self.store.finish(self.written, self.now_ms, entries, pairs)
+                if self.listens(queue.topic, queue.queue_id):
+                    told.append((queue.queue, entries))
+        indexer.dispatched_ms = self.now_ms
+        if self.keyed:
+            pairs = PyBytes_FromStringAndSize(<char *> self.pairs, self.keyed * PAIR_BYTES)
+            self.index_file.put_pairs(pairs, self.now_ms)
+        for found, entries in told:
+            tell_listener(indexer, self.segment, found, entries, self.now_ms)
+        self.appended(self.base_offset + self.written)
         return stored
 
-    cdef tuple entries_of(self, RunQueue queue):
-        """The store's queue, the entries of its new messages, and where the last of them ends in the log."""
+    cdef bytes add_entries(self, RunQueue queue):
+        """Add the entries of its new messages to the store's queue; return them."""
         packed = PyBytes_FromStringAndSize(NULL, 20 * (queue.next_offset - queue.first_offset))
         cdef unsigned char *into = <unsigned char *> PyBytes_AS_STRING(packed)
         cdef Stored *stored = self.stored
@@ -234,7 +272,8 @@ cdef class RunWriter:
                 into += 20
                 log_end = stored.log_offset + stored.size
             stored += 1
-        return queue.queue, packed, log_end
+        queue.queue.put_entries(packed, log_end)
+        return packed
 
 
 cdef inline uint32_t checksum(Bytes body, Py_ssize_t size) except? 0:

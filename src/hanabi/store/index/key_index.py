@@ -53,7 +53,7 @@ class KeyIndex:
         self._now_ms, self._on_full, self._writable = now_ms, on_full, writable
         self.files: list[IndexFile] = []  # replaced, never changed, while other threads may walk over it
         self._changing = threading.Lock()  # held while it is replaced
-        self._growing: IndexFile | None = None
+        self.growing: IndexFile | None = None  # that the next entries go to, if there is one with room
         self._newest_name = ""  # also of files that are not used
         self._prefixes: dict[str, int] = {}  # of the texts that are hashed, by topic
 
@@ -93,7 +93,7 @@ class KeyIndex:
         self._grow_last()
 
     def _grow_last(self) -> None:
-        self._growing = self.files[-1] if self.files and not self.files[-1].is_full else None
+        self.growing = self.files[-1] if self.files and not self.files[-1].is_full else None
 
     def _set_aside(self, file: IndexFile, error: StoreDamaged) -> None:
         """Use *file* no more, as it cannot be read. Any thread; a put may still write into it."""
@@ -101,8 +101,8 @@ class KeyIndex:
             if file not in self.files:
                 return
             self.files = [each for each in self.files if each is not file]
-            if self._growing is file:
-                self._growing = None  # the next put makes a new one
+            if self.growing is file:
+                self.growing = None  # the next put makes a new one
         _tell_set_aside(error)
 
     def put(self, topic: str, keys: Iterable[str], log_offset: int, store_ms: int) -> None:
@@ -110,7 +110,7 @@ class KeyIndex:
 
         A message that is in the index already is passed over. Raises StoreError if a new file cannot be made.
         """
-        file = self._growing
+        file = self.growing
         if file is None or log_offset <= file.end_log_offset:
             self._put_again(topic, keys, log_offset, store_ms)
             return
@@ -121,11 +121,6 @@ class KeyIndex:
                 self._file_to_grow().put(hashed_key, log_offset, store_ms)
         elif hashed_keys:
             file.put_all(hashed_keys, log_offset, store_ms)
-
-    def file_behind(self, log_offset: int) -> IndexFile | None:
-        """Return the file that grows, if messages from *log_offset* on can go there without a look at older ones."""
-        file = self._growing
-        return file if file is not None and log_offset > file.end_log_offset else None
 
     def prefix_of(self, topic: str) -> int:
         """Return the hash code of the text before each key of *topic*."""
@@ -167,7 +162,7 @@ class KeyIndex:
         return hashes
 
     def _file_to_grow(self) -> IndexFile:
-        growing = self._growing
+        growing = self.growing
         if growing is not None and not growing.is_full:
             return growing
         last = self.files[-1] if self.files else None
@@ -182,7 +177,7 @@ class KeyIndex:
         )
         with self._changing:
             self.files = [*self.files, file]
-        self._growing, self._newest_name = file, path.name
+        self.growing, self._newest_name = file, path.name
         if last is not None and self._on_full is not None:
             self._on_full(last)
         return file
@@ -248,7 +243,7 @@ class KeyIndex:
 
     def allocate_ahead(self) -> None:
         """Give the entries to come their blocks. May block; any thread."""
-        file = self._growing
+        file = self.growing
         if file is not None:
             file.allocate_ahead()
 
@@ -315,13 +310,13 @@ class KeyIndex:
             for file in self.files:
                 file.close()
             self.files.clear()
-            self._growing = None
+            self.growing = None
 
     def destroy(self) -> None:
         """Delete all files, to build the index again."""
         while self.files:
             self.files.pop().delete()
-        self._growing = None
+        self.growing = None
 
 
 def _tell_set_aside(error: StoreDamaged) -> None:

@@ -73,9 +73,9 @@ class CommitLog:
     def __init__(self, log: Log, *, now_ms: Callable[[], int], message_bytes_max: int = 4 << 20) -> None:
         self.log = log
         self.store_timestamp_ms = 0  # of the newest message; never goes back, even when the clock does
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self.message_bytes_max = message_bytes_max  # of a body; may be changed
-        self._queue_offsets: dict[tuple[str, int], int] = {}
+        self.queue_offsets: dict[tuple[str, int], int] = {}  # that the next message of each queue gets
 
     @classmethod
     def open(cls, config: StoreConfig, *, now_ms: Callable[[], int], crashed: bool = False) -> "CommitLog":
@@ -94,7 +94,7 @@ class CommitLog:
         now_ms = self.next_store_ms()
         queue = (message.topic, message.queue_id)
         counted = not message.sys_flag & _UNCOUNTED
-        queue_offset = self._queue_offsets.get(queue, 0) if counted else 0
+        queue_offset = self.queue_offsets.get(queue, 0) if counted else 0
         segment = log.active
         log_offset = segment.base_offset + segment.written if segment is not None else 0
         record = self._encode(message, queue_offset, log_offset, now_ms)
@@ -105,7 +105,7 @@ class CommitLog:
             place_record(record, 0, queue_offset=queue_offset, log_offset=log_offset, store_timestamp_ms=now_ms)
         segment.append(record)
         if counted:
-            self._queue_offsets[queue] = queue_offset + 1
+            self.queue_offsets[queue] = queue_offset + 1
         self.store_timestamp_ms = now_ms  # after the bytes: who reads this and then flushes has flushed them
         return AppendResult(log_offset, size, queue_offset, now_ms, message.store_host)
 
@@ -125,7 +125,7 @@ class CommitLog:
             raise MessageRefused(f"{queue[0]}: a batch of {body_bytes} bytes, limit {self.message_bytes_max}")
 
         now_ms = self.next_store_ms()
-        first_offset = self._queue_offsets.get(queue, 0)
+        first_offset = self.queue_offsets.get(queue, 0)
         records = [self._encode(message, 0, 0, now_ms) for message in messages]
         size = sum(map(len, records))
         segment = log.active
@@ -138,7 +138,7 @@ class CommitLog:
             results.append(AppendResult(log_offset, len(record), queue_offset, now_ms, message.store_host))
             log_offset += len(record)
         segment.append(b"".join(records))
-        self._queue_offsets[queue] = first_offset + len(records)
+        self.queue_offsets[queue] = first_offset + len(records)
         self.store_timestamp_ms = now_ms
         return results
 
@@ -190,26 +190,22 @@ class CommitLog:
 
     def next_store_ms(self) -> int:
         """Return the store time of what is appended now: the clock's, but never less than that of an older message."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         return now_ms if now_ms >= self.store_timestamp_ms else self.store_timestamp_ms
 
     # Queue offsets
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """Return the number that the next message of this queue will get."""
-        return self._queue_offsets.get((topic, queue_id), 0)
-
-    def set_next_queue_offset(self, topic: str, queue_id: int, offset: int) -> None:
-        """Note that the messages of a run before *offset* are in the log."""
-        self._queue_offsets[topic, queue_id] = offset
+        return self.queue_offsets.get((topic, queue_id), 0)
 
     def restore_queue_offsets(self, next_offsets: Mapping[tuple[str, int], int]) -> None:
         """Go on counting from *next_offsets*, by topic and queue; queues that are not there begin at 0."""
-        self._queue_offsets = dict(next_offsets)
+        self.queue_offsets = dict(next_offsets)
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
         """The queue was deleted; should it come again, it begins at 0."""
-        self._queue_offsets.pop((topic, queue_id), None)
+        self.queue_offsets.pop((topic, queue_id), None)
 
     # Reading
 

@@ -62,33 +62,33 @@ class ConsumeQueues:
         self._ext_family: QueueFamily | None = None
         if ext_directory is not None:
             self._ext_family = QueueFamily(ext_directory, ext_file_bytes, self.descriptors, writable=writable)
-        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
 
     # finding
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return the queue, if there is one."""
-        queues = self._topics.get(topic)
+        queues = self.by_topic.get(topic)
         return queues.get(queue_id) if queues is not None else None
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, made now if there was none. No file is made before the first write."""
-        queues = self._topics.get(topic)
+        queues = self.by_topic.get(topic)
         queue = queues.get(queue_id) if queues is not None else None
         return queue if queue is not None else self._add(topic, queue_id)
 
     def topics(self) -> list[str]:
-        return list(self._topics)
+        return list(self.by_topic)
 
     def queues_of(self, topic: str) -> list[ConsumeQueue]:
-        return list(self._topics.get(topic, {}).values())
+        return list(self.by_topic.get(topic, {}).values())
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
-        for queues in list(self._topics.values()):
+        for queues in list(self.by_topic.values()):
             yield from list(queues.values())
 
     def __len__(self) -> int:
-        return sum(map(len, self._topics.values()))
+        return sum(map(len, self.by_topic.values()))
 
     @property
     def max_log_offset(self) -> int:
@@ -103,7 +103,7 @@ class ConsumeQueues:
             raise StoreError(f"no queue can be named {topic!r}/{queue_id}")
         ext = ConsumeQueueExt(self._ext_family, topic, queue_id) if self._ext_family is not None else None
         queue = ConsumeQueue(self._family, topic, queue_id, ext)
-        self._topics.setdefault(topic, {})[queue_id] = queue
+        self.by_topic.setdefault(topic, {})[queue_id] = queue
         return queue
 
     # loading
@@ -251,13 +251,13 @@ class ConsumeQueues:
 
     def delete_queue(self, topic: str, queue_id: int) -> bool:
         """Delete a queue and its files. False if there is none."""
-        queues = self._topics.get(topic, {})
+        queues = self.by_topic.get(topic, {})
         queue = queues.pop(queue_id, None)
         if queue is None:
             return False
         queue.destroy()
         if not queues:
-            del self._topics[topic]
+            del self.by_topic[topic]
             for family in (self._family, self._ext_family):
                 if family is not None and family.writable:
                     family.unsynced_directories.add(family.root)
