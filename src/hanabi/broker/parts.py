@@ -1,9 +1,9 @@
-"""The parts of one broker, made in the order in which they need each other.
+"""Parts of one broker, created in the order of their dependencies.
 
-    Tables     what the broker knows: settings, topics, groups, offsets, clients...; made before the store is open
-    Services   what it does with messages: take them in, delay them, end transactions...; made with an open store
+    Tables     state of the broker: settings, topics, groups, offsets, clients...; created before the store is open
+    Services   work on messages: intake, delays, transactions...; created with an open store
 
-Nothing is started here and nothing is decided: `broker.py` starts and stops, the parts decide.
+Nothing is started or decided here: `broker.py` starts and stops, the parts decide.
 """
 
 from collections.abc import Callable
@@ -40,14 +40,14 @@ from hanabi.store.message_store import MessageStore
 from hanabi.wire.delay_levels import parse_delay_levels
 from hanabi.wire.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
-_QUERY_THREADS: Final = 2  # they share the interpreter with the loop, so more would only slow it down
+_QUERY_THREADS: Final = 2  # they share the interpreter with the loop: more would slow it down
 _QUERIES_WAITING_MAX: Final = 256
 
 Arrived = Callable[[Dispatched], None]
 
 
 class Arrivals:
-    """Who hears of each message that readers can find from now on: on the way of every send, so it is short."""
+    """Notifies listeners when a message becomes readable. On the send hot path: keep it cheap."""
 
     def __init__(self, held_pulls: HeldPulls) -> None:
         self._held_pulls_arrived, self._awaited = held_pulls.arrived, held_pulls.awaited
@@ -58,7 +58,7 @@ class Arrivals:
         self._by_topic[topic] = arrived
 
     def listens(self, topic: str, queue_id: int) -> bool:
-        """Return whether anybody would hear of a message of this queue."""
+        """Return whether there is a listener for messages of this queue."""
         return (topic, queue_id) in self._awaited or topic in self._by_topic
 
     def arrived(self, message: Dispatched) -> None:
@@ -69,7 +69,7 @@ class Arrivals:
 
 
 class Tables:
-    """What one broker knows. Those with a file in *folder* have read it."""
+    """State of one broker. Tables with a file in *folder* have read it."""
 
     def __init__(self, settings: Settings, folder: Path, now_ms: Callable[[], int]) -> None:
         self.settings, self._now_ms = settings, now_ms
@@ -78,7 +78,7 @@ class Tables:
         self.offsets = ConsumerOffsets(folder / "consumerOffset.json")
         self.filters = ConsumerFilters(folder / "consumerFilter.json", settings, now_ms)
         self.stats = BrokerStats(settings.broker.cluster_name, now_ms)
-        # Somebody who sets the clock must neither make two owners of a queue nor part us from our clients.
+        # Setting the clock must neither give a queue two owners nor expire clients.
         self.producers = Producers(monotonic_ms)
         self.locks = QueueLocks(monotonic_ms)
         self.consumers = Consumers(Notices(settings), self.filters, monotonic_ms, on_left=self.locks.left)
@@ -88,12 +88,12 @@ class Tables:
         self.arrivals = Arrivals(self.held_pulls)
 
     def _deliver_time_ms(self, level: int, stored_ms: int) -> int:
-        """Return when a message of a delay level is due. The store's times never go back: after the clock was set
+        """Return the due time of a message of a delay level. The store's times never go back: after the clock was set
         back they stand still, and a message would seem to wait for longer than its level allows."""
         return self.delay_levels.deliver_time_ms(level, min(stored_ms, self._now_ms()))
 
     def store_hooks(self) -> Hooks:
-        """Return what the store calls while it appends."""
+        """Return the hooks that the store calls while it appends."""
         bits = self.settings.broker.filter_bitmap_enabled
         return Hooks(
             on_append=self.arrivals.arrived,
@@ -104,7 +104,7 @@ class Tables:
 
 
 class Services:
-    """What one broker does with messages."""
+    """Services of one broker that work on messages."""
 
     def __init__(self, tables: Tables, store: MessageStore, folder: Path, now_ms: Callable[[], int]) -> None:
         settings, topics, offsets = tables.settings, tables.topics, tables.offsets
@@ -126,6 +126,6 @@ class Services:
         tables.arrivals.tell(TIMER_TOPIC, self.timer.arrived)
 
     def clock_moved(self) -> None:
-        """Look at once for messages that became due because the clock was set."""
+        """Check at once for messages that became due because the clock was set."""
         self.delivery.wake()
         self.timer.wake()

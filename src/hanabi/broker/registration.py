@@ -1,9 +1,9 @@
-"""Telling the name servers that we are here, and which topics we have.
+"""Registration with the name servers: the broker's addresses and topics.
 
-Each name server has a task of its own, so that one which is down, slow or unreachable delays neither the others nor the
-start. It hears from us at once, then every 30 s, and when a topic has changed. One whose connection ended may have
-restarted, and then has forgotten everybody: it hears from us as soon as it is back. (Java waits for the next round.)
-Agrees with BrokerController (registerBrokerAll, needRegister, unregisterBrokerAll) and BrokerOuterAPI (4.9.8).
+Each name server has its own task, so that one that is down, slow or unreachable delays neither the rest nor the start.
+It is updated at once, then every 30 s, and when a topic has changed. A name server whose connection ended may have
+restarted with an empty table: it is updated as soon as it is back. (Java waits for the next round.) Agrees with
+BrokerController (registerBrokerAll, needRegister, unregisterBrokerAll) and BrokerOuterAPI (4.9.8).
 """
 
 import asyncio
@@ -32,19 +32,19 @@ from hanabi.wire.headers.namesrv import (
 
 INTERVAL_MS_MIN: Final = 10_000
 INTERVAL_MS_MAX: Final = 60_000
-RETRY_SECONDS: Final = 1.0  # after the first failure; then twice as long each time, up to this:
-RETRY_SECONDS_MAX: Final = 5.0  # nobody finds us by a name server that is back and does not know us
+RETRY_SECONDS: Final = 1.0  # after the first failure; doubled each time, up to this:
+RETRY_SECONDS_MAX: Final = 5.0  # clients cannot find us through a restarted name server until we register
 UNREGISTER_SECONDS: Final = 3.0
-REST_PARTS: Final = 4  # so many times as long as a registration took is the pause behind it: a thousand new topics in a
-REST_SECONDS_MAX: Final = 1.0  # second are told a few times, as the whole table of topics goes each time
-FEW_TOPICS: Final = 1_000  # are encoded in less than the way to a thread and back may take
+REST_PARTS: Final = 4  # pause after a registration, as a multiple of its duration: a thousand new topics in a
+REST_SECONDS_MAX: Final = 1.0  # second cause few registrations, as each sends the whole table of topics
+FEW_TOPICS: Final = 1_000  # encoding fewer is quicker than a switch to a thread
 _READ_WRITE: Final = PERM_READ | PERM_WRITE
 
 logger = logging.getLogger(__name__)
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who registers, and where it is reached."""
+    """Identity and addresses of the registering broker."""
 
     cluster_name: str
     broker_name: str
@@ -69,37 +69,37 @@ class Registration:
         self._retry_seconds = retry_seconds
         self._servers = [_Server(address) for address in settings.broker.namesrv_addresses]
         self._request: _Request | None = None
-        self._encoding = asyncio.Lock()  # what one name server's task encodes, the others' use
+        self._encoding = asyncio.Lock()  # one name server's task encodes, the other tasks reuse it
         self._changes = 0
         self._leaving = False
 
     @property
     def registered(self) -> list[str]:
-        """The name servers that know us now."""
+        """Name servers that know this broker now."""
         return [server.address for server in self._servers if server.known_version is not None]
 
     def changed(self) -> None:
-        """Topics or permissions are not what they were: tell everybody now."""
+        """Update all name servers now: topics or permissions have changed."""
         self._changes += 1
         for server in self._servers:
             server.wake.set()
 
     def lost(self, address: str) -> None:
-        """The connection to a name server ended: if it restarted, it knows nobody."""
+        """Note the end of a connection to a name server: if it restarted, it has no brokers."""
         for server in self._servers:
             if server.address == address and server.known_version is not None:
                 server.hung_up = True
                 server.wake.set()
 
     async def run(self) -> None:
-        """Keep every name server informed, until cancelled."""
+        """Keep every name server up to date, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for server in self._servers:
                 tasks.create_task(self._keep_informed(server), name=f"register with {server.address}")
 
     async def settled(self) -> None:
-        """Wait until all name servers that can be reached know of every change until now; not longer than a
-        registration may take."""
+        """Wait until all reachable name servers know every change until now, at most as long as a registration may
+        take."""
         waiting = [asyncio.ensure_future(server.heard_of(self._changes)) for server in self._servers]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._settings.broker.register_timeout_ms / 1000)
@@ -107,11 +107,12 @@ class Registration:
                 future.cancel()
 
     async def until_registered(self) -> None:
-        """Wait until every name server was told for the first time, or could not be."""
+        """Wait until the first registration with every name server has succeeded or failed."""
         await asyncio.gather(*(server.first_round() for server in self._servers))
 
     async def unregister(self) -> None:
-        """Tell the name servers that know us that we leave. One that does not answer is not waited for long."""
+        """Unregister from the name servers that know this broker. One that does not answer delays the stop only
+        briefly."""
         self._leaving = True
         for server in self._servers:
             server.wake.set()
@@ -126,7 +127,7 @@ class Registration:
             try:
                 await self._inform(server)
             except MQError as error:
-                if not failures:  # once an outage
+                if not failures:  # once per outage
                     logger.warning("not registered with name server %s, trying again: %s", server.address, error)
                 server.known_version, server.told = None, False
                 failures += 1
@@ -142,7 +143,9 @@ class Registration:
             await server.woken_within(pause)
             if server.hung_up:
                 server.hung_up = False
-                await asyncio.sleep(self._retry_seconds)  # to come back; and one that always hangs up is not run down
+                await asyncio.sleep(
+                    self._retry_seconds
+                )  # lets it come back; and does not flood one that always hangs up
 
     def _interval_seconds(self) -> float:
         return max(INTERVAL_MS_MIN, min(self._settings.broker.register_interval_ms, INTERVAL_MS_MAX)) / 1000
@@ -164,7 +167,7 @@ class Registration:
             self._topics.set_order_topics(decode_body(bytes(reply.body), KVTable).table)
 
     async def _look_for_another(self, server: "_Server") -> None:
-        """Warn if the name server has another broker of our name and id: it takes turns with us, and clients reach only
+        """Warn if the name server has another broker of our name and id: it alternates with us, and clients reach only
         the one that registered last."""
         me = self._identity
         try:
@@ -188,7 +191,8 @@ class Registration:
         server.other = None if other == me.address else other
 
     def _first_known(self) -> "_Server | None":
-        """Return whose word about order counts: one, so that two which differ do not make us change all the time."""
+        """Return the name server whose order topics count: only one, so that two that differ do not cause constant
+        changes."""
         return next((server for server in self._servers if server.known_version is not None), None)
 
     async def _has_newest(self, server: "_Server", request: "_Request") -> bool:
@@ -234,8 +238,8 @@ class Registration:
         return reply
 
     async def _current_request(self) -> "_Request":
-        """Return what there is to say now; encoded again only if it changed. Of many topics in a thread: 40,000,
-        compressed, take 80 ms."""
+        """Return the current registration request, encoded again only if it changed; in a thread if there are many
+        topics: 40,000, compressed, take 80 ms."""
         broker = self._settings.broker
         async with self._encoding:
             state = (self._topics.data_version, broker.permission, broker.compressed_register)
@@ -251,26 +255,26 @@ class Registration:
 
 
 class _Server:
-    """What we know about one name server."""
+    """State of one name server."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.known_version: DataVersion | None = None  # what it has from us; None: it has nothing, or is not there
-        self.told = False  # about us, or being told
+        self.known_version: DataVersion | None = None  # the version it has from us; None: none, or it is down
+        self.told = False  # it knows this broker, or is being updated
         self.hung_up = False
-        self.other: str | None = None  # where another broker of our name and id is, by its word
+        self.other: str | None = None  # address of another broker of our name and id, as it reports
         self.wake = asyncio.Event()
-        self._changes = -1  # of which it has heard
+        self._changes = -1  # number of changes that it knows
         self._round = asyncio.Event()
 
     def end_round(self, changes: int) -> None:
-        """It was told everything up to this number of *changes*, or it could not be told."""
+        """Note that it knows all changes up to this number of *changes*, or could not be reached."""
         self._changes = changes
         self._round.set()
         self._round = asyncio.Event()
 
     async def heard_of(self, changes: int) -> None:
-        """Wait until it knows of so many changes; at once if it cannot be reached."""
+        """Wait until it knows this number of changes; return at once if it cannot be reached."""
         while self.known_version is not None and self._changes < changes:
             await self._round.wait()
 
@@ -287,13 +291,13 @@ class _Server:
 
 
 class _Request:
-    """A registration, ready to be sent to any number of name servers."""
+    """A registration, ready for any number of name servers."""
 
     def __init__(self, identity: Identity, state: tuple[DataVersion, int, bool], table: TopicConfigTable) -> None:
         self.state = state
         self.version, permission, compressed = state
         topics = table.topic_config_table
-        if permission & _READ_WRITE != _READ_WRITE:  # then no topic can do more than the broker
+        if permission & _READ_WRITE != _READ_WRITE:  # then no topic can have more than the broker
             topics = {name: msgspec.structs.replace(topic, perm=permission) for name, topic in topics.items()}
         wrapper = TopicConfigTable(data_version=table.data_version, topic_config_table=topics)
         self.body = encode_register_body(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper), compressed)

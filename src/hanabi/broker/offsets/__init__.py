@@ -1,1 +1,1 @@
-"""Consumer offsets: how far each group has come, and the rules of committing it."""
+"""Consumer offsets: the progress of each group, and the rules of committing it."""

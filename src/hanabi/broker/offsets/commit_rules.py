@@ -1,13 +1,13 @@
-"""Who may say how far a group has come, and when that may be less than before.
+"""Rules for accepting offset commits, including when an offset may move backwards.
 
-A consumer commits in two ways. With each pull, by the way: that never takes a group back, as it may be late. And by a
-request of its own (15): that is taken as it is, because a consumer that was reset, that seeks, or whose offset was
-corrected says so in this way, and so do the tools. With one exception: a member of the group whose queue another
-member has read since is a former owner whose commit is late, and would make the new one's messages come again. Members
-of ours say of mere progress that it is no more than that (`increaseOnly`), so a late one of theirs does no harm.
+A consumer commits in two ways. A pull carries a commit: that never moves an offset backwards, as it may be late. A
+commit request (15) is taken as it is, because consumers that were reset, that seek, or whose offset was corrected use
+it, and so do the tools. One exception: a member whose queue another member has read since is a former owner with a late
+commit, which would make the new owner's messages repeat. Hanabi's consumers mark mere progress (`increaseOnly`), so
+their late commits do no harm.
 
-After a crash no offset behind the end of its queue is taken: a consumer that lived through it speaks of messages that
-were lost, and those that get their numbers next would be passed over.
+After a crash no offset beyond the end of its queue is taken: a consumer that survived the crash refers to lost
+messages, and the new messages with their offsets would be skipped.
 """
 
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Commits:
-    """Lets commits into the offsets. Remembers which connection read a queue last for a group, as a hint."""
+    """Gate for commits. Remembers the last connection that read each queue for a group, as a hint."""
 
     def __init__(
         self,
@@ -35,21 +35,21 @@ class Commits:
         is_lost: Callable[[str, int, int], bool] = lambda _topic, _queue_id, _offset: False,
         readers_max: int = READERS_MAX,
     ) -> None:
-        """*is_lost* tells of an offset in a queue whether a crash has cost the messages before it."""
+        """*is_lost* returns whether a crash has lost the messages before an offset of a queue."""
         self._is_lost = is_lost
         self._offsets, self._consumers, self._readers_max = offsets, consumers, readers_max
         self._readers: dict[tuple[str, str, int], str] = {}
         self._told_full = self._told_lost = False
 
     def pulled(self, group: str, topic: str, queue_id: int, peer: str) -> None:
-        """*peer* reads the queue for the group."""
+        """Note that *peer* reads the queue for the group."""
         readers = self._readers
         readers[group, topic, queue_id] = peer
-        if len(readers) > self._readers_max:  # whoever reads comes again within seconds
+        if len(readers) > self._readers_max:  # an active reader returns within seconds
             readers.clear()
 
     def with_pull(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None:
-        """A pull says by the way how far its group has come."""
+        """Commit the offset that a pull carries."""
         if offset < 0 or self._is_lost(topic, queue_id, offset):
             return
         try:
@@ -69,7 +69,7 @@ class Commits:
         *,
         increase_only: bool = False,
     ) -> bool:
-        """A client asks for this offset to be kept. False if it is late or lost, and another one is kept."""
+        """Commit an offset that a client requested. Return False if it is late or lost, and another one is kept."""
         if self._is_lost(topic, queue_id, offset):
             level = logging.DEBUG if self._told_lost else logging.WARNING
             self._told_lost = True

@@ -1,15 +1,15 @@
-"""How far each group has come in each queue, and the file that keeps it.
+"""Committed offsets of each group in each queue, and the file that stores them.
 
     "Orders@billing" -> {queue id: offset}        everything below the offset is consumed
 
 `config/consumerOffset.json` is byte for byte as Apache writes it. Changes are in memory first and in the file at the
-next `save`, as Apache has it; what a kill would cost since then is kept beside it, in `consumerOffset.marks` (see
-`mapped_offsets`). A power cut may still cost the commits of the last seconds, and consumers get those messages again.
-It never leaves an offset behind the end of its queue: see `attach`. Knows nothing of topics, groups or queues that
-exist: who may commit what is the handlers' business.
+next `save`, as with Apache; changes since then survive a kill in `consumerOffset.marks` (see `mapped_offsets`). A power
+cut may still lose the commits of the last seconds; consumers get those messages again. It never leaves an offset beyond
+the end of its queue: see `attach`. Does not know which topics, groups or queues exist: the handlers decide which
+commits are allowed.
 
-Agrees with ConsumerOffsetManager (4.9.8). What is added: an offset does not go backwards unless the caller says so,
-and the table has a limit, as anybody can name groups.
+Agrees with ConsumerOffsetManager (4.9.8). Additions: an offset moves backwards only if the caller asks for it, and the
+table has a limit, as any peer can name groups.
 """
 
 import logging
@@ -31,8 +31,8 @@ from hanabi.wire.fastjson import decode_file
 OFFSETS_MAX: Final = 2_000_000  # at some 100 bytes of memory each
 NOT_FOUND: Final = -1
 
-_SEPARATOR: Final = "@"  # no topic and no group has it in its name
-_PIECES_A_PAUSE: Final = 100  # encoded without a break: a quarter of a millisecond
+_SEPARATOR: Final = "@"  # in no name of a topic or group
+_PIECES_A_PAUSE: Final = 100  # encoded without a pause: a quarter of a millisecond
 _PAUSE_SECONDS: Final = 0.0005
 
 logger = logging.getLogger(__name__)
@@ -41,17 +41,17 @@ Offsets = dict[int, int]
 
 
 class ConsumerOffsets:
-    """The table and its file. Changed by one thread; `save` may be called by any."""
+    """The table and its file. One thread changes it; `save` may run in any."""
 
     def __init__(self, path: Path | None, *, offsets_max: int = OFFSETS_MAX) -> None:
-        """*path* None: nothing is kept."""
+        """*path* None: nothing is persisted."""
         self._table: dict[str, Offsets] = {}
         self._offsets_max = offsets_max
         self._changed: dict[str, None] = {}  # since they were encoded
-        self._pieces: dict[str, bytes] = {}  # the file, a piece a key: only what changed is encoded again
+        self._pieces: dict[str, bytes] = {}  # the file, one piece per key: only changed pieces are encoded again
         self._is_saved = True
         self._saving = threading.Lock()
-        self._told: set[str] = set()  # of which we said that they went backwards, since the last save
+        self._told: set[str] = set()  # keys whose move backwards was logged since the last save
         self._file: DurableTable[dict[str, Offsets]] | None = None
         self._marks: MappedOffsets | None = None
         self._flush_log: Callable[[], None] | None = None
@@ -60,29 +60,29 @@ class ConsumerOffsets:
             self._file.check_writable()
             self._digest = NO_FILE
             self._table = self._file.load() or {}
-            self._changed.update(dict.fromkeys(reversed(self._table)))  # so that the file keeps its order
+            self._changed.update(dict.fromkeys(reversed(self._table)))  # keeps the order of the file
             self._take_marks(path.with_suffix(".marks"))
         self._count = sum(map(len, self._table.values()))
         self._pairs = OffsetPairs(map(_topic_and_group, self._table))
 
     def __len__(self) -> int:
-        """Return how many queues of groups have an offset."""
+        """Return the number of offsets."""
         return self._count
 
     @property
     def pairs(self) -> int:
-        """How many groups have an offset in how many topics, together."""
+        """Number of pairs of a topic and a group that have offsets."""
         return len(self._table)
 
-    # Asking
+    # Reading
 
     def find(self, group: str, topic: str, queue_id: int) -> int:
-        """Return how far the group has come; -1 if nobody knows."""
+        """Return the group's offset; -1 if it has none."""
         offsets = self._table.get(f"{topic}@{group}")
         return offsets.get(queue_id, NOT_FOUND) if offsets is not None else NOT_FOUND
 
     def of(self, group: str, topic: str) -> Offsets:
-        """Return the offsets of all queues of the topic for which the group has one."""
+        """Return the group's offsets in the topic, by queue."""
         return dict(self._table.get(f"{topic}@{group}", {}))
 
     def topics_of(self, group: str) -> set[str]:
@@ -94,18 +94,17 @@ class ConsumerOffsets:
         return self._pairs.groups_of(topic)
 
     def each_topic_and_group(self) -> Iterator[tuple[str, str]]:
-        """Return each topic in which a group has an offset, with that group, one at a time. Commits may go on
-        meanwhile."""
+        """Yield each pair of a topic and a group with offsets, one at a time. Commits may go on meanwhile."""
         return map(_topic_and_group, list(self._table))
 
     def table(self) -> ConsumerOffsetTable:
-        """Return all offsets, a copy."""
+        """Return a copy of all offsets."""
         return ConsumerOffsetTable(offset_table={key: dict(offsets) for key, offsets in self._table.items()})
 
     def encoded_members(self) -> Iterator[bytes]:
         """Yield each topic and group with its offsets, as `encode_body(table())` writes them, one at a time.
 
-        Commits may go on meanwhile: what they change is told as it was or as it is.
+        Commits may go on meanwhile: their changes may or may not be included.
         """
         for key in list(self._table):
             offsets = self._table.get(key)
@@ -117,9 +116,10 @@ class ConsumerOffsets:
     def commit(
         self, group: str, topic: str, queue_id: int, offset: int, client: str = "", *, backwards: bool = False
     ) -> bool:
-        """The group has consumed everything below *offset*. False if it has come further already, and that stands.
+        """Commit that the group has consumed everything below *offset*. Return False if it is further already; that
+        stands.
 
-        With *backwards* the new offset is taken as it is. SystemBusy if there are too many offsets for a new one.
+        With *backwards* the new offset is taken as it is. Raise SystemBusy if there is no room for a new offset.
         """
         key = f"{topic}@{group}"
         offsets = self._table.get(key)
@@ -141,11 +141,11 @@ class ConsumerOffsets:
         return True
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The group goes on at *offset*, wherever it was."""
+        """Set the group's offset to *offset*, also backwards."""
         self.commit(group, topic, queue_id, offset, "reset", backwards=True)
 
     def clone(self, from_group: str, to_group: str, topic: str) -> None:
-        """Give one group the offsets of another, in place of its own."""
+        """Replace the offsets of one group by those of another."""
         source = self._table.get(f"{topic}@{from_group}")
         if source is None:
             return
@@ -163,17 +163,17 @@ class ConsumerOffsets:
         self._changed[key] = None
 
     def remove_group(self, group: str) -> None:
-        """Forget how far the group has come, everywhere."""
+        """Remove all offsets of the group."""
         for topic in self.topics_of(group):
             self.remove(group, topic)
 
     def remove_topic(self, topic: str) -> None:
-        """Forget how far anybody has come in the topic."""
+        """Remove the offsets of all groups in the topic."""
         for group in self.groups_of(topic):
             self.remove(group, topic)
 
     def _with_one_more(self, key: str) -> Offsets:
-        """Return the offsets under *key*, for one more to be put into them."""
+        """Return the offsets under *key*, to which the caller adds one."""
         if self._count >= self._offsets_max:
             raise SystemBusy(f"{key} gets no new offset: there are {self._count}, the limit")
         self._count += 1
@@ -184,7 +184,7 @@ class ConsumerOffsets:
         return self._table.setdefault(key, {})
 
     def remove(self, group: str, topic: str) -> None:
-        """Forget how far the group has come in the topic."""
+        """Remove the offsets of the group in the topic."""
         key = f"{topic}@{group}"
         self._pairs.discard(topic, group)
         gone = self._table.pop(key, {})
@@ -194,19 +194,19 @@ class ConsumerOffsets:
         self._changed[key] = None
 
     def _tell(self, key: str, queue_id: int, kept: int, offset: int, client: str) -> None:
-        """Aloud once a key between two saves: who goes back and forth must not fill the log."""
+        """Log once per key between two saves: a client that moves back and forth must not fill the log."""
         level = logging.DEBUG if key in self._told else logging.WARNING
         self._told.add(key)
         logger.log(level, "%s: offset of %s queue %d goes back from %d to %d", client, key, queue_id, kept, offset)
 
-    # Keeping
+    # Persistence
 
     def attach(self, end_of: Callable[[str, int], int], flush_log: Callable[[], None]) -> None:
-        """Bind the offsets to the log that they point into. Blocks for the disk.
+        """Bind the offsets to the log that they refer to. Blocks for the disk.
 
-        *end_of* tells where a queue of a topic ends: a power cut may have cost the end of the log, and an offset behind
-        it would pass over the messages that come there next. *flush_log* brings the log to the disk; each save calls
-        it first, so that the file is never ahead of the log.
+        *end_of* returns the end of a queue: a power cut may have lost the end of the log, and an offset beyond it would
+        skip the next messages there. *flush_log* syncs the log; each save calls it first, so that the file is never
+        ahead of the log.
         """
         self._flush_log = flush_log
         beyond = [
@@ -219,7 +219,7 @@ class ConsumerOffsets:
             self._take_back(beyond)
 
     def _take_back(self, beyond: list[tuple[str, int, int, int]]) -> None:
-        """Set each offset to the end of its queue, and save: a later start, with longer queues, could not tell."""
+        """Set each offset to the end of its queue, and save: a later start, with longer queues, could not detect it."""
         if self._marks is not None:
             self._marks.went_back()
         for key, queue_id, _, end in beyond:
@@ -239,7 +239,7 @@ class ConsumerOffsets:
             logger.error("the corrected offsets could not be saved, retrying at the next interval: %s", error)
 
     def save(self) -> None:
-        """Write the file if something changed. Blocks for the disk: first for the log's, see `attach`."""
+        """Write the file if anything changed. Blocks for the disk: first for the log, see `attach`."""
         with self._saving:
             self._told.clear()
             if self._file is None or (self._is_saved and not self._changed):
@@ -251,7 +251,7 @@ class ConsumerOffsets:
                 self._marks.saved()
 
     def _take_marks(self, path: Path) -> None:
-        """Go on with what was committed after the last save, if the process that did it left word of it."""
+        """Restore the commits since the last save, if the previous process left marks of them."""
         try:
             found = read_mapped_offsets(path.read_bytes())
         except FileNotFoundError:
@@ -274,7 +274,7 @@ class ConsumerOffsets:
         self._marks = MappedOffsets(path, places, self._digest)
 
     def _replace_lost(self, path: Path, found: Found | None) -> None:
-        """Take the offsets of an empty file from the marks, which have all of them, and say what that means."""
+        """Restore the offsets of an empty file from the marks, which hold all of them, and log the consequences."""
         if found is not None and found.is_checked and found.digests and (taken := self._go_forward(found)):
             logger.warning("%s is empty: %d offsets are taken from its marks, and no group goes back", path, taken)
             return
@@ -286,7 +286,7 @@ class ConsumerOffsets:
         )
 
     def _go_forward(self, found: Found) -> int:
-        """Take what is newer than the file; return how many offsets."""
+        """Apply the offsets that are newer than the file; return their number."""
         newer = 0
         for (key, queue_id), offset in found.offsets.items():
             saved = self._table.get(key, {}).get(queue_id, NOT_FOUND)
@@ -312,8 +312,9 @@ class ConsumerOffsets:
         return table
 
     def _encode(self, table: dict[str, Offsets]) -> bytes:
-        """Return the file. Each step is safe while the other thread commits: a key that changes meanwhile is encoded
-        as it was or as it is, and is in `_changed` again. The pauses are for that thread, which is the event loop's."""
+        """Return the file's content. Each step is safe while the other thread commits: a key that changes meanwhile is
+        encoded before or after the change, and is in `_changed` again. The pauses are for that thread, the event
+        loop's."""
         changed, pieces = self._changed, self._pieces
         for number in range(len(changed)):
             try:
@@ -341,7 +342,7 @@ _encode_key = msgspec.json.Encoder().encode
 
 
 def _members(offsets: Offsets) -> bytes:
-    """`0:5,1:3`: how Python writes a dict of numbers is, but for the spaces, how fastjson does, and it is one step."""
+    """Format as `0:5,1:3`: Python's text of a dict of numbers is fastjson's but for the spaces, and takes one step."""
     return str(offsets)[1:-1].replace(" ", "").encode()
 
 

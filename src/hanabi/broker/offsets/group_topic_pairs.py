@@ -1,11 +1,11 @@
-"""Which groups have an offset in which topics, looked up from either side. Knows nothing of the offsets."""
+"""Pairs of group and topic that have offsets, indexed both ways. Does not know the offsets."""
 
 import sys
 from collections.abc import Iterable
 
 
 class OffsetPairs:
-    """Pairs of a topic and a group. A name is kept once, whatever the number of its pairs."""
+    """Pairs of a topic and a group. Each name is stored once."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._groups: dict[str, set[str]] = {}  # by topic
@@ -23,11 +23,11 @@ class OffsetPairs:
         _discard(self._topics, group, topic)
 
     def groups_of(self, topic: str) -> set[str]:
-        """Return a copy, which stays as it is while pairs come and go."""
+        """Return a copy, unaffected by later changes."""
         return set(self._groups.get(topic, ()))
 
     def topics_of(self, group: str) -> set[str]:
-        """Return a copy, which stays as it is while pairs come and go."""
+        """Return a copy, unaffected by later changes."""
         return set(self._topics.get(group, ()))
 
 

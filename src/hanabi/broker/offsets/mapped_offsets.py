@@ -1,10 +1,10 @@
-"""The newest offsets of groups in a mapped file, so that killing the broker loses none of them.
+"""Newest offsets of groups in a memory-mapped file, so that a kill of the broker loses none of them.
 
-`consumerOffset.json` is written every few seconds, as Apache's. What was committed since then would be lost with the
-process; here each commit also changes eight bytes of a mapped page, which the kernel keeps whatever becomes of us. The
-file is a help, not the truth: it belongs to one version of the JSON file, whose digest it carries, and it only ever
-moves an offset of that version forward. A broker that finds another version (another broker ran here, somebody put a
-backup in place) leaves it alone. It is written anew at each start.
+`consumerOffset.json` is written every few seconds, as by Apache. Commits since then would be lost with the process;
+here each commit also changes eight bytes of a mapped page, which the kernel keeps when the process dies. The file is
+supplementary: it belongs to one version of the JSON file, whose digest it carries, and only moves offsets of that
+version forward. A broker that finds another version (another broker ran here, or a backup was restored) ignores it. It
+is rewritten at each start.
 
     0    magic          8 bytes, HANABIO2
     8    digest         16 bytes, of the JSON file it belongs to; zeros: there is none yet
@@ -15,10 +15,10 @@ backup in place) leaves it alone. It is written anew at each start.
     mark                crc16 << 48 | offset, the crc over the offset and the record's own crc32
 
 A mark is one of the machine's own uint64, written with one store, so offset and checksum are never of two commits. A
-record counts when its key has a length, which is written last; a mark of all ones is forgotten. A mark whose checksum
-is wrong is left out, and its group goes on from the JSON file; what lies behind a damaged head cannot be found. The
-form before this one, HANABIO1, had the offset alone and no checksums; it is still read, but leaps are not believed.
-Knows nothing of topics and groups: a key is a text.
+record is valid once its key has a length, which is written last; a mark of all ones is deleted. A mark with a wrong
+checksum is ignored, and its group continues from the JSON file; records behind a damaged header cannot be found. The
+previous format, HANABIO1, had the offset alone and no checksums; it is still read, but leaps are rejected. Does not
+know topics or groups: a key is a text.
 """
 
 import binascii
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 MAGIC: Final = b"HANABIO2"
 MAGIC_UNCHECKED: Final = b"HANABIO1"
-LEAP_MAX: Final = 1 << 32  # from one save to the next: more is a damaged offset, where there are no checksums
+LEAP_MAX: Final = 1 << 32  # between two saves: a larger one is a damaged offset, where there are no checksums
 NO_FILE: Final = bytes(16)  # the digest of a JSON file that does not exist
 _INVALID: Final = b"\xff" * 16
 _HEAD: Final = struct.Struct("8s16s16s")
@@ -49,31 +49,31 @@ _RECORD_UNCHECKED: Final = struct.Struct("=qiI")
 _QUEUE_AND_LENGTH: Final = struct.Struct("=iI")
 _OFFSET_BITS: Final = 48
 _FORGOTTEN: Final = (1 << 64) - 1
-_NOT_MARKED: Final = -1  # the offset of a forgotten mark
-_OFFSETS_END: Final = (1 << _OFFSET_BITS) - 1  # no queue has so many messages; such an offset is in the JSON file only
-MOVED_AT_ONCE: Final = 32  # marks that move to a new file with one change of an offset
+_NOT_MARKED: Final = -1  # the offset of a deleted mark
+_OFFSETS_END: Final = (1 << _OFFSET_BITS) - 1  # beyond any queue; such an offset is in the JSON file only
+MOVED_AT_ONCE: Final = 32  # marks moved to a new file per changed offset
 _BYTES_MIN: Final = 64 * 1024
-_GARBAGE_MIN: Final = 10_000  # so many forgotten records, and more than are in use: time to write it anew
+_GARBAGE_MIN: Final = 10_000  # rewrite at this many deleted records, if they outnumber those in use
 
 OffsetKey = tuple[str, int]  # a key and a queue
 
 
 def digest_of(raw: bytes) -> bytes:
-    """What tells one version of the JSON file from another."""
+    """Return the digest that identifies a version of the JSON file."""
     return hashlib.blake2b(raw, digest_size=16).digest()
 
 
 class Found(NamedTuple):
-    """What a file says, and which versions of the JSON file it belongs to."""
+    """Content of a file, and the versions of the JSON file that it belongs to."""
 
     digests: frozenset[bytes]
     offsets: dict[OffsetKey, int]
-    damaged: int = 0  # records that were left out
+    damaged: int = 0  # ignored records
     is_checked: bool = True
 
 
 def read_mapped_offsets(raw: bytes) -> Found | None:
-    """Return what is in the file; None if it is none of ours. Never more than was written whole."""
+    """Return the content of the file; None if it is not ours. Includes only records that were written completely."""
     if len(raw) < _HEAD.size or raw[:8] not in (MAGIC, MAGIC_UNCHECKED):
         return None
     _, digest, next_digest = _HEAD.unpack_from(raw)
@@ -84,7 +84,7 @@ def read_mapped_offsets(raw: bytes) -> Found | None:
 
 
 def _checked_offsets(raw: bytes) -> tuple[dict[OffsetKey, int], int]:
-    """Return the offsets, and how many records are damaged."""
+    """Return the offsets, and the number of damaged records."""
     offsets: dict[OffsetKey, int] = {}
     damaged, at = 0, _HEAD.size
     while at + _RECORD.size <= len(raw):
@@ -122,7 +122,7 @@ def _crc_of(queue_id: int, key: bytes) -> int:
 
 
 def _mark(offset: int, crc: int) -> int:
-    """Return the offset and its checksum in the record with this *crc*; forgotten, if no mark can hold it."""
+    """Return the mark of *offset* in the record with this *crc*; a deleted mark if the offset does not fit."""
     if not 0 <= offset < _OFFSETS_END:
         return _FORGOTTEN
     return binascii.crc_hqx(offset.to_bytes(6, "little"), crc & 0xFFFF) << _OFFSET_BITS | offset
@@ -137,7 +137,7 @@ def _record_bytes(key_bytes: int) -> int:
 
 
 class _MarksFile:
-    """One mapped file. All its blocks are there: a hole on a full disk would be a SIGBUS."""
+    """One mapped file. All its blocks are allocated: a hole on a full disk would be a SIGBUS."""
 
     def __init__(self, path: Path, size: int) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o644)
@@ -169,7 +169,7 @@ class _MarksFile:
         return self._end + _record_bytes(len(key)) + _RECORD.size <= len(self._map)
 
     def append(self, key: bytes, queue_id: int, offset: int) -> int:
-        """Return a new record; return its slot: where its mark is, and what is needed to write another one."""
+        """Append a record; return its slot: the position of its mark, and what is needed to write another one."""
         start, behind_head, crc = self._end, self._end + _RECORD.size, _crc_of(queue_id, key)
         self.words[start // 8] = _mark(offset, crc)
         self._map[behind_head : behind_head + len(key)] = key
@@ -189,7 +189,7 @@ class _MarksFile:
 
 
 class _Generation:
-    """One file, and where in it each place has its mark."""
+    """One file, and the position of each key's mark in it."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.file = path, _MarksFile(path, size)
@@ -199,7 +199,7 @@ class _Generation:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for the next one: it is nearly full, or has more that is forgotten than in use."""
+        """Whether the next file is due: this one is nearly full, or has more deleted records than used ones."""
         return self.file.free_bytes < self.file.size // 4 or self.forgotten > max(_GARBAGE_MIN, len(self.slots))
 
     @property
@@ -210,7 +210,7 @@ class _Generation:
         self.slots[place] = self.file.append(key, place[1], offset)
 
     def mark(self, place: OffsetKey, offset: int) -> bool:
-        """Mark a place that is here; False if it is not."""
+        """Write the mark of an existing record; return False if there is none."""
         slot = self.slots.get(place)
         if slot is None:
             return False
@@ -226,29 +226,29 @@ class _Generation:
 
 
 class MappedOffsets:
-    """The file of one broker. One thread changes offsets; another one may tell of saves.
+    """The file of one broker. One thread changes offsets; another one may report saves.
 
-    A file that is nearly full, or full of what is forgotten, is followed by another one. The marks move there a few at
-    a time, with each change: all of a million at once would hold up the caller for a second. Until the last has moved,
-    the old file is the one that counts, and both are kept true.
+    A file that is nearly full, or full of deleted records, is replaced by a new one. The marks move a few at a time,
+    with each change: moving a million at once would block the caller for a second. Until the last has moved, the old
+    file is the valid one, and both are updated.
 
-    Where it cannot be written (a full disk) there is none until the next start, and one line says so.
+    If it cannot be written (a full disk), there is none until the next start; that is logged once.
     """
 
     def __init__(self, path: Path, offsets: Iterable[tuple[OffsetKey, int]], digest: bytes) -> None:
-        """Write the file anew: all *offsets*, as the JSON file with this *digest* or something newer has them."""
+        """Rewrite the file with all *offsets*, as the JSON file with this *digest* or something newer has them."""
         self._path = path
         self._beside = path.with_name(path.name + ".new")
-        self._changing = threading.Lock()  # which file it is, and its head
+        self._changing = threading.Lock()  # guards the current file and its header
         self._now: _Generation | None = None
         self._next: _Generation | None = None
         self._to_move: Iterator[OffsetKey] = iter(())
-        self._went_back = False  # and the disk may still have it as it was
+        self._went_back = False  # the disk may still have the old value
         self._digests = (digest, digest)
         self._write([(place, place[0].encode(), offset) for place, offset in offsets])
 
     def put(self, key: str, queue_id: int, offset: int) -> None:
-        """The offset is this now."""
+        """Record a new offset."""
         now, place = self._now, (key, queue_id)
         if now is None:
             return
@@ -259,7 +259,8 @@ class MappedOffsets:
             self._move(now, self._next)
 
     def went_back(self) -> None:
-        """Something is less than it was, or gone: until the JSON file says so too, only that file is right."""
+        """Invalidate the file: an offset moved backwards or was removed, so only the JSON file is right once it is
+        written."""
         self._went_back = True
         self._stamp(_INVALID, _INVALID)
 
@@ -271,8 +272,8 @@ class MappedOffsets:
         self.went_back()
 
     def saving(self, raw: bytes) -> None:
-        """The JSON file is about to become *raw*. Blocks for the disk if something went back: after a power cut it
-        must not be found where it was."""
+        """Prepare for the JSON file becoming *raw*. Blocks for the disk if an offset moved backwards: after a power cut
+        the old value must not be found."""
         now = self._now
         if self._went_back and now is not None:
             self._went_back = False
@@ -280,7 +281,7 @@ class MappedOffsets:
         self._stamp(self._digests[0], digest_of(raw))
 
     def saved(self) -> None:
-        """It has."""
+        """Note that the JSON file was written."""
         self._stamp(self._digests[1], self._digests[1])
 
     def _stamp(self, digest: bytes, next_digest: bytes) -> None:
@@ -289,7 +290,7 @@ class MappedOffsets:
             if self._now is not None:
                 self._now.file.stamp(self._digests)
 
-    # A new place, and a new file
+    # New records, and a new file
 
     def _add(self, now: _Generation, place: OffsetKey, offset: int) -> None:
         key = place[0].encode()
@@ -301,7 +302,7 @@ class MappedOffsets:
             if coming is not None:
                 coming.add(place, key, offset)
                 self._move(now, coming)
-        elif self._now is not None:  # it grows faster than it moves: keys ten times as long as those before
+        elif self._now is not None:  # it grows faster than it moves: keys ten times as long as before
             everything = [(known, known[0].encode(), now.file.offset(slot)) for known, slot in now.slots.items()]
             self._write([*everything, (place, key, offset)])
 
@@ -314,7 +315,7 @@ class MappedOffsets:
             self._to_move = iter(list(now.slots))
 
     def _move(self, now: _Generation, coming: _Generation) -> None:
-        """Move some marks; with the last one the new file takes the place of the old one."""
+        """Move some marks; after the last one the new file replaces the old one."""
         moved = False
         for place in islice(self._to_move, MOVED_AT_ONCE):
             moved = True
@@ -348,7 +349,7 @@ class MappedOffsets:
 
     def _give_up(self, error: OSError) -> None:
         self._now = self._next = None
-        for path in (self._beside, self._path):  # what the old one says is old from now on
+        for path in (self._beside, self._path):  # the old one is stale from now on
             path.unlink(missing_ok=True)
         reason = error.strerror or error
         logger.warning("%s cannot be written, so a kill will cost commits: %s", self._path, reason)

@@ -1,7 +1,7 @@
-"""Where the queues of a topic start again when a group is set back, or forward, to a point in time.
+"""Planning of offset resets of a group to a point in time.
 
-Decides only; who is told of it, and by what request, is known in `client_calls`. Agrees with Java's
-Broker2Client.resetOffset, and for a single queue (5.x) with AdminBrokerProcessor.resetOffsetInner.
+Only decides; `clients/client_calls.py` notifies the members. Agrees with Java's Broker2Client.resetOffset, and for a
+single queue (5.x) with AdminBrokerProcessor.resetOffsetInner.
 """
 
 from typing import Protocol
@@ -10,13 +10,13 @@ from hanabi.broker.tables.topics import Topics
 from hanabi.errors import BrokerError
 from hanabi.wire.headers.offset import ResetOffsetHeader
 
-LATEST_MS = -1  # in place of a time: the end of the queue
+LATEST_MS = -1  # instead of a time: the end of the queue
 NO_OFFSET = -1
 
 
 class CommittedOffsets(Protocol):
     def find(self, group: str, topic: str, queue_id: int) -> int:
-        """Return how far the group has come; -1 if nobody knows."""
+        """Return the group's offset; -1 if it has none."""
 
 
 class QueueEnds(Protocol):
@@ -30,7 +30,7 @@ class OffsetsByTime(Protocol):
 
 
 class OffsetReset:
-    """Plans resets. *ends* and *times* are a store's `reader` and `queries`."""
+    """Planner of resets. *ends* and *times* are a store's `reader` and `queries`."""
 
     def __init__(self, topics: Topics, offsets: CommittedOffsets, ends: QueueEnds, times: OffsetsByTime) -> None:
         self._topics = topics
@@ -39,7 +39,7 @@ class OffsetReset:
         self._times = times
 
     def plan(self, asked: ResetOffsetHeader) -> dict[int, int]:
-        """Queue id to the offset at which it starts again. An error says why it cannot."""
+        """Return the new offset by queue id; raise an error with the reason if there cannot be one."""
         topic = self._topics.find(asked.topic)
         if topic is None:
             raise BrokerError(f"[reset-offset] reset offset failed, no topic in this broker. topic={asked.topic}")
@@ -50,7 +50,7 @@ class OffsetReset:
             return {queue_id: self._exactly(asked, queue_id)}
         committed = [self._offsets.find(asked.group, asked.topic, queue) for queue in range(topic.write_queue_nums)]
         if all(offset == NO_OFFSET for offset in committed):
-            # Java says so when one single queue has no offset: a group that has not had a message from all of them
+            # Java raises this if a single queue has no offset: a group that has not had a message from every queue
             # could not be reset.
             raise BrokerError(f"THe consumer group <{asked.group}> not exist")
         return {
@@ -77,5 +77,5 @@ def is_for_one_queue(asked: ResetOffsetHeader) -> bool:
 
 
 def chosen_offset(current: int, wanted: int, is_force: bool) -> int:
-    """Without force, a group is set back but never forward."""
+    """Return the offset to set: without force, a group moves back but never forward."""
     return wanted if is_force or current == NO_OFFSET else min(current, wanted)

@@ -1,4 +1,4 @@
-"""Whether a pull may read what it asks for, and through which filter. Its first obstacle becomes the reply.
+"""Access check of a pull: permission and filter, or the reply that refuses it.
 
 Agrees with the first half of PullMessageProcessor (4.9.8): the order of the checks, codes and remarks.
 """
@@ -19,17 +19,17 @@ from hanabi.wire.headers.pull import PullMessageHeader
 _SEE: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
-Access = tuple[SubscriptionGroupConfig, MessageFilter]  # a pull may read: for this group, through this filter
+Access = tuple[SubscriptionGroupConfig, MessageFilter]  # the group and the filter of an allowed pull
 
 
 class PullAccess:
-    """Decides by the settings of broker, group and topic, and by what the group subscribes to."""
+    """Decides by the settings of broker, group and topic, and by the group's subscriptions."""
 
     def __init__(self, settings: Settings, topics: Topics, groups: Groups, filters: PullFilters) -> None:
         self._settings, self._topics, self._groups, self._filters = settings, topics, groups, filters
 
     def check(self, pull: PullMessageHeader, peer: str) -> Access | Reply:
-        """Access for *pull*, or the reply that refuses it."""
+        """Return the access of *pull*, or the reply that refuses it."""
         broker = self._settings.broker
         if not broker.permission & PERM_READ:
             return Reply(

@@ -1,7 +1,7 @@
-"""Which filter a pull reads through: by the subscription that the pull carries, or by the one its group is known for.
+"""Filter of a pull: from the subscription that the pull carries, or from the registered one of its group.
 
-Filters are made once and kept for as long as what they were made from is the same. A pull without a valid
-subscription gets a reply that says what is missing. Agrees with the middle of PullMessageProcessor (4.9.8).
+Filters are cached for as long as their inputs are unchanged. A pull without a valid subscription gets a reply that
+names the fault. Agrees with the middle of PullMessageProcessor (4.9.8).
 """
 
 from typing import Final, NamedTuple
@@ -19,14 +19,14 @@ from hanabi.wire.bodies.heartbeat import MessageModel, SubscriptionData
 from hanabi.wire.codes import ResponseCode
 from hanabi.wire.headers.pull import PullMessageHeader
 
-_OWN_MAX: Final = 1_000  # subscriptions that pulls carry, kept parsed
-_OWN_CHARACTERS_MAX: Final = 256 * 1024  # all together; parsed they take up to ninety times as much
+_OWN_MAX: Final = 1_000  # cached subscriptions that pulls carry
+_OWN_CHARACTERS_MAX: Final = 256 * 1024  # in total; parsed they take up to ninety times as much
 _GROUPS_MAX: Final = 50_000
 _SEE: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 class _Made(NamedTuple):
-    """A filter, and what it was made from."""
+    """A filter, and its inputs."""
 
     subscription: SubscriptionData
     data: FilterData | None
@@ -34,7 +34,7 @@ class _Made(NamedTuple):
 
 
 class PullFilters:
-    """Finds filters."""
+    """Cache of filters."""
 
     def __init__(self, settings: Settings, consumers: Consumers, filters: ConsumerFilters) -> None:
         self._settings, self._consumers, self._filters = settings, consumers, filters
@@ -44,7 +44,7 @@ class PullFilters:
         settings.on_change.append(self.forget)
 
     def forget(self) -> None:
-        """Make all filters anew: settings that they depend on have changed."""
+        """Drop all cached filters: settings that they depend on have changed."""
         self._by_group.clear()
         self._own.clear()
         self._own_characters = 0

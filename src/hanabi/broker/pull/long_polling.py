@@ -1,17 +1,17 @@
-"""Pulls that found nothing and wait: until a message that they want arrives, or until the time the client gave is over.
+"""Held pulls: those that found no message wait until a matching one arrives, or until the client's timeout.
 
     hold ──> by queue: woken by `arrived`, which the store calls for every message
         └──> by time: one timer for all of them, set to the earliest
 
-What waits costs nothing but its memory. An arrival looks at the pulls of its own queue only, and asks each one's
-filter; one whose filter does not want the message waits on, from behind that message. When filters take too long, the
-rest is woken without being asked: this is inside of a put, and reading has its turns. The answer is made in the next
-turn of the loop and not inside the put that woke it, so that a batch is answered whole, and when many wait on one
-queue, they do not keep the others waiting.
+A held pull costs only memory. An arrival looks only at the pulls of its own queue and evaluates each one's filter; a
+pull whose filter rejects the message stays held, from behind that message. When filters take too long, the rest is
+woken unevaluated: this runs inside a put, while reads are limited by a time slice. The reply is made in the next loop
+iteration and not inside the put, so that a batch is answered whole, and many pulls held on one queue do not delay other
+requests.
 
-Knows nothing of stores and replies: `answer` makes the reply when the time has come. Does the work of Java's
-PullRequestHoldService and NotifyMessageArrivingListener, which look at every held pull every 5 s; here nothing is
-looked at without a reason, and a pull waits at most a three-hundredth longer than its client said.
+Does not know stores or replies: `answer` makes the reply. Does the work of Java's PullRequestHoldService and
+NotifyMessageArrivingListener, which check every held pull every 5 s; here there is no polling, and a pull is held at
+most 1/300 longer than its client said.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.indexer import Dispatched
 from hanabi.wire.headers.pull import PullMessageHeader
 
-LATE_PARTS: Final = 300  # by so small a part of its time a pull may be late: several are answered by one timer, which
-LATE_MS_MAX: Final = 50  # is a quarter of what ten thousand idle pulls cost
+LATE_PARTS: Final = 300  # deadlines are rounded up by this part of the wait, so that pulls share timers: saves
+LATE_MS_MAX: Final = 50  # 75 % of the idle cost at 10,000 held pulls
 _TIMER_SECONDS_MAX: Final = 60.0
-_TURN_SECONDS: Final = 0.002  # of answering, then the others have their turn
-_ASKING_SECONDS_MAX: Final = 0.002  # of asking filters, in each of these:
+_TURN_SECONDS: Final = 0.002  # of answering, then other requests are served
+_ASKING_SECONDS_MAX: Final = 0.002  # of evaluating filters, in each of these:
 _ASKING_PERIOD_SECONDS: Final = 0.01
 _STALE_TIMES_MAX: Final = 1_000
 
@@ -40,9 +40,9 @@ Wants = Callable[[Dispatched], bool]
 
 
 class HeldPull(asyncio.Future[Reply]):
-    """One pull that waits; its result is the reply. The connection cancels it when it goes away.
+    """One held pull; its result is the reply. The connection cancels it when it closes.
 
-    Not a coroutine: there are thousands, and each would be a task's worth of memory and of turns of the loop.
+    Not a coroutine: there are thousands, and each would cost a task's memory and loop time.
     """
 
     __slots__ = ("answer", "connection", "due_ms", "header", "is_held", "offset", "table", "wants")
@@ -57,7 +57,7 @@ class HeldPull(asyncio.Future[Reply]):
     ) -> None:
         super().__init__()
         self.table, self.header, self.connection, self.answer, self.wants = table, header, connection, answer, wants
-        self.offset = header.queue_offset  # to read from: behind what arrived since and was not wanted
+        self.offset = header.queue_offset  # to read from: behind the messages that its filter rejected
         self.due_ms = 0
         self.is_held = False
 
@@ -67,28 +67,31 @@ class HeldPull(asyncio.Future[Reply]):
 
 
 class HeldPulls:
-    """All pulls that wait. Invariant: one is in its queue and at its time while `is_held`, and in neither otherwise."""
+    """All held pulls. Invariant: a pull is indexed by queue and by deadline while `is_held`, and in neither
+    otherwise."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int] = monotonic_ms) -> None:
-        """*now_ms* is a clock that does not go backwards."""
+        """*now_ms* is a monotonic clock."""
         self._settings, self._now_ms = settings, now_ms
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
-        self.awaited: Container[tuple[str, int]] = self._by_queue  # topic and queue id, to look at
+        self.awaited: Container[tuple[str, int]] = self._by_queue  # topic and queue id; read-only
         self._by_time: dict[int, dict[HeldPull, None]] = {}
-        self._times: list[int] = []  # a heap of the keys of `_by_time`, and of some that were
+        self._times: list[int] = []  # a heap of the keys of `_by_time`, including some stale ones
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._count = 0
-        self._ready: deque[HeldPull] = deque()  # to be answered; not empty: `_answer_ready` will be called
+        self._ready: deque[HeldPull] = deque()  # to be answered; not empty: `_answer_ready` is scheduled
         self._released = False
-        self._asking_began = self._asking_seconds = 0.0  # of the current period, and how much of it filters took
+        self._asking_began = self._asking_seconds = (
+            0.0  # start of the current period, and the time that filters took in it
+        )
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def being_answered(self) -> int:
-        """How many have been woken and wait for their turn to be answered."""
+        """Return the number of woken pulls that are not answered yet."""
         return len(self._ready)
 
     def hold(
@@ -101,9 +104,9 @@ class HeldPulls:
         wants: Wants | None = None,
         wakes: bool = True,
     ) -> HeldPull | None:
-        """Let a pull wait for *wait_ms*, or, if it *wakes*, for a message that it *wants* (None: any).
+        """Hold a pull for *wait_ms*, or, if it *wakes*, until a message that it *wants* (None: any).
 
-        Then call *answer* once, whose reply is the result. None if there is no room, or no time.
+        Then call *answer* once; its reply is the result. Return None if there is no room, or no time.
         """
         if self._released or wait_ms <= 0 or self._count >= self._settings.broker.held_pulls_max:
             return None
@@ -124,10 +127,10 @@ class HeldPulls:
         due[held] = None
         return held
 
-    # Being woken
+    # Waking
 
     def arrived(self, message: Dispatched) -> None:
-        """A message can be read: wake whoever wants it. The store calls this for every message."""
+        """Wake the pulls that match a new message. The store calls this for every message."""
         waiting = self._by_queue.get((message.topic, message.queue_id))
         if waiting is not None:
             self._offer(message, list(waiting))
@@ -151,7 +154,7 @@ class HeldPulls:
         return wanted
 
     def wake(self, held: HeldPull) -> None:
-        """Answer *held* now, whatever it waits for."""
+        """Answer *held* now, unconditionally."""
         if held.is_held:
             self.forget(held)
             if not self._ready:
@@ -159,7 +162,7 @@ class HeldPulls:
             self._ready.append(held)
 
     def release(self) -> None:
-        """Answer all, and hold none from now on: the broker stops."""
+        """Answer all pulls, and hold none from now on: the broker stops."""
         self._released = True
         if self._timer is not None:
             self._timer.cancel()
@@ -172,20 +175,20 @@ class HeldPulls:
         ready, turn_ends = self._ready, time.monotonic() + _TURN_SECONDS
         while ready:
             held = ready[0]
-            if not held.done():  # else its connection is gone
+            if not held.done():  # else its connection is closed
                 try:
                     reply = held.answer(held)
                 except Exception as error:  # noqa: BLE001 - whoever awaits it turns it into a reply
                     held.set_exception(error)
                 else:
                     held.set_result(reply)
-            ready.popleft()  # only now: a wake meanwhile must not call us once more
+            ready.popleft()  # only now: a wake-up meanwhile must not schedule this again
             if ready and time.monotonic() > turn_ends:
                 held.get_loop().call_soon(self._answer_ready)
                 return
 
     def forget(self, held: HeldPull) -> None:
-        """*held* waits no more. It may not have been waiting."""
+        """Remove *held* from the indexes, if it is there."""
         if not held.is_held:
             return
         held.is_held = False
@@ -201,10 +204,10 @@ class HeldPulls:
         if not due:
             del self._by_time[held.due_ms]
 
-    # Time
+    # Deadlines
 
     def expire(self) -> None:
-        """Wake those whose time is over. The timer calls this."""
+        """Wake the pulls whose deadline has passed. The timer calls this."""
         times, by_time, now_ms = self._times, self._by_time, self._now_ms()
         while times and (times[0] <= now_ms or times[0] not in by_time):
             for held in list(by_time.get(heappop(times), ())):

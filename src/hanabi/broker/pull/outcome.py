@@ -1,4 +1,4 @@
-"""What a pull is answered: how the read ended, as a response code, and which broker to ask next time. Pure.
+"""Outcome of a pull: the response code for the result of a read, and the broker to ask next. Pure.
 
 Agrees with PullMessageProcessor (4.9.8).
 """
@@ -29,9 +29,9 @@ _EMPTY: Final = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE
 
 
 def code_of(status: GetStatus, offset: int) -> ResponseCode:
-    """Return the answer to a pull from *offset* that ended with *status*.
+    """Return the response code of a pull from *offset* that ended with *status*.
 
-    A queue without messages is a fresh one to who starts at 0, and one that was lost to who had come further.
+    A queue without messages is new to a consumer that starts at 0, and lost to one that was further.
     """
     code = _CODES.get(status)
     if code is None:
@@ -40,10 +40,10 @@ def code_of(status: GetStatus, offset: int) -> ResponseCode:
 
 
 def remark_of(status: GetStatus) -> str:
-    """Return the status by its name. Apache makes a queue when it is asked for, so to its peers there is always one."""
+    """Return the status name. Apache creates a queue on demand, so to its clients there is always one."""
     return GetStatus.NO_MESSAGE_IN_QUEUE.value if status in _EMPTY else status.value
 
 
 def suggested_broker(group: SubscriptionGroupConfig, *, suggests_slave: bool) -> int:
-    """Return which broker of this name should be pulled from next."""
+    """Return the id of the broker of this name to pull from next."""
     return group.which_broker_when_consume_slowly if suggests_slave else group.broker_id
