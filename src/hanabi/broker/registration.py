@@ -143,9 +143,7 @@ class Registration:
             await server.woken_within(pause)
             if server.hung_up:
                 server.hung_up = False
-                await asyncio.sleep(
-                    self._retry_seconds
-                )  # lets it come back; and does not flood one that always hangs up
+                await asyncio.sleep(self._retry_seconds)  # lets it come back; spares one that always hangs up
 
     def _interval_seconds(self) -> float:
         return max(INTERVAL_MS_MIN, min(self._settings.broker.register_interval_ms, INTERVAL_MS_MAX)) / 1000

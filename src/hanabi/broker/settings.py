@@ -1,10 +1,10 @@
-"""The settings in force, and those of them that may be changed over the wire.
+"""Settings in force, and changes of them over the wire.
 
-Whoever reaches the port can ask for a change, so there is a list of what may be changed, and it holds nothing that is a
-path, a port, an address, an identity or a command (CVE-2023-33246 ran commands that way). Changes are kept in a file of
-their own, which only this module writes, and are in force again after a restart.
+Any peer can ask for a change, so there is a list of changeable settings; it has no path, port, address, identity or
+command (CVE-2023-33246 ran commands that way). Changes are stored in a separate file, which only this module writes,
+and are in force again after a restart.
 
-Both structs are replaced whole: read `settings.broker.permission` at the moment of use and you have what is in force.
+Both structs are replaced as a whole: read `settings.broker.permission` at the moment of use.
 """
 
 import asyncio
@@ -89,13 +89,13 @@ logger = logging.getLogger(__name__)
 
 class _Change(NamedTuple):
     asked: dict[str, str]
-    kept: dict[str, str]  # all that was ever changed
+    kept: dict[str, str]  # all changes so far
     broker: BrokerConfig
     store: StoreConfig
 
 
 class Settings:
-    """The configuration that the broker was started with, and over it what was changed since."""
+    """The startup configuration, with all changes over it."""
 
     def __init__(self, broker: BrokerConfig, store: StoreConfig, path: Path | None = None) -> None:
         self._file = DurableTable(path, encode=_encode, decode=decode_properties) if path is not None else None
@@ -111,8 +111,8 @@ class Settings:
         self._changing = asyncio.Lock()
 
     async def change(self, text: bytes) -> None:
-        """Put the properties in *text* into force, all or none, and keep them. The loop does not wait for the disk."""
-        await asyncio.shield(self._change(text))  # in the file and in force, or neither
+        """Apply the properties in *text*, all or none, and persist them. Does not block the loop for the disk."""
+        await asyncio.shield(self._change(text))  # both stored and in force, or neither
 
     async def _change(self, text: bytes) -> None:
         async with self._changing:
@@ -121,7 +121,7 @@ class Settings:
             self._use(change)
 
     def update(self, text: bytes | str) -> None:
-        """Do as `change`, and block for the disk."""
+        """Apply and persist as `change` does, but block for the disk."""
         change = self._checked(text.encode() if isinstance(text, str) else text)
         self._keep(change)
         self._use(change)
@@ -150,7 +150,7 @@ class Settings:
 
 
 def kept_changes(path: Path) -> dict[str, str]:
-    """Return what was changed at run time and is in force again at the next start; *path* is only read."""
+    """Return the stored run-time changes, which are in force again at the next start; *path* is only read."""
     kept = DurableTable(path, encode=_encode, decode=decode_properties).load() or {}
     return {key: value for key, value in kept.items() if key in CHANGEABLE}
 

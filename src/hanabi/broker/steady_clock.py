@@ -1,10 +1,10 @@
-"""The time of day in milliseconds, without leaps ahead that do not last.
+"""Time of day in milliseconds, without short-lived leaps ahead.
 
 A clock that is set 100 days ahead for seconds (a wrong time server, a machine that boots with a wrong battery clock)
-would let the broker deliver what is due in 100 days, delete all messages but the newest, and stamp new ones with times
-that all later ones must follow. So a leap of more than an hour counts only after a minute; until then the time goes on
-as the monotonic clock does. And for an hour after a leap `is_settled` is false: nothing is deleted for its age.
-A step back counts at once.
+would make the broker deliver messages due in 100 days, delete all messages but the newest, and stamp new ones with
+times that all later ones must follow. So a leap of more than an hour counts only after a minute; until then the time
+follows the monotonic clock. For an hour after a leap `is_settled` is false: nothing is deleted by age. A step back
+counts at once.
 """
 
 import logging
@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 
 class SteadyClock:
-    """A clock to call. Called by any thread, and at least every few seconds."""
+    """Callable clock. Any thread may call it; it must be called at least every few seconds."""
 
     def __init__(self, wall_ns: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = monotonic_ms) -> None:
         self._wall_ns, self._monotonic = wall_ns, monotonic
-        self._leap_at_ns = 0  # a time from there on is a leap: an hour after the last one that was told
-        self._held_leap_at_ns = 0  # `_leap_at_ns` when a leap began: another value means that it is over
+        self._leap_at_ns = 0  # times from here on are leaps: an hour after the last returned time
+        self._held_leap_at_ns = 0  # `_leap_at_ns` at the start of a leap: another value means that it is over
         self._held_since_ms = 0  # by the monotonic clock
         self._unsettled_until_ms = 0  # by the monotonic clock
         self._take(wall_ns(), monotonic())
@@ -44,11 +44,11 @@ class SteadyClock:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has not leapt for so long that messages may be deleted by it."""
+        """Return whether the last leap is long enough ago for deletion by age."""
         return self._monotonic() >= self._unsettled_until_ms
 
     def unsettle(self, reason: str) -> None:
-        """Let nothing be deleted for its age in the next hour."""
+        """Suspend deletion by age for the next hour."""
         self._unsettled_until_ms = self._monotonic() + UNSETTLED_MS
         logger.warning("%s: no message is deleted for its age in the next %d minutes", reason, UNSETTLED_MS // 60_000)
 
@@ -67,7 +67,7 @@ class SteadyClock:
         return self._take(now_ns, monotonic_ms)
 
     def _take(self, now_ns: int, monotonic_ms: int) -> int:
-        """Believe the time of day."""
+        """Accept the time of day."""
         now_ms = now_ns // _MS_NS
         self._leap_at_ns = now_ns + _LEAP_NS
         self._ahead_ms = now_ms - monotonic_ms  # of the monotonic clock

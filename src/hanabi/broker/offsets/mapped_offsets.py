@@ -259,8 +259,7 @@ class MappedOffsets:
             self._move(now, self._next)
 
     def went_back(self) -> None:
-        """Invalidate the file: an offset moved backwards or was removed, so only the JSON file is right once it is
-        written."""
+        """Invalidate the file until the next save: an offset moved backwards or was removed."""
         self._went_back = True
         self._stamp(_INVALID, _INVALID)
 

@@ -82,9 +82,7 @@ class HeldPulls:
         self._count = 0
         self._ready: deque[HeldPull] = deque()  # to be answered; not empty: `_answer_ready` is scheduled
         self._released = False
-        self._asking_began = self._asking_seconds = (
-            0.0  # start of the current period, and the time that filters took in it
-        )
+        self._asking_began = self._asking_seconds = 0.0  # of the current period, and the filters' time in it
 
     def __len__(self) -> int:
         return self._count

@@ -1,1 +1,1 @@
-"""Parts of a send: target, flow control, stored form, and the way into the store."""
+"""Parts of a send: target, flow control, stored form, and the intake into the store."""

@@ -1,23 +1,23 @@
-"""Whether the broker has too much to do to take more messages.
+"""Back-pressure on sends: detects when the broker is too busy to take more messages.
 
-Two things can be behind, and a timer looks at both about every 50 ms:
+A timer checks two lags about every 50 ms:
 
-    the loop    how late the timer fires is how long a request waits until somebody reads it
-    the log     how long ago the log ended where it is flushed to now
+    the loop    the timer's lateness: how long a request waits until it is read
+    the log     the age of the oldest byte that is not flushed
 
-Busy is not the same as slow for a moment. A garbage collection, one slow disk access, a large request: each makes the
-loop late once, and nobody is helped by refusing what came meanwhile. So the loop counts as behind only when it was
-late by more than waitTimeMillsInSendQueue (200 ms) `STANDING_SAMPLES` times in a row: a queue that does not empty, not
-one that was full once. It is no longer behind with the first sample in time.
+Busy is not the same as slow for a moment. A garbage collection, one slow disk access or a large request makes the loop
+late once, and refusing the requests of that moment does not help. So the loop counts as behind only when it was late by
+more than waitTimeMillsInSendQueue (200 ms) `STANDING_SAMPLES` times in a row: a queue that does not drain, not one that
+was full once. The first sample in time ends it.
 
-The log counts as behind when it lags for osPageCacheBusyTimeOutMills (1 s) longer than its kind of flush allows for:
-after syncFlushTimeout every send would end in FLUSH_DISK_TIMEOUT anyway; where nobody waits, flushIntervalCommitLog and
-flushCommitLogThoroughInterval say how long data may lie in memory, and a disk that hangs longer must not make that
-unlimited. Queues are written with the log, so they are never behind it.
+The log counts as behind when it lags for osPageCacheBusyTimeOutMills (1 s) longer than its flush mode allows: after
+syncFlushTimeout every send would end in FLUSH_DISK_TIMEOUT anyway; with asynchronous flush, flushIntervalCommitLog and
+flushCommitLogThoroughInterval limit how long data may stay in memory, and a hanging disk must not make that unlimited.
+Queues are written with the log, so they are never behind it.
 
-brokerFastFailureEnable = false turns all of it off. A message that was stored is never answered with "busy": this is
-asked before. Agrees with Java's BrokerFastFailure in the limit and the first words of the remark, not in the rule: Java
-refuses each request that waited 200 ms once, which a single pause is enough for.
+brokerFastFailureEnable = false turns all of it off. A stored message is never answered with "busy": the check comes
+first. Agrees with Java's BrokerFastFailure in the limit and the first words of the remark, not in the rule: Java
+refuses each request that waited 200 ms once, for which a single pause is enough.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ _INTERVAL_MS_MIN, _INTERVAL_MS_MAX = 10, 100
 
 
 class FlowControl:
-    """`busy` is None, or why no message can be taken now: the fast path reads it and calls nothing.
+    """State of the back-pressure. `busy` is None, or the reason for refusals: the fast path reads it and calls nothing.
 
-    `late_ms` is how late the loop was the last time.
+    `late_ms` is the loop's lateness in the last sample.
     """
 
     def __init__(self, store: MessageStore, settings: Settings, *, clock: Callable[[], float] = monotonic) -> None:
@@ -46,11 +46,11 @@ class FlowControl:
         self.busy: str | None = None
         self.late_ms = 0
         self._late_samples = 0
-        self._mark_offset = store.max_log_offset  # the log ended here
-        self._mark_seconds = clock()  # then
+        self._mark_offset = store.max_log_offset  # end of the log
+        self._mark_seconds = clock()  # at this time
 
     async def run(self) -> None:
-        """Look again and again."""
+        """Sample periodically, until cancelled."""
         while True:
             interval = self.interval_seconds
             due = self._clock() + interval
@@ -59,12 +59,12 @@ class FlowControl:
 
     @property
     def interval_seconds(self) -> float:
-        """How long until the next sample: often enough to see a wait that is over the limit."""
+        """Return the time until the next sample: short enough to detect a wait over the limit."""
         interval_ms = self._settings.broker.send_wait_ms_max // _SAMPLES_A_LIMIT
         return min(max(interval_ms, _INTERVAL_MS_MIN), _INTERVAL_MS_MAX) / 1000
 
     def sample(self, late_seconds: float) -> None:
-        """The timer fired so late: decide anew."""
+        """Decide from the lateness of the timer."""
         config = self._settings.broker
         late_ms = self.late_ms = max(int(late_seconds * 1000), 0)
         self._late_samples = self._late_samples + 1 if late_ms > config.send_wait_ms_max else 0
@@ -83,7 +83,7 @@ class FlowControl:
             self.busy = None
 
     def _log_behind_ms(self) -> int:
-        """For how long at least the disk has lacked something."""
+        """Return for how long, at least, the log has had unflushed bytes."""
         now, store = self._clock(), self._store
         if store.flushed_log_offset >= self._mark_offset:
             self._mark_offset, self._mark_seconds = store.max_log_offset, now
@@ -91,7 +91,7 @@ class FlowControl:
 
 
 def flush_ms_max(config: StoreConfig) -> int:
-    """Return how long a message may lie in memory alone before the disk counts as busy."""
+    """Return how long a message may stay unflushed before the disk counts as busy."""
     if config.flush_mode is FlushMode.SYNC_FLUSH:
         planned_ms = config.sync_flush_timeout_ms
     else:

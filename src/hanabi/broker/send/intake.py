@@ -1,9 +1,9 @@
-"""The one way by which messages get into the store: sends, retries, transactions, delayed messages that are due.
+"""Single entry of messages into the store: sends, retries, transactions, delayed messages that are due.
 
-    put ─> has it to wait? then under the topic of those that wait ─> store ─> statistics
-    durable ─> one wait for the disk, for all that a turn of the loop stored
+    put ─> delayed? then under the topic of delayed messages ─> store ─> statistics
+    durable ─> one wait for the disk, for all puts of a loop iteration
 
-Who is told what about it is not known here, nor where messages come from. Agrees with Java's CommitLog.asyncPutMessage.
+Does not know the source of messages or the replies. Agrees with Java's CommitLog.asyncPutMessage.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ _WORTH_TELLING_SECONDS: Final = 0.001
 class Intake:
     """Stores messages and counts them.
 
-    *divert* is shown each message that may have to wait, and returns what is stored in its stead, or the message
-    itself, or raises why it cannot be stored.
+    *divert* gets each message that may be delayed; it returns the message to store instead, or the message itself, or
+    raises the reason for a refusal.
     """
 
     def __init__(
@@ -35,18 +35,20 @@ class Intake:
         self.store, self._divert = store, divert
         self._store_put, self.waits_for_disk = store.put, store.is_sync
         self._stats, self._store_stats, self._count = stats, stats.store, stats.put
-        self._turn: asyncio.Future[PutStatus] | None = None  # of all that was stored since the loop went around
+        self._turn: asyncio.Future[PutStatus] | None = None  # for all puts of the current loop iteration
         self._turn_end = 0
 
     def put(self, message: PendingMessage) -> PutResult:
-        """Store one message. What is wrong with it, or with the store, is in the result."""
+        """Store one message. The result carries any fault of the message or the store."""
         properties = message.properties
-        if properties.find(b"DEL") >= 0 and may_divert(properties):  # in all names of delays, and in few messages
+        if properties.find(b"DEL") >= 0 and may_divert(
+            properties
+        ):  # in all names of delay properties, and in few messages
             message = self._divert(message)
         return self.put_as_is(message)
 
     def put_as_is(self, message: PendingMessage) -> PutResult:
-        """Store one message that has waited already, whatever its properties say."""
+        """Store one message that has already waited, without diverting it."""
         began = perf_counter()
         result = self._store_put(message)
         took = perf_counter() - began
@@ -60,7 +62,7 @@ class Intake:
         return result
 
     def count_run(self, stored: Sequence[StoredInQueue], seconds: float, sends: int, batches: int) -> None:
-        """Count what the fast path stored, by so many sends and batches, in so much time."""
+        """Count the messages that the fast path stored in *sends* sends and *batches* batches, taking *seconds*."""
         for each in stored:
             self._count(*each)
         if sends:  # the time of batches is not counted, see StoreStats
@@ -69,7 +71,7 @@ class Intake:
                 self._stats.put_latency_ms(int(seconds * 1000))
 
     def put_batch(self, messages: Sequence[PendingMessage]) -> PutResult:
-        """Store several messages of one queue: all of them or none. None of them can wait."""
+        """Store several messages of one queue: all of them or none. None of them can be delayed."""
         if any(may_divert(message.properties) and self._divert(message) is not message for message in messages):
             result = PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a message of a batch cannot be delayed")
         else:
@@ -82,7 +84,7 @@ class Intake:
         return result
 
     def check_for_batch(self, message: PendingMessage) -> None:
-        """Raise MessageRefused for a message that no batch can hold, whatever the store is able to do now."""
+        """Raise MessageRefused for a message that no batch can hold, independent of the store's state."""
         if may_divert(message.properties) and self._divert(message) is not message:
             raise MessageRefused("a message of a batch cannot be delayed")
         if len(message.properties) > PROPERTIES_BYTES_MAX:
@@ -91,16 +93,16 @@ class Intake:
             )
 
     def durable(self, result: PutResult) -> Awaitable[PutStatus] | None:
-        """What to wait for until the messages of *result* count as stored; None if they do already."""
+        """Return an awaitable for the durability of *result*; None if its messages count as stored already."""
         if not self.waits_for_disk:
             return None
-        # Others wait for it, too, when this one is cancelled.
+        # Other puts wait for it, too, when this one is cancelled.
         return asyncio.shield(self.flush_of_turn(result.end_offset))
 
     def flush_of_turn(self, log_offset: int) -> asyncio.Future[PutStatus]:
-        """Return how it ended that the log was brought to the disk up to *log_offset*; not to be cancelled.
+        """Return a future for the result of flushing the log up to *log_offset*; it must not be cancelled.
 
-        All that one turn of the loop stored waits for one flush, and costs one word from its thread.
+        All puts of one loop iteration share one flush, and one call-back from its thread.
         """
         if self._turn is None:
             loop = asyncio.get_running_loop()
@@ -119,5 +121,5 @@ class Intake:
 
         try:
             self.store.await_flush(self._turn_end, flushed)
-        except StoreError:  # it is being closed: flushed on the way, but we cannot know
+        except StoreError:  # the store is closing: flushed on the way, but unconfirmed
             turn.set_result(PutStatus.FLUSH_DISK_TIMEOUT)

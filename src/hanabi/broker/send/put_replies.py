@@ -1,4 +1,4 @@
-"""How the end of a put is told to the client: Apache's codes and remarks, and then what is wrong here.
+"""Replies to failed puts: Apache's codes and remarks, followed by the local cause.
 
 Agrees with Java's SendMessageProcessor.handlePutMessageResult.
 """
@@ -11,7 +11,7 @@ from hanabi.store.files.disk import used_ratio
 from hanabi.store.message_store import PutResult, PutStatus
 from hanabi.wire.codes import ResponseCode
 
-# The message is stored, but not as safely as was asked for.
+# The message is stored, but less durably than requested.
 STORED: Final[Mapping[PutStatus, int]] = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
     PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -21,7 +21,7 @@ STORED: Final[Mapping[PutStatus, int]] = {
 
 
 def refusal(result: PutResult, config: StoreConfig) -> tuple[int, str]:
-    """Code and remark for a message that was not stored."""
+    """Return code and remark for a message that was not stored."""
     code, remark = _apache_says(result.status, config)
     return code, f"{remark} ({result.reason})" if result.reason else remark
 

@@ -1,4 +1,4 @@
-"""Decisions about messages that a consumer could not deal with: again, and when, or to the dead letters.
+"""Rules for messages that a consumer failed to process: retry with a delay, or dead letter.
 
 Facts in, decision out. Agrees with Java's SendMessageProcessor.asyncConsumerSendMsgBack and handleRetryAndDLQ (4.9.8).
 Dead letters can be read (perm 6), as 4.9.8 makes them; older brokers made them write-only.
@@ -19,7 +19,7 @@ UNIT: Final = 1  # bits of a topic's system flag: the topic belongs to a unit of
 UNIT_SUBSCRIBED: Final = 2  # or is read by one
 
 FIRST_RETRY_LEVEL: Final = 3  # 10 s with the levels by default
-_V3_4_9: Final = 121  # from this version on clients say themselves how often
+_V3_4_9: Final = 121  # from this version on clients send the maximum of retries themselves
 
 
 def retry_topic(group: str) -> str:
@@ -31,26 +31,26 @@ def dead_letter_topic(group: str) -> str:
 
 
 def topic_sys_flag(topic: str, unit_mode: bool) -> int:
-    """Return the system flag for a topic that a client in *unit_mode* makes by sending to it."""
+    """Return the system flag for a topic that a client in *unit_mode* creates by sending to it."""
     if not unit_mode:
         return 0
     return UNIT_SUBSCRIBED if topic.startswith(RETRY_PREFIX) else UNIT
 
 
 def tries_max(group: SubscriptionGroupConfig, client_version: int, asked: int | None) -> int:
-    """Return how often a message of this group is tried: as the client says, if it is one that can."""
+    """Return the maximum of tries for a message of this group: the client's own if its version sends one."""
     return asked if asked is not None and client_version >= _V3_4_9 else group.retry_max_times
 
 
 def is_dead(reconsume_times: int, tries_max: int) -> bool:
-    """Return whether it was tried often enough."""
+    """Return whether the tries are exhausted."""
     return reconsume_times >= tries_max
 
 
 def retry_level(reconsume_times: int, asked: int, tries_max: int) -> int | None:
-    """Return the delay level for the next try; None if there is none and the message becomes a dead letter.
+    """Return the delay level for the next try; None if the message becomes a dead letter.
 
-    *asked* is the client's wish: 0 leaves it to us, below that it wants no more tries.
+    *asked* is the client's wish: 0 leaves it to the broker, a negative value means no more tries.
     """
     if asked < 0 or is_dead(reconsume_times, tries_max):
         return None
@@ -58,9 +58,9 @@ def retry_level(reconsume_times: int, asked: int, tries_max: int) -> int | None:
 
 
 def sent_back_properties(raw: bytes, *, topic: str, message_id: str, level: int | None) -> bytes:
-    """Return the properties with which a message comes back: where it came from first, and when it is due.
+    """Return the properties of a message sent back: its origin, and when it is due.
 
-    *topic* and *message_id* are those of the record that failed now, which may be a retry itself.
+    *topic* and *message_id* are those of the record that failed now, which may itself be a retry.
     """
     properties = decode_properties(raw)
     properties.setdefault(names.RETRY_TOPIC, topic)

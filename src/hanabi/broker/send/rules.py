@@ -1,4 +1,4 @@
-"""What the settings in force say about sends, in the form in which the handler and the fast path need it."""
+"""Current settings for sends, in the form that the handler and the fast path need."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from hanabi.wire.message.message_id import UniqueIds
 
 
 class SendRules:
-    """Read again when the settings are replaced, which `is_open` notices: ask it before anything else."""
+    """Cached rules for sends. `is_open` refreshes them when the settings are replaced: call it before anything else."""
 
     def __init__(self, settings: Settings, flow: FlowControl, store_host: StoreHost, now_ms: Callable[[], int]) -> None:
         self._settings, self._flow, self.store_host, self._now_ms = settings, flow, store_host, now_ms
@@ -29,13 +29,13 @@ class SendRules:
         self.form_5 = form_of_5(config.cluster_name, self.region, self.trace_on, self._new_key)
 
     def is_open(self) -> bool:
-        """Return whether sends are taken without another question."""
+        """Return whether sends are accepted without further checks."""
         if self._settings.broker is not self.config:
             self._read(self._settings.broker)
         return self._flow.busy is None and not self.config.start_accept_sends_at_ms
 
     def must_be_open(self) -> None:
-        """Raise the reason why no send is taken now, if there is one."""
+        """Raise the reason why sends are refused now, if there is one."""
         if self._flow.busy is not None:
             raise SystemBusy(self._flow.busy)
         at_ms = self.config.start_accept_sends_at_ms
@@ -43,18 +43,17 @@ class SendRules:
             raise BrokerError(f"broker unable to service, until {_moment(at_ms)}")
 
     def form(self, version: int) -> RecordForm:
-        """Return the form of the records that clients of *version* send."""
+        """Return the form of records for clients of *version*."""
         return self.form_4 if version < V5_0_0 else self.form_5
 
 
 def unique_ids(store_host: StoreHost, now_ms: Callable[[], int]) -> UniqueIds:
-    """Return the keys that messages without one get, as Java's MessageClientIDSetter makes them."""
+    """Return the generator of keys for messages without one, as Java's MessageClientIDSetter makes them."""
     return UniqueIds(now_ms, ip=store_host.raw[:-4], process_id=os.getpid(), loader_hash=now_ms())
 
 
 def _moment(at_ms: int) -> str:
-    """Return a time as Apache writes it, or as a number where it lies behind the calendar's end: 2^63 - 1 means
-    never."""
+    """Format a time as Apache does, or as a number if it is beyond the calendar's end: 2^63 - 1 means never."""
     try:
         at = datetime.fromtimestamp(at_ms / 1000).astimezone()
     except (ValueError, OverflowError, OSError):

@@ -1,6 +1,6 @@
-"""The address that messages of this broker carry as theirs, and the ids that are made of it.
+"""Address of this broker in its messages, and the message ids made from it.
 
-It is the advertised address in figures, because a record has no room for a name; see `addresses`. Agrees with Java's
+It is the advertised address as numbers, because a record has no room for a name; see `addresses`. Agrees with Java's
 MessageDecoder.createMessageId.
 """
 
@@ -8,7 +8,7 @@ from hanabi.wire.message.hosts import decode_host
 
 
 class StoreHost:
-    """`raw` is for records, `text` for headers, `host` for sentences."""
+    """The address in three forms: `raw` for records, `text` for headers, `host` for sentences."""
 
     def __init__(self, raw: bytes) -> None:
         address = decode_host(raw)
@@ -16,6 +16,6 @@ class StoreHost:
         self._id_prefix = raw.hex().upper()
 
     def message_id(self, log_offset: int) -> str:
-        """Return the id of the message at *log_offset*: `wire.message.message_id.encode_offset_id`, with its first
-        part made once."""
+        """Return the id of the message at *log_offset*: `wire.message.message_id.encode_offset_id` with a cached first
+        part."""
         return self._id_prefix + log_offset.to_bytes(8, "big").hex().upper()

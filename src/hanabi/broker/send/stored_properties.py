@@ -1,16 +1,16 @@
-"""What becomes of a message's properties between the request and the record: Apache's bytes.
+"""Properties of a message in its record, from those in the request: Apache's bytes.
 
-The record of a client of 4.9 is what a broker of 4.9 makes of it, that of a client of 5.x what one of 5.x does:
+The record for a 4.9 client is that of a 4.9 broker, the record for a 5.x client that of a 5.x broker:
 
-    4.9   CLUSTER is set. WAIT, which tells the broker what to wait for, is left out, but for messages that wait
-          themselves and halves of transactions.
-    5.x   MSG_REGION, TRACE_ON and CLUSTER are set, a missing UNIQ_KEY is made up, POP_CK is left out. (Consumers of 5.x
+    4.9   CLUSTER is set. WAIT, which controls the wait for the disk, is removed, except from delayed messages and
+          half messages.
+    5.x   MSG_REGION, TRACE_ON and CLUSTER are set, a missing UNIQ_KEY is generated, POP_CK is removed. (5.x consumers
           trace only messages with a region.)
 
-Both write the properties in the order of `java_hash_map`. The messages of a batch keep theirs as they came, and what
-the header of the request says follows, so it wins. One thing differs on purpose: clients of 5.x give the batch a unique
-key of its own, which Apache's brokers store with each message, behind the message's own. Its messages could not be told
-apart then, and not be found by the ids that the producer was told. We leave it out.
+Both write the properties in the order of `java_hash_map`. The messages of a batch keep theirs unchanged; those of the
+request's header follow, so they win. One difference is on purpose: 5.x clients give the batch a unique key of its own,
+which Apache's brokers append to each message's own. Its messages could then not be distinguished, nor found by the ids
+that the producer got. It is left out here.
 
 Agrees with Java's SendMessageProcessor and MessageExtEncoder.
 """
@@ -28,7 +28,7 @@ _IN_ALL_DELAYS: Final = "DEL"
 
 
 class RecordForm(NamedTuple):
-    """The form in which properties are stored, with what the broker adds to them."""
+    """Form of stored properties, with the broker's additions."""
 
     added: dict[str, str]
     buckets: int
@@ -47,30 +47,30 @@ def form_of_5(cluster: str, region: str, trace_on: str, new_key: Callable[[], st
 
 
 def sent_properties(text: str, form: RecordForm) -> tuple[bytes, bool, bool]:
-    """Of the properties that a client sent: what the record keeps, whether the sender waits for the disk, and whether
-    this is the first half of a transaction."""
+    """Return the properties for the record, whether the sender waits for the disk, and whether this is a half
+    message."""
     properties = parse_properties(text)
     waits = _is_true(properties.get(names.WAIT_STORED, "true"))
     is_half = _is_true(properties.get(names.TRANSACTION_PREPARED))
     if form.new_key is not None and names.UNIQUE_KEY not in properties:
         properties[names.UNIQUE_KEY] = form.new_key()
-    # Apache writes the properties of what is put elsewhere a second time, with all of them.
+    # Apache rewrites the properties of a diverted message, with all of them.
     keeps_wait = form.new_key is None and (is_half or (_IN_ALL_DELAYS in text and _asks_to_wait(properties)))
     if keeps_wait and (wait := properties.pop(names.WAIT_STORED, None)):
-        properties[names.WAIT_STORED] = wait  # taken out there and put back, so it is the last of its bucket
+        properties[names.WAIT_STORED] = wait  # removed and put back there, so it is the last of its bucket
     stored = stored_text(properties, form, "" if keeps_wait else form.left_out)
     return stored.encode("utf-8", "surrogateescape"), waits, is_half
 
 
 def stored_text(properties: dict[str, str], form: RecordForm, left_out: str) -> str:
-    """Return what the record keeps of *properties*, to which is added what the broker says."""
+    """Return the text of *properties* for the record, with the broker's additions."""
     properties |= form.added
     order = names_in_java_order(tuple(properties), form.buckets)
     return "\x02".join([f"{name}\x01{properties[name]}" for name in order if name != left_out]) + form.end
 
 
 def batch_properties(text: str, form: RecordForm) -> tuple[bytes, bool]:
-    """What each message of a batch gets besides its own, and whether the sender waits for the disk."""
+    """Return the properties added to each message of a batch, and whether the sender waits for the disk."""
     properties = parse_properties(text)
     waits = _is_true(properties.get(names.WAIT_STORED, "true"))
     properties.pop(names.UNIQUE_KEY, None)
@@ -79,12 +79,12 @@ def batch_properties(text: str, form: RecordForm) -> tuple[bytes, bool]:
 
 
 def delay_level(raw: bytes) -> int:
-    """Return the delay level that was asked for; 0 for none, and for what is not a number."""
+    """Return the requested delay level; 0 if there is none or it is not a number."""
     return _level(parse_properties(raw.decode("utf-8", "replace")))
 
 
 def without_delay(raw: bytes) -> bytes:
-    """Return the same properties, to be delivered at once."""
+    """Return the properties without the delay."""
     bounded = f"\x02{raw.decode('utf-8', 'surrogateescape')}\x02"
     for name in _DELAYS:
         bounded = _without(bounded, name)
@@ -103,12 +103,12 @@ def _level(properties: dict[str, str]) -> int:
 
 
 def _is_true(text: str | None) -> bool:
-    """Java's Boolean.parseBoolean."""
+    """Parse as Java's Boolean.parseBoolean."""
     return text is not None and text.lower() == "true"
 
 
 def _without(bounded: str, name: str) -> str:
-    """Return all properties but those called *name*; both have their separators around them."""
+    """Return all properties except those called *name*; both arguments include their separators."""
     at = bounded.find(name)
     while at >= 0:
         bounded = bounded[:at] + bounded[bounded.index("\x02", at + 1) :]

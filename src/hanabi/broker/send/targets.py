@@ -1,12 +1,12 @@
-"""Where a client wants to send to, and whether it may: topic, permission, queue.
+"""Target of a send: topic, permission and queue checks.
 
-What is true of a topic is looked up once and kept for as long as its settings are the same object; each message then
-costs one comparison of it, and one of the queue id.
+The facts about a topic are cached for as long as its settings are the same object; each message then costs one
+comparison of it, and one of the queue id.
 
-Agrees with Java's AbstractSendMessageProcessor.msgCheck in order, codes and remarks. Two differences: a topic that was
-made read-only refuses (Java takes the message, as its clients do not see such topics), and so does a random queue of a
-topic that has none (Java divides by zero). A broker without write permission refuses ordered topics only, as in Java:
-so that it can be emptied, clients go on sending until they know of it, but never out of order.
+Agrees with Java's AbstractSendMessageProcessor.msgCheck in order, codes and remarks. Two differences: a topic that
+became read-only refuses (Java takes the message, as its clients do not see such topics), and so does a random queue of
+a topic that has none (Java divides by zero). A broker without write permission refuses only ordered topics, as in Java:
+clients go on sending until they know of it, so that it can be drained, but never out of order.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ from hanabi.wire.message import sysflag
 from hanabi.wire.system_names import RETRY_PREFIX
 
 SEE_FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-_TARGETS_MAX: Final = 100_000  # of topics that exist, but deleted ones stay
+_TARGETS_MAX: Final = 100_000  # existing topics, plus stale entries of deleted ones
 
 
 class SendTarget(msgspec.Struct, frozen=True):
@@ -32,14 +32,14 @@ class SendTarget(msgspec.Struct, frozen=True):
 
     topic: str
     config: TopicConfig
-    queues: int  # that a client may name
-    write_queues: int  # of which one is picked for a client that names none
-    sys_flag: int  # what every message of the topic gets
+    queues: int  # valid queue ids for clients
+    write_queues: int  # to choose from if the client names none
+    sys_flag: int  # for every message of the topic
     is_retry: bool
 
 
 class SendTargets:
-    """Finds the target of a send, or raises why there is none."""
+    """Lookup of the target of a send; raises the reason if there is none."""
 
     def __init__(self, topics: Topics, settings: Settings, store_host: StoreHost) -> None:
         self._topics, self._settings, self._store_host = topics, settings, store_host
@@ -61,8 +61,8 @@ class SendTargets:
         return target
 
     def ordinary(self, topic: str) -> SendTarget | None:
-        """Return the target of sends to *topic* if only the queue is still to be checked: it was found before and has
-        not changed, it is saved, and it is neither ordered nor for retries."""
+        """Return the target of sends to *topic* if only the queue is left to check: it is cached and unchanged, it is
+        saved, and it is neither ordered nor a retry topic."""
         target = self._known.get(topic)
         if target is None or target.is_retry or target.config.order or topic in self._topics.unsaved:
             return None
@@ -108,7 +108,7 @@ class SendTargets:
 
 
 def _described(config: TopicConfig) -> str:
-    """As Java's TopicConfig.toString."""
+    """Format as Java's TopicConfig.toString."""
     return (
         f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
         f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "

@@ -1,1 +1,1 @@
-"""Counters and rates of what the broker has done."""
+"""Counters and rates of the broker's work."""

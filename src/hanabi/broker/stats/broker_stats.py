@@ -1,4 +1,4 @@
-"""What the broker has done, counted by topic, by group and as a whole. Everybody who serves messages adds here.
+"""Counters of the broker by topic, by group and in total. All parts that serve messages add to them.
 
 On the fast path counting is a dictionary lookup and a few integer adds; windows (minute, hour, day) come from samples
 that `tick` takes. Names and keys are those of Java's BrokerStatsManager, because operators ask by them:
@@ -11,7 +11,7 @@ that `tick` takes. Names and keys are those of Java's BrokerStatsManager, becaus
     BROKER_PUT_NUMS, BROKER_GET_NUMS                   CLUSTER
 
 Java's COMMERCIAL_ and FROM_DISK counters are never counted there either (the first need a property that only one vendor
-sets, the second nothing sets), so asking for them gets the same answer: there is none.
+sets, the second are never set), so a request for them gets the same answer: there is none.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ class StatsView(NamedTuple):
 
 
 class Totals:
-    """Tallies since the start, each with what it counts. A copy of the keys: counting may go on meanwhile."""
+    """Tallies since the start, by key. The keys are a copy: counting may go on meanwhile."""
 
     def __init__(self, names: tuple[str, ...], keys: Iterable[tuple[str, ...]], tallies: Iterable[Tally]) -> None:
         self._names = names
@@ -72,7 +72,8 @@ class BrokerStats:
     # Counting: the fast path
 
     def put(self, topic: str, count: int, size: int, queue_id: int = -1, times: int = 1) -> None:
-        """*count* messages of *size* bytes together were stored, by so many calls. Everything that is stored counts."""
+        """Count *count* stored messages of *size* bytes in total, by *times* calls. Includes everything that is
+        stored."""
         tally = self._topic_put[topic]
         tally.messages += count
         tally.bytes += size
@@ -88,15 +89,15 @@ class BrokerStats:
         store.put_bytes += size
 
     def put_failed(self) -> None:
-        """The store refused a message."""
+        """Count a message that the store refused."""
         self.store.puts_failed += 1
 
     def put_latency_ms(self, ms: int) -> None:
-        """One put took so long."""
+        """Count the duration of one put."""
         self.store.put_took(ms)
 
     def get(self, group: str, topic: str, count: int, size: int, queue_id: int = -1) -> None:
-        """A group was handed *count* messages of *size* bytes together."""
+        """Count *count* messages of *size* bytes in total that a group was sent."""
         tally = self._group_get[topic, group]
         tally.messages += count
         tally.bytes += size
@@ -123,8 +124,8 @@ class BrokerStats:
         began_ms: int,
         now_ms: int,
     ) -> None:
-        """A pull is answered with *count* messages: what `get` counts, how old the last one is and how much of the log
-        lies behind it, and how long that took."""
+        """Count a pull answered with *count* messages: as `get` does, plus the age of the last message, the lag in log
+        bytes, and the duration."""
         self.get(group, topic, count, size)
         key = queue_id, topic, group
         _set_bounded(self._fall_bytes, key, behind_bytes, self._keys_max)
@@ -132,11 +133,11 @@ class BrokerStats:
         self.get_latency(group, topic, queue_id, now_ms - began_ms)
 
     def get_missed(self) -> None:
-        """A group asked and there was nothing for it."""
+        """Count a pull without a message."""
         self.store.gets_missed += 1
 
     def get_latency(self, group: str, topic: str, queue_id: int, ms: int) -> None:
-        """Reading messages for a group took so long."""
+        """Count the duration of a read for a group."""
         tally = self._latency[queue_id, topic, group]
         tally.messages += ms
         tally.times += 1
@@ -144,20 +145,20 @@ class BrokerStats:
             self.store.get_ms_max = ms
 
     def send_back(self, group: str, topic: str, count: int = 1) -> None:
-        """A group sent messages back into *topic*."""
+        """Count messages that a group sent back into *topic*."""
         tally = self._send_back[topic, group]
         tally.messages += count
         tally.times += 1
 
     def fall_time(self, group: str, topic: str, queue_id: int, ms: int) -> None:
-        """The group reads messages of a queue that are so old."""
+        """Count the age of the messages that the group reads in a queue."""
         _set_bounded(self._fall_ms, (queue_id, topic, group), ms, self._keys_max)
 
     def fall_size(self, group: str, topic: str, queue_id: int, size: int) -> None:
-        """So many bytes of the log lie behind what the group reads in a queue."""
+        """Count the lag of the group in a queue, in bytes of the log."""
         _set_bounded(self._fall_bytes, (queue_id, topic, group), size, self._keys_max)
 
-    # Asking
+    # Reading
 
     def view(self, stats_name: str, stats_key: str) -> StatsView | None:
         """Return one counter by Java's name and key; None if nothing was counted under them."""
@@ -168,29 +169,29 @@ class BrokerStats:
         return StatsView(figures(Window.MINUTE), figures(Window.HOUR), figures(Window.DAY))
 
     def group_get_tps(self, group: str, topic: str) -> float:
-        """Return how many messages a second the group was handed in the last minute."""
+        """Return the messages per second that the group was sent in the last minute."""
         tally = self._group_get.get((topic, group))
         return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
 
     def topic_put_tps(self, topic: str) -> float:
-        """Return how many messages a second were stored in the last minute."""
+        """Return the messages per second that were stored in the last minute."""
         tally = self._topic_put.get(topic)
         return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
 
     def put_totals(self) -> "Totals":
-        """Return what was stored since the start, by topic."""
+        """Return the tallies of stored messages since the start, by topic."""
         return Totals(("topic",), ((topic,) for topic in self._topic_put), self._topic_put.values())
 
     def get_totals(self) -> "Totals":
-        """Return what was handed out since the start, by topic and group."""
+        """Return the tallies of sent messages since the start, by topic and group."""
         return Totals(("topic", "group"), self._group_get, self._group_get.values())
 
     def send_back_totals(self) -> "Totals":
-        """Return what was sent back since the start, by topic and group."""
+        """Return the tallies of messages sent back since the start, by topic and group."""
         return Totals(("topic", "group"), self._send_back, self._send_back.values())
 
     def fallen_behind(self, size_max: int) -> dict[str, int]:
-        """Return the groups that read over *size_max* bytes behind the end of the log, and how far behind."""
+        """Return the groups that read more than *size_max* bytes behind the end of the log, with their lag."""
         behind: dict[str, int] = {}
         for (_, _, group), size in self._fall_bytes.items():
             if size > size_max:
@@ -218,7 +219,7 @@ class BrokerStats:
                 return self._broker_get
         return None
 
-    # Time and forgetting
+    # Samples and removal
 
     def tick(self) -> None:
         """Take the samples that are due. Call it once a second."""
@@ -227,14 +228,14 @@ class BrokerStats:
         self.store.tick(now_ms)
 
     def remove_topic(self, topic: str) -> None:
-        """A topic is gone: so are its counters."""
+        """Remove the counters of a deleted topic."""
         self._topic_put.drop(topic)
         self._forget(
             queue=lambda key: key[0] == topic, group=lambda key: key[0] == topic, place=lambda key: key[1] == topic
         )
 
     def remove_group(self, group: str) -> None:
-        """A group is gone: so are its counters."""
+        """Remove the counters of a deleted group."""
         self._forget(group=lambda key: key[1] == group, place=lambda key: key[2] == group)
 
     def _forget(

@@ -1,4 +1,4 @@
-"""Takes the samples of all tallies, a tenth of them each second, so that 40,000 topics cost no pause.
+"""Sampler of all tallies, a tenth of them each second, so that 40,000 topics cause no pause.
 
 Agrees with Java's StatsItemSet in the spacing: each tally every 10 s for the minute, every 10 min for the hour, every
 hour for the day.
@@ -14,13 +14,13 @@ _STEP_MS: Final = Window.MINUTE.step_ms // _PHASES
 _ROUNDS_AN_HOUR_SAMPLE: Final = Window.HOUR.step_ms // Window.MINUTE.step_ms
 _ROUNDS_A_DAY_SAMPLE: Final = Window.DAY.step_ms // Window.MINUTE.step_ms
 
-KEYS_MAX: Final = 100_000  # tallies of one kind: what peers can name must not fill the memory
+KEYS_MAX: Final = 100_000  # tallies of one kind: names chosen by peers must not fill the memory
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Sampler:
-    """Knows every tally that is alive, and whose turn it is."""
+    """Registry of all live tallies, and the sampling schedule."""
 
     def __init__(self, now_ms: int) -> None:
         self._due_ms = now_ms + _STEP_MS
@@ -35,11 +35,11 @@ class Sampler:
         return tally
 
     def drop(self, tally: Tally) -> None:
-        """Sample it no longer."""
+        """Stop sampling it."""
         self._phases[tally.phase].discard(tally)
 
     def tick(self, now_ms: int) -> None:
-        """Take the samples that are due. Call it about once a second; what was missed is not made up for."""
+        """Take the samples that are due. Call it about once a second; missed samples are not made up."""
         if self._due_ms - now_ms > _STEP_MS:  # the clock was set back
             self._due_ms = now_ms
         for _ in range(_PHASES):
@@ -47,7 +47,7 @@ class Sampler:
                 return
             self._sample_next(now_ms)
             self._due_ms += _STEP_MS
-        if now_ms >= self._due_ms:  # we slept, or the clock was set forward
+        if now_ms >= self._due_ms:  # the process slept, or the clock was set forward
             self._due_ms = now_ms + _STEP_MS
 
     def _sample_next(self, now_ms: int) -> None:
@@ -64,7 +64,7 @@ class Sampler:
 
 
 class Tallies(dict[K, Tally]):
-    """Tallies by key; `tallies[key]` makes one for a new key. Beyond `keys_max`, new keys share one nobody can see."""
+    """Tallies by key; `tallies[key]` creates one for a new key. Beyond `keys_max`, new keys share a hidden one."""
 
     def __init__(self, sampler: Sampler, keys_max: int = KEYS_MAX) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Tallies(dict[K, Tally]):
         return tally
 
     def drop(self, key: K) -> None:
-        """Forget one key, if it is there."""
+        """Remove one key, if it is there."""
         tally = self.pop(key, None)
         if tally is not None:
             self._sampler.drop(tally)

@@ -1,8 +1,8 @@
-"""What the store as a whole has done, as `mqadmin brokerStatus` shows it: totals, rates, how long puts took.
+"""Statistics of the store as `mqadmin brokerStatus` shows them: totals, rates, put durations.
 
 Agrees with Java's StoreStatsService and BrokerStats in keys, texts and windows (10 s, 1 min, 10 min from samples of a
-second each). Three things are better: totals are 0 when nothing was stored (Java says 1), rates are there from the
-first sample on (Java leaves the text empty), and so is the distribution of times (Java says "null").
+second each). Three things are better: totals are 0 when nothing was stored (Java says 1), rates exist from the first
+sample on (Java leaves the text empty), and so does the distribution of durations (Java says "null").
 """
 
 from bisect import bisect_left, bisect_right
@@ -37,7 +37,7 @@ class _Sample(NamedTuple):
 
 
 class StoreStats:
-    """Add to the numbers directly; `tick` once a second."""
+    """Counters of the store. Add to the numbers directly; call `tick` once a second."""
 
     def __init__(self, now_ms: int) -> None:
         self.started_ms = now_ms
@@ -46,11 +46,13 @@ class StoreStats:
         self.puts_failed = 0
         self.gets_found = 0
         self.gets_missed = 0
-        self.transferred = 0  # messages handed out
+        self.transferred = 0  # messages sent to consumers
         self.put_ms_max = 0
         self.get_ms_max = 0
-        self.put_seconds = 0.0  # of all puts together, but for batches
-        self.slow_puts = [0] * len(_CLASS_NAMES)  # since the start, by class; the first one stays 0: the rest of `puts`
+        self.put_seconds = 0.0  # total duration of puts, without batches
+        self.slow_puts = [0] * len(
+            _CLASS_NAMES
+        )  # since the start, by class; the first stays 0: it is the rest of `puts`
         self._classes = [0] * len(_CLASS_NAMES)
         self._last_classes = self._classes.copy()
         self._fine = [0] * len(_FINE_LIMITS_MS)
@@ -58,11 +60,11 @@ class StoreStats:
         self._turn_ms, self._turn_puts = now_ms + _TURN_MS, 0
         self._samples: deque[_Sample] = deque([_Sample(now_ms)], maxlen=_SAMPLES_MAX)
         self._morning_ms = _next_morning_ms(now_ms)
-        self.today = (0, 0)  # puts and messages handed out when the day began
+        self.today = (0, 0)  # puts and transferred messages at the start of the day
         self.yesterday = (0, 0)  # the same, a day before
 
     def put_took(self, ms: int) -> None:
-        """One put took so long. Those of less than a millisecond need not be told: they are the rest."""
+        """Count the duration of one put. Puts of less than a millisecond need no call: they are the rest."""
         index = bisect_right(CLASS_LIMITS_MS, ms)
         self._classes[index] += 1
         self.slow_puts[index] += 1
@@ -71,8 +73,8 @@ class StoreStats:
             self.put_ms_max = ms
 
     def tick(self, now_ms: int) -> None:
-        """Take a sample if one is due, begin a new minute and a new day when it is time."""
-        if now_ms < self._samples[-1].ms:  # the clock was set back: begin anew
+        """Take a sample if one is due; start a new minute and a new day on time."""
+        if now_ms < self._samples[-1].ms:  # the clock was set back: start again
             self._samples.clear()
             self._turn_ms = now_ms + _TURN_MS
         if not self._samples or now_ms - self._samples[-1].ms >= _SAMPLE_MS:
@@ -104,7 +106,7 @@ class StoreStats:
                 f"{name}:{count} " for name, count in zip(_CLASS_NAMES, self._last_classes, strict=True)
             ),
             "putMessageAverageSize": java_double(self.put_bytes / max(1, self.puts)),
-            "dispatchMaxBuffer": "0",  # dispatch is part of the put: nothing waits for it
+            "dispatchMaxBuffer": "0",  # dispatch is part of the put, without a backlog
             "getMessageEntireTimeMax": str(self.get_ms_max),
             "putTps": self._rates(lambda sample: sample.puts),
             "getFoundTps": self._rates(lambda sample: sample.found),
@@ -122,7 +124,7 @@ class StoreStats:
         }
 
     def _rates(self, number: Callable[[_Sample], int]) -> str:
-        """Return how many a second over the last 10, 60 and 600 seconds, or over what there is."""
+        """Format the rates per second over the last 10, 60 and 600 seconds, or over the time so far."""
         last = self._samples[-1]
         texts = []
         for seconds in _RATES_OVER_SECONDS:
@@ -133,7 +135,7 @@ class StoreStats:
 
 
 def percentile_ms(fine_counts: list[int], share: float) -> float:
-    """Return the time within which *share* of the puts were done, from the finer classes; in between by proportion."""
+    """Return the time within which *share* of the puts finished, interpolated within the finer classes."""
     wanted = int(sum(fine_counts) * share)
     passed = 0
     lower = 0
@@ -146,7 +148,7 @@ def percentile_ms(fine_counts: list[int], share: float) -> float:
 
 
 def java_double(value: float) -> str:
-    """As Java's Double.toString spells it: tools written for Java brokers read these texts."""
+    """Format as Java's Double.toString: tools written for Java brokers parse these texts."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     decimal = Decimal(repr(value)).normalize()

@@ -1,9 +1,9 @@
-"""One counter and its recent past: how many messages, bytes and calls in the last minute, hour and day.
+"""One counter with its history: messages, bytes and calls in the last minute, hour and day.
 
-Counting is three integer adds in place. The past is a few samples taken by `Sampler`, so that asking costs nothing
-until somebody asks. Knows neither topics nor groups. Agrees with Java's StatsItem: the same number of samples a
-window, the same first sample (zero, one step back), the same figures from the first and the last of them. But the sum
-of an hour or a day goes up to now: in Java it lacks what came after the last sample, up to an hour.
+Counting is three integer adds in place. The history is a few samples taken by `Sampler`; figures are computed on
+demand. Does not know topics or groups. Agrees with Java's StatsItem: the same number of samples per window, the same
+first sample (zero, one step back), the same figures from the first and the last of them. But the sum of an hour or a
+day extends to now: in Java it lacks everything after the last sample, up to an hour.
 """
 
 from array import array
@@ -14,7 +14,7 @@ _FIELDS: Final = 4  # of a sample: milliseconds, times, messages, bytes
 
 
 class Window(Enum):
-    """A stretch of the past: how far apart its samples are, and how many are kept."""
+    """A time window: the distance of its samples, and their number."""
 
     MINUTE = (10_000, 7)
     HOUR = (600_000, 7)
@@ -26,7 +26,7 @@ class Window(Enum):
 
 
 class Figures(NamedTuple):
-    """What one counter did in a window. `average` is per call."""
+    """Figures of one counter in a window. `average` is per call."""
 
     sum: int = 0
     tps: float = 0.0
@@ -35,7 +35,7 @@ class Figures(NamedTuple):
 
 
 class Tally:
-    """Counts calls and what they carried. Add to the three numbers directly; they only ever grow."""
+    """Counter of calls, messages and bytes. Add to the three numbers directly; they only grow."""
 
     __slots__ = ("_samples", "bytes", "messages", "phase", "times")
 
@@ -43,11 +43,11 @@ class Tally:
         self.messages = 0
         self.bytes = 0
         self.times = 0
-        self.phase = phase  # which tenth of the counters it is sampled with
+        self.phase = phase  # the tenth of the counters that it is sampled with
         self._samples: dict[Window, array[int]] = {}
 
     def sample(self, window: Window, now_ms: int) -> None:
-        """Remember what the numbers are now, and forget the oldest."""
+        """Store the current numbers as a sample, and drop the oldest."""
         samples = self._samples.get(window)
         if samples is None:
             samples = self._samples[window] = array("q", (now_ms - window.step_ms, 0, 0, 0))
@@ -56,16 +56,16 @@ class Tally:
             del samples[:_FIELDS]
 
     def message_figures(self, window: Window) -> Figures:
-        """Return what the messages were in that window."""
+        """Return the message figures of the window."""
         return self._figures(window, 2, self.messages)
 
     def byte_figures(self, window: Window) -> Figures:
-        """Return what the bytes were in that window."""
+        """Return the byte figures of the window."""
         return self._figures(window, 3, self.bytes)
 
     def _figures(self, window: Window, field: int, now: int) -> Figures:
         samples = self._samples.get(window)
-        if samples is None:  # younger than the first sample: of an hour or a day that is all there is
+        if samples is None:  # younger than the first sample of an hour or a day: count from its creation
             return Figures() if window is Window.MINUTE else Figures(sum=now, times=self.times)
         last = len(samples) - _FIELDS
         span_ms = samples[last] - samples[0]
