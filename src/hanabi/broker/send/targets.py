@@ -44,10 +44,10 @@ class SendTargets:
     def __init__(self, topics: Topics, settings: Settings, store_host: StoreHost) -> None:
         self._topics, self._settings, self._store_host = topics, settings, store_host
         self._find_config = topics.find
-        self._known: dict[str, SendTarget] = {}  # perhaps of settings that changed
+        self._known: dict[str, SendTarget] = {}  # cached; the settings may have changed since
 
     def find(self, header: AnySendMessageHeader, peer: str) -> SendTarget:
-        """Return the target that *header* names, made if the rules allow it; *peer* is the client, for remarks."""
+        """Return the target that *header* names, created if the rules allow it; *peer* is the client, for remarks."""
         config = self._find_config(header.topic)
         target = self._known.get(header.topic)
         if target is None or target.config is not config:
