@@ -93,7 +93,7 @@ class DurableTable(Generic[T]):
 
     @property
     def is_newest(self) -> bool:
-        """True if the file holds the table that was loaded or saved last: not a backup, and not none."""
+        """Return True if the file holds the table that was loaded or saved last: not a backup, and not none."""
         return self._is_in_file
 
     def check_writable(self) -> None:

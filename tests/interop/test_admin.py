@@ -64,7 +64,7 @@ def test_cluster_and_brokers(cluster: Serving) -> None:
 def test_topics(cluster: Serving) -> None:
     made = answer(cluster, "topic", "create", "Life", "--queues", "2")
     assert [each["broker"] for each in made] == BOTH
-    assert "there already" in refusal(cluster, 1, "topic", "create", "Life")
+    assert "exists already" in refusal(cluster, 1, "topic", "create", "Life")
     (listed,) = [each for each in answer(cluster, "topic", "list")["topics"] if each["topic"] == "Life"]
     assert [(each["broker"], each["writeQueues"], each["perm"]) for each in listed["brokers"]] == [
         (name, 2, 6) for name in BROKERS

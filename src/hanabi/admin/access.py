@@ -110,7 +110,7 @@ class Access:
         masters = [broker for broker in found if broker.broker_id == MASTER_ID]
         if not masters:
             names = ", ".join(sorted({broker.broker for broker in found}))
-            raise ConnectError(f"{names} has no master now, only slaves, which take no orders")
+            raise ConnectError(f"{names} has no master now, only slaves, which accept no changes")
         return masters
 
     async def masters_of_one_cluster(self, where: Where) -> list[BrokerAt]:

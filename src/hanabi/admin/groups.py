@@ -244,7 +244,7 @@ class Groups:
         tables = await each(masters, self._configs)
         have = [broker.broker for broker, table in zip(masters, tables, strict=True) if group in table]
         if have:
-            raise InvalidParameter(f"group {group} is there already, on {', '.join(have)}: change it with --update")
+            raise InvalidParameter(f"group {group} exists already, on {', '.join(have)}: change it with --update")
         config = _changed(SubscriptionGroupConfig(group_name=group), settings)
         for broker in masters:
             await self._put(broker, config)

@@ -167,7 +167,7 @@ class Topics:
         masters = await self._access.masters_of_one_cluster(where)
         have = [broker.broker for broker, config in await self._look(topic, masters) if config is not None]
         if have:
-            raise InvalidParameter(f"topic {topic} is there already, on {', '.join(have)}: change it with topic update")
+            raise InvalidParameter(f"topic {topic} exists already, on {', '.join(have)}: change it with topic update")
         config = TopicConfig(
             topic_name=topic, read_queue_nums=read_queues, write_queue_nums=write_queues, perm=perm, order=order
         )

@@ -80,7 +80,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
-        """Name servers, each once."""
+        """Return the name servers, each once."""
         given = self.namesrv or os.environ.get(NAMESRV_VARIABLE, "")
         texts = given.replace(",", ";").split(";") if isinstance(given, str) else given
         addresses = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))

@@ -34,7 +34,7 @@ class Participant:
 
     @property
     def client_id(self) -> str:
-        """Id by which brokers know this client."""
+        """Return the id by which brokers know this client."""
         raise NotImplementedError
 
     async def _join(self, undo: AsyncExitStack) -> None:

@@ -105,7 +105,7 @@ def check_properties(topic: str, properties: str) -> None:
     except UnicodeEncodeError as error:
         bad = properties[error.start : error.end]
         raise InvalidMessage(
-            f"topic {topic}: {bad!r} in the properties, tags and keys among them, is half a character: it cannot travel"
+            f"topic {topic}: {bad!r} in the properties, tags and keys among them, is an unpaired surrogate"
         ) from error
     if size > PROPERTIES_BYTES_MAX:
         raise InvalidMessage(

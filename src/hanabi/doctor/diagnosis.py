@@ -48,7 +48,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
 
     @property
     def healthy(self) -> bool:
-        """True if there are only notes."""
+        """Return True if there are only notes."""
         return all(finding.severity is Severity.NOTE for finding in self.findings)
 
 

@@ -48,7 +48,7 @@ from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 SECONDS_BETWEEN: Final = 3.0
 MEMBERS_ASKED_MAX: Final = 16  # of a group, if its broker does not report each member's subscriptions
-_NOBODY: Final = SUCCESS | {int(ResponseCode.CONSUMER_NOT_ONLINE)}
+_OR_OFFLINE: Final = SUCCESS | {int(ResponseCode.CONSUMER_NOT_ONLINE)}
 _NOT_FOUND: Final = SUCCESS | {int(ResponseCode.QUERY_NOT_FOUND)}
 _NO_TOPIC: Final = SUCCESS | {int(ResponseCode.TOPIC_NOT_EXIST)}
 _RUNTIME: Final = re.compile(r"\[ ([\d,.\s]+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
@@ -271,7 +271,7 @@ class _Asking:
                 broker.at,
                 RequestCode.GET_CONSUMER_CONNECTION_LIST,
                 GetConsumerConnectionListHeader(consumer_group=name),
-                accept=_NOBODY,
+                accept=_OR_OFFLINE,
             )
             if reply.code != ResponseCode.SUCCESS:
                 continue
@@ -291,7 +291,7 @@ class _Asking:
             members=frozenset(members),
             message_model=model,
             topics=frozenset(topics),
-            opinions={what: tuple(sorted(who)) for what, who in opinions.items()},
+            opinions={what: tuple(sorted(members)) for what, members in opinions.items()},
             lag=await self._lag(name, masters),
         )
 

@@ -13,7 +13,7 @@ BROADCASTING: Final = "BROADCASTING"
 def groups_that_subscribe_differently(seen: Snapshot) -> Iterator[Finding]:
     for group in seen.groups:
         if len(group.opinions) > 1:
-            said = "; ".join(f"{what} ({named(who, 2)})" for what, who in sorted(group.opinions.items()))
+            said = "; ".join(f"{what} ({named(members, 2)})" for what, members in sorted(group.opinions.items()))
             yield Finding(
                 severity=Severity.ERROR,
                 rule="subscriptions-differ",

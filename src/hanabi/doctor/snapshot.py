@@ -103,7 +103,7 @@ class Snapshot(Answer, frozen=True, kw_only=True):
 
     @property
     def told(self) -> tuple[NameServerSeen, ...]:
-        """Name servers that answered."""
+        """Return the name servers that answered."""
         return tuple(server for server in self.name_servers if server.problem is None)
 
 

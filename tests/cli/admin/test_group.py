@@ -38,7 +38,7 @@ def test_a_group_lives_and_dies(cluster: Serving) -> None:
     made = answer(cluster, "group", "create", "life", "--retry-max", "3", "--no-broadcast")
     expected = {"cluster": "DefaultCluster", "broker": "broker-a", "consumeEnabled": True, "broadcastEnabled": False}
     assert made == [{**expected, "fromMinEnabled": True, "retryMax": 3, "retryQueues": 1}]
-    assert "there already" in refusal(cluster, 1, "group", "create", "life")
+    assert "exists already" in refusal(cluster, 1, "group", "create", "life")
     (changed,) = answer(cluster, "group", "create", "life", "--update", "--retry-queues", "2")
     assert (changed["retryMax"], changed["retryQueues"]) == (3, 2)
 

@@ -16,7 +16,7 @@ def test_a_topic_lives_and_dies(cluster: Serving) -> None:
     made = answer(cluster, "topic", "create", "Life", "--queues", "2", "--read-queues", "3")
     settings = {"cluster": "DefaultCluster", "broker": "broker-a", "readQueues": 3, "writeQueues": 2, "perm": 6}
     assert made == [{**settings, "order": False, "attributes": {}}]
-    assert "there already, on broker-a" in refusal(cluster, 1, "topic", "create", "Life")
+    assert "exists already, on broker-a" in refusal(cluster, 1, "topic", "create", "Life")
 
     (listed,) = [each for each in answer(cluster, "topic", "list")["topics"] if each["topic"] == "Life"]
     assert listed == {"topic": "Life", "kind": "normal", "brokers": made}

@@ -54,7 +54,7 @@ async def test_bytes_are_counted_and_a_large_message_passes_when_it_is_alone() -
 async def test_waiting_too_long_is_an_error_that_says_what_is_under_way() -> None:
     gate = BackPressure(1, 100)
     assert gate.enter_at_once(40)
-    with pytest.raises(TooManyRequestsError, match="1 sends of 40 bytes are under way, limits 1 and 100"):
+    with pytest.raises(TooManyRequestsError, match="1 sends of 40 bytes are in flight, limits 1 and 100"):
         await gate.enter(1, 0.01)
     gate.leave(40)
     assert gate.enter_at_once(1)

@@ -115,7 +115,7 @@ async def test_no_answer_in_time_and_a_lost_connection_are_told_as_on_the_long_w
             lost = asyncio.create_task(begun(producer, Message("T", b"x")))
             await eventually(lambda: len(broker.sent) == 4, "three messages that wait for an answer")
             await broker.kill()
-            with pytest.raises(SendFailed, match="Nobody knows whether it is stored"):
+            with pytest.raises(SendFailed, match="It is unknown whether it is stored"):
                 await within(lost)
             assert producer._must_run().gate.sends == 0
 

@@ -51,7 +51,7 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """Queues that are this member's now."""
+        """Return the queues that are this member's now."""
         return self._life.call(lambda: self._aio.queues)
 
     def subscribe(self, topic: str, expression: Expression = ALL, *, rebalanced: Rebalanced | None = None) -> None:

@@ -67,7 +67,7 @@ class _Call(Generic[T]):
         self._began = True
         try:
             self._result = await coroutine
-        except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
+        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
             self._error = error
         self._end()  # not in a callback of the task, which would run only in the next loop iteration
 
@@ -129,7 +129,7 @@ class _ShortCall(_Call[T]):
         """Start the call. Runs in the loop's thread."""
         try:
             rest = self._begin(self)
-        except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that called
+        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
             self._error = error
             self._end()
         else:
@@ -210,7 +210,7 @@ class LoopThread:
 
     @property
     def has_ended(self) -> bool:
-        """True if it was stopped, and everything on it shut down; never in a child of the process that made it."""
+        """Return True once it has stopped and shut everything down; never in a child of the process that made it."""
         return self._process_id == os.getpid() and self._loop.is_closed()
 
     def run(self, coroutine: Coroutine[Any, Any, T], unclaimed: Callable[[T], None] | None = None) -> T:

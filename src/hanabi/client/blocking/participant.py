@@ -30,7 +30,7 @@ class BlockingParticipant(Generic[A]):
 
     @property
     def client_id(self) -> str:
-        """Id by which brokers know this client."""
+        """Return the id by which brokers know this client."""
         return self._aio.client_id
 
     def start(self) -> None:

@@ -50,7 +50,7 @@ class PushConsumer(BlockingParticipant[AsyncPushConsumer]):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """Queues that are this member's now, including those of the group's retry topic."""
+        """Return the queues that are this member's now, including those of the group's retry topic."""
         return self._life.call(lambda: self._aio.queues)
 
     def subscribe(self, topic: str, expression: Expression = ALL) -> None:

@@ -429,7 +429,7 @@ class Api:
         client_id: str,
         group: str,
         queues: Sequence[MessageQueue],
-        timeout: float = 1.0,  # noqa: ASYNC109 - Java's, shorter than the others
+        timeout: float = 1.0,  # noqa: ASYNC109 - Java's, shorter than elsewhere
     ) -> set[MessageQueue]:
         """Lock these queues; return those that are ours now."""
         request = LockRequest(client_id=client_id, consumer_group=group, mq_set=list(queues))

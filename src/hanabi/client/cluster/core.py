@@ -74,7 +74,7 @@ class Core:
 
     @property
     def own_ip(self) -> bytes:
-        """Address of this machine in 4 or 16 bytes, for message ids."""
+        """Return the address of this machine in 4 or 16 bytes, for message ids."""
         return ipaddress.ip_address(local_address()).packed
 
     # Join and leave

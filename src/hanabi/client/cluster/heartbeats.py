@@ -85,7 +85,7 @@ class Heartbeats:
 
     @property
     def told(self) -> set[str]:
-        """Addresses that have got our heartbeat, or are about to."""
+        """Return the addresses that have got our heartbeat, or are about to."""
         return {*self._known_by, *self._tasks.values()}
 
     async def settled(self, address: str) -> None:

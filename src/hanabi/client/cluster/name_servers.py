@@ -39,7 +39,7 @@ class NameServers:
 
     @property
     def first(self) -> str:
-        """Name server that will be queried first."""
+        """Return the name server that will be queried first."""
         return self._order[0]
 
     async def route_of(self, topic: str, seconds: float) -> TopicRoute:
@@ -63,7 +63,7 @@ class NameServers:
         for address, refusal in asked.refusals.items():
             if isinstance(refusal, TransportError):
                 self._last_choice(address)
-        raise _nobody(topic, self.addresses, asked.refusals)
+        raise _no_route(topic, self.addresses, asked.refusals)
 
     async def have_no_brokers(self, seconds: float) -> bool:
         """Return True if all of them report that no broker is registered; a silent one may know a broker."""
@@ -116,7 +116,7 @@ class _Round:
             await asyncio.wait(self.under_way)
 
 
-def _nobody(topic: str, addresses: Sequence[str], refusals: dict[str, MQError]) -> MQError:
+def _no_route(topic: str, addresses: Sequence[str], refusals: dict[str, MQError]) -> MQError:
     """Build one error from the failures of all servers."""
     unknown = [address for address, error in refusals.items() if isinstance(error, TopicNotExist)]
     failed = {address: error for address, error in refusals.items() if address not in unknown}
@@ -130,4 +130,4 @@ def _nobody(topic: str, addresses: Sequence[str], refusals: dict[str, MQError]) 
     for error in failed.values():
         if not isinstance(error, TransportError):
             return error  # it was reached, and refused: access denied, for example
-    return ConnectError(f"no name server of {', '.join(addresses)} says who serves topic {topic}: {reasons}")
+    return ConnectError(f"no name server of {', '.join(addresses)} returned a route of topic {topic}: {reasons}")

@@ -162,17 +162,17 @@ class Routes:
 
     @property
     def topics(self) -> list[str]:
-        """Topics whose routes are refreshed."""
+        """Return the topics whose routes are refreshed."""
         return list(self._routes)
 
     @property
     def brokers(self) -> dict[str, dict[int, str]]:
-        """All brokers of all routes, including those that would create a topic: name -> id -> address."""
-        everybody: dict[str, dict[int, str]] = {}
+        """Return all brokers of all routes, including those that would create a topic: name -> id -> address."""
+        found: dict[str, dict[int, str]] = {}
         for route in (*self._routes.values(), *(route for _, route in self._defaults.values())):
             for name, addresses in route.brokers.items():
-                everybody.setdefault(name, {}).update(addresses)
-        return everybody
+                found.setdefault(name, {}).update(addresses)
+        return found
 
     def master_of(self, broker_name: str) -> str | None:
         """Return the address for writes to this broker name, from any route."""
@@ -228,13 +228,13 @@ class Routes:
             raise await self._better(
                 topic,
                 TopicNotExist(
-                    f"{missing}. No broker makes it by itself either: none has the default topic {default_topic}"
+                    f"{missing}. No broker creates it automatically either: none has the default topic {default_topic}"
                     " (autoCreateTopicEnable)"
                 ),
             ) from missing
         made = make_route(topic, for_new_topic(source, queues_max), self._mapped, is_default=True)
         self._defaults[topic] = (asyncio.get_running_loop().time() + DEFAULT_ROUTE_SECONDS, made)
-        self._tell(topic, made)
+        self._notify(topic, made)
         return made
 
     async def _better(self, topic: str, missing: TopicNotExist) -> TopicNotExist:
@@ -256,7 +256,7 @@ class Routes:
             task.add_done_callback(lambda done: self._asked(topic, done))
         await asyncio.wait((task,))  # a cancelled caller does not stop it for the remaining ones
         if task.cancelled():
-            raise ConnectError(f"the route of topic {topic} is not asked for any more: this client is shut down")
+            raise ConnectError(f"the route of topic {topic} is no longer queried: this client is shut down")
         return task.result()
 
     def _asked(self, topic: str, task: asyncio.Task[Route]) -> None:
@@ -280,7 +280,7 @@ class Routes:
         if old is not None:
             logger.info("the route of topic %s changed: %s", topic, describe(route))
             self._look_for_lost(topic, old, route)
-        self._tell(topic, route)
+        self._notify(topic, route)
         return route
 
     def _look_for_lost(self, topic: str, old: Route, new: Route) -> None:
@@ -325,7 +325,7 @@ class Routes:
         with contextlib.suppress(MQError):  # the regular refresh reports it
             await self._ask_once(topic)
 
-    def _tell(self, topic: str, route: Route | None) -> None:
+    def _notify(self, topic: str, route: Route | None) -> None:
         for callback in self.on_change:
             callback(topic, route)
 
@@ -351,7 +351,7 @@ class Routes:
         del self._denials[topic]
         del self._routes[topic]
         self._lost.pop(topic, None)
-        self._tell(topic, None)
+        self._notify(topic, None)
 
     async def close(self) -> None:
         """Cancel all queries."""

@@ -40,7 +40,7 @@ class PullFailureLog:
             return
         self._told_at = now
         logger.error(
-            "group %s stands still in %s at offset %s, whose message cannot be read: %s. To go on without it, set the"
+            "group %s stands still in %s at offset %s, whose message cannot be read: %s. To skip it, set the"
             " group's offset behind it (hanabi offset reset)",
             self._group,
             self._queue,

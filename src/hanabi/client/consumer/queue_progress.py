@@ -76,27 +76,27 @@ class QueueProgress:
 
     @property
     def committable(self) -> int:
-        """Offset below which everything is consumed."""
+        """Return the offset below which everything is consumed."""
         return self._order[0] if self._order else self.next_offset
 
     @property
     def count(self) -> int:
-        """Number of unfinished messages."""
+        """Return the number of unfinished messages."""
         return len(self._unfinished)
 
     @property
     def first(self) -> int | None:
-        """Smallest unfinished offset."""
+        """Return the smallest unfinished offset."""
         return self._order[0] if self._order else None
 
     @property
     def last(self) -> int | None:
-        """Largest unfinished offset."""
+        """Return the largest unfinished offset."""
         return self._order[-1] if self._order else None
 
     @property
     def span(self) -> int:
-        """Distance between the unfinished messages: the redeliveries if this consumer died now."""
+        """Return the distance between the unfinished messages: the redeliveries if this consumer died now."""
         return self._order[-1] - self._order[0] if self._order else 0
 
     def over(self, limits: QueueLimits) -> str | None:

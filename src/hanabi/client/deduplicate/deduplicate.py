@@ -213,23 +213,23 @@ class _Once:
 
     def give_back(self, work: _Work, claims: Sequence[Claim]) -> None:
         """Release the claims of a call that was given up."""
-        self._tell(lambda: self._store.release(work.ours(claims), work.owner))
+        self._report(lambda: self._store.release(work.ours(claims), work.owner))
 
     def succeeded(self, work: _Work) -> None:
         if keys := work.ours():
-            self._tell(lambda: self._store.done(keys, work.owner, self._remember_s))
+            self._report(lambda: self._store.done(keys, work.owner, self._remember_s))
 
     def failed(self, work: _Work, error: BaseException) -> None:
         done, others = work.split(error)
         if done:
-            self._tell(lambda: self._store.done(done, work.owner, self._remember_s))
+            self._report(lambda: self._store.done(done, work.owner, self._remember_s))
         if others:
-            self._tell(lambda: self._store.release(others, work.owner))
+            self._report(lambda: self._store.release(others, work.owner))
 
-    def _tell(self, tell: Callable[[], None]) -> None:
+    def _report(self, report: Callable[[], None]) -> None:
         """Report the listener's result to the store; a failure is logged and does not change the result."""
         try:
-            tell()
+            report()
         except MQError as error:
             logger.warning(
                 "deduplicate %s: claims stay until they expire, in %.0f s: %s", self._scope, self._claim_s, error
@@ -254,7 +254,7 @@ async def _in_thread(work: Callable[[], T], undo: Callable[[T], object] | None =
     def body() -> None:
         try:
             result = work()
-        except BaseException as raised:  # noqa: BLE001 - told to whoever waits
+        except BaseException as raised:  # noqa: BLE001 - raised again in the caller
             error = raised
             _call(loop, lambda: None if future.done() else future.set_exception(error))
             return

@@ -22,7 +22,7 @@ class KeyStore(Protocol):
 
     @property
     def blocks(self) -> bool:
-        """True if a call may wait for a disk or a network, so that an event loop must not make it."""
+        """Return True if a call may wait for a disk or a network, so that an event loop must not make it."""
         ...
 
     def claim(self, keys: Sequence[str], owner: str, seconds: float) -> list[Claim]:

@@ -71,7 +71,7 @@ class Tracing:
 
     @property
     def dropped(self) -> int:
-        """Number of lost lines: the queue was full, or no broker accepted them."""
+        """Return the number of lost lines: the queue was full, or no broker accepted them."""
         return self._dispatcher.dropped if self._dispatcher is not None else 0
 
     async def start(self) -> None:

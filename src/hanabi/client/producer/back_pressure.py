@@ -29,12 +29,12 @@ class BackPressure:
 
     @property
     def limit(self) -> int:
-        """Number of sends that may be in flight now."""
+        """Return the number of sends that may be in flight now."""
         return int(self._limit)
 
     @property
     def sends(self) -> int:
-        """Number of sends in flight."""
+        """Return the number of sends in flight."""
         return self._sends
 
     def enter_at_once(self, size: int) -> bool:
@@ -65,7 +65,7 @@ class BackPressure:
                 self._admit()  # a smaller send behind it may fit now
             if isinstance(error, TimeoutError):
                 raise TooManyRequestsError(
-                    f"no room within {seconds:.3g} s: {self._sends} sends of {self._bytes} bytes are under way, "
+                    f"no room within {seconds:.3g} s: {self._sends} sends of {self._bytes} bytes are in flight, "
                     f"limits {int(self._limit)} and {self._bytes_max}"
                 ) from error
             raise

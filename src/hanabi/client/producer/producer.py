@@ -167,7 +167,7 @@ class Producer(Participant):
 
     @property
     def client_id(self) -> str:
-        """Id by which brokers know this client."""
+        """Return the id by which brokers know this client."""
         return self._must_run().core.client_id
 
     def _must_run(self) -> Running:
@@ -184,7 +184,7 @@ class Producer(Participant):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         arg: Any = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - it is shared out over the tries
+        timeout: float | None = None,  # noqa: ASYNC109 - it covers all attempts
     ) -> SendResult:
         """Send *message*; return where it is stored. Raise `SendFailed` after the last attempt, or at the deadline.
 
@@ -509,6 +509,6 @@ def _raise_first(results: Sequence[SendResult | Exception]) -> None:
     errors = [result for result in results if isinstance(result, Exception)]
     if errors:
         errors[0].add_note(
-            f"{len(errors)} of {len(results)} messages failed, the others are stored: return_exceptions tells which"
+            f"{len(errors)} of {len(results)} messages failed, the rest are stored: see return_exceptions"
         )
         raise errors[0]

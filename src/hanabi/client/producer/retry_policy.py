@@ -44,8 +44,8 @@ _ONLY_THIS_BROKER: Final = frozenset({int(ResponseCode.NO_PERMISSION)})
 _BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.FLOW_CONTROL)})
 _BUSY_PAUSE_SECONDS_MAX: Final = 0.8
 
-_DOUBT: Final = "Nobody knows whether it is stored: sending it again may store it twice"
-_TOLD_MAX: Final = 4  # attempts listed in an error
+_DOUBT: Final = "It is unknown whether it is stored: sending it again may store it twice"
+_LISTED_MAX: Final = 4  # attempts listed in an error
 
 _PAUSE_SECONDS: Final = 0.1  # before a failed broker is retried; four times as long each time
 
@@ -118,8 +118,8 @@ def pause_before(tries_at_this_broker: int, *, busy: bool = False, chance: float
 def failure(topic: str, attempts: Sequence[SendAttempt], seconds: float, timeout: float) -> SendFailed:
     """Build the one error of a failed send."""
     numbered = [f"{number}. {_tried(attempt)}" for number, attempt in enumerate(attempts, 1)]
-    if len(numbered) > _TOLD_MAX:  # from a broker that stayed busy
-        numbered[_TOLD_MAX - 1 : -1] = ["..."]
+    if len(numbered) > _LISTED_MAX:  # from a broker that stayed busy
+        numbered[_LISTED_MAX - 1 : -1] = ["..."]
     tried = "; ".join(numbered)
     times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
     # Also when the last attempt failed otherwise: the broker may have stored it before it died.

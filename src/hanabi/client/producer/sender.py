@@ -90,7 +90,7 @@ class Sender:
     async def deliver(
         self,
         outgoing: Outgoing,
-        timeout: float,  # noqa: ASYNC109 - it is shared out over the tries
+        timeout: float,  # noqa: ASYNC109 - it covers all attempts
         queue: MessageQueue | None = None,
         choose: Choose | None = None,
         first: str | None = None,

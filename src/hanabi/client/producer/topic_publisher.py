@@ -115,7 +115,7 @@ class Publishings:
         if not route.write_queues:
             raise SendFailed(
                 f"no queue of topic {topic} can be written: its route is {describe(route) or 'empty'}. Is a master "
-                "down, or has the topic or the broker only the right to be read?",
+                "down, or is the topic or the broker read-only?",
                 topic=self._unwrap(topic),
             )
         return self._take(topic, route)

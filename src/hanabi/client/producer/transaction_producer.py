@@ -168,7 +168,7 @@ class TransactionProducer(Producer):
             transaction_id=sent.transaction_id,
             target_broker=sent.queue.broker_name,
         )
-        await self._tell(running, running.core.routes.master_of(sent.queue.broker_name), header, message)
+        await self._send_end(running, running.core.routes.master_of(sent.queue.broker_name), header, message)
         return TransactionResult(send=sent, state=state, error=error)
 
     async def check_transaction(
@@ -193,7 +193,7 @@ class TransactionProducer(Producer):
             transaction_id=header.transaction_id,
             target_broker=header.target_broker,
         )
-        await self._tell(running, address, answer, known)
+        await self._send_end(running, address, answer, known)
         return True
 
     async def _ask(
@@ -219,7 +219,7 @@ class TransactionProducer(Producer):
         if not self._warned_of_none:
             self._warned_of_none = True
             logger.warning(
-                "group %s: %r returned None, so how its transaction ended is unknown, and the broker asks `check`."
+                "group %s: %r returned None, so the state of its transaction is unknown, and the broker asks `check`."
                 " Return TransactionState.COMMIT or ROLLBACK, or UNKNOWN to be asked (logged once)",
                 self.group,
                 function,
@@ -232,7 +232,7 @@ class TransactionProducer(Producer):
             answer = await _in_thread(self._threads, function, *arguments)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def _tell(
+    async def _send_end(
         self, running: Running, address: str | None, header: EndTransactionHeader, message: Message | StoredMessage
     ) -> None:
         """Send the end of the transaction. A lost one is harmless: the broker asks."""

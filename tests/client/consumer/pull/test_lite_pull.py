@@ -154,7 +154,7 @@ def test_seeking_goes_to_an_offset_the_begin_the_end_and_a_moment(tmp_path: Path
             await consumer.seek_to_time(queue, moment)
             assert (await consumer.poll(15, count=1))[0].queue_offset == expected <= 4
             assert everything[expected].store_timestamp_ms == everything[4].store_timestamp_ms
-            with pytest.raises(MQError, match="from 0 to 10: 11 is none"):
+            with pytest.raises(MQError, match="offsets 0 to 10, but not 11"):
                 await consumer.seek(queue, 11)
             with pytest.raises(MQError, match="not a queue of this member"):
                 await consumer.seek(queue_of(3), 0)

@@ -168,7 +168,7 @@ class Rebalance:
                 )
             except MQError as error:
                 failure = error
-        raise failure or ConnectError(f"topic {topic} has no broker that could be asked for the group's members")
+        raise failure or ConnectError(f"topic {topic} has no broker that could return the group's members")
 
     def _complain(self, topic: str, error: MQError) -> None:
         """Log each reason once. A retry topic is created by the broker and may be missing for a moment."""

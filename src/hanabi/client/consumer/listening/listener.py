@@ -72,11 +72,11 @@ class Returned:
     """Check of the listener's return value. Any value counts as consumed; False is warned about once."""
 
     def __init__(self, name: str) -> None:
-        self._name, self._told = name, False
+        self._name, self._warned = name, False
 
     def look(self, returned: object) -> None:
-        if returned is False and not self._told:
-            self._told = True
+        if returned is False and not self._warned:
+            self._warned = True
             logger.warning(
                 "%s returned False, and its messages count as consumed: raise ConsumeLater, or any other exception, to"
                 " get them again (logged once)",

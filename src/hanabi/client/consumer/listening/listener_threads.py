@@ -101,10 +101,10 @@ class ListenerThreads:
                 job()
             except BaseException as raised:  # noqa: BLE001 - also SystemExit: a listener ends nothing but itself
                 error = raised
-            self._tell(ended, error)
+            self._report(ended, error)
             del job, ended, error  # an idle thread keeps no messages alive
 
-    def _tell(self, ended: Ended, error: BaseException | None) -> None:
+    def _report(self, ended: Ended, error: BaseException | None) -> None:
         self._ended.append((ended, error))
         if not self._waking:
             self._waking = True

@@ -118,7 +118,7 @@ class SendBack:
                 failure = error
             else:
                 return
-        raise failure or TopicNotExist(f"no broker takes messages for {self._retry_topic} now")
+        raise failure or TopicNotExist(f"no broker accepts messages for {self._retry_topic} now")
 
     async def _targets(self) -> list[MessageQueue]:
         """Return a queue of each broker that has the retry topic, in random order."""

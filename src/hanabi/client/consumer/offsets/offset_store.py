@@ -138,7 +138,7 @@ class RemoteOffsets(_Memory):
         super().__init__()
         self._core, self._group, self._queues = core, group, QueueAccess(core)
         self._losses: dict[MessageQueue, int] = {}  # disconnects of its broker, when we last knew the group's offset
-        self._others: dict[MessageQueue, int] = {}  # larger offsets committed by other members
+        self._larger: dict[MessageQueue, int] = {}  # larger offsets committed by other members
         # queues with an offset set by a program or an operator, rather than progress
         self._set: set[MessageQueue] = set()
 
@@ -155,15 +155,15 @@ class RemoteOffsets(_Memory):
     def remove(self, queue: MessageQueue) -> None:
         super().remove(queue)
         self._losses.pop(queue, None)
-        self._others.pop(queue, None)
+        self._larger.pop(queue, None)
         self._set.discard(queue)
 
     def insist(self, queue: MessageQueue) -> None:
         self._losses[queue] = self._core.losses_of(queue.broker_name)
-        self._others.pop(queue, None)
+        self._larger.pop(queue, None)
 
     def is_sure(self, queue: MessageQueue) -> bool:
-        return queue not in self._others and self._losses.get(queue) == self._core.losses_of(queue.broker_name)
+        return queue not in self._larger and self._losses.get(queue) == self._core.losses_of(queue.broker_name)
 
     async def load(self) -> None:
         """Do nothing: offsets are read from the brokers when a queue is taken."""
@@ -184,13 +184,13 @@ class RemoteOffsets(_Memory):
         answers: list[BaseException | None] = []
         for together in in_two_rounds(known) if confirmed else (known,):
             answers += await asyncio.gather(
-                *(self._tell(queue, known[queue], confirmed) for queue in together), return_exceptions=True
+                *(self._commit(queue, known[queue], confirmed) for queue in together), return_exceptions=True
             )
         for answer in answers:  # one broker that is down does not prevent commits at the rest
             if answer is not None:
                 raise answer
 
-    async def _tell(self, queue: MessageQueue, offset: int, confirmed: bool) -> None:
+    async def _commit(self, queue: MessageQueue, offset: int, confirmed: bool) -> None:
         if self.is_sure(queue) or await self._is_ahead(queue, offset):
             increase_only = queue not in self._set
             await self._queues.commit_offset(
@@ -204,10 +204,10 @@ class RemoteOffsets(_Memory):
             saved = await self._queues.committed_offset(self._group, queue)
             self._losses[queue] = losses
             if saved is not None and saved > offset:
-                self._others[queue] = saved
-        if offset < self._others.get(queue, offset):
+                self._larger[queue] = saved
+        if offset < self._larger.get(queue, offset):
             return False
-        self._others.pop(queue, None)
+        self._larger.pop(queue, None)
         return True
 
 

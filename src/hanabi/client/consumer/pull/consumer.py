@@ -76,7 +76,7 @@ class PullConsumer(Participant):
         traced = await tracing(self.settings.trace, self.config, self.group, trace_producer)
         if traced is not None:
             undo.push_async_callback(traced.close)
-        parts = _Parts(core, self._wire_group, self.settings, traced, self._told)
+        parts = _Parts(core, self._wire_group, self.settings, traced, self._pulled_topics)
         undo.callback(parts.offsets.close)
         await parts.offsets.load()
         await core.add_consumer(self._wire_group, parts.member)
@@ -142,7 +142,7 @@ class PullConsumer(Participant):
             known = self._subscriptions[topic, expression] = subscription_data(topic, expression, wall_ms())
         return known
 
-    def _told(self) -> list[SubscriptionData]:
+    def _pulled_topics(self) -> list[SubscriptionData]:
         """Return the subscriptions for heartbeats: as in Java, the pulled topics without their filters."""
         return [subscription_data(topic, ALL, 0) for topic in {topic for topic, _ in self._subscriptions}]
 
@@ -197,7 +197,7 @@ class PullConsumer(Participant):
 
     @property
     def client_id(self) -> str:
-        """Id by which brokers know this consumer."""
+        """Return the id by which brokers know this consumer."""
         return self._started().core.client_id
 
     def _started(self) -> "_Parts":

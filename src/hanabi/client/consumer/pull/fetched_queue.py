@@ -32,7 +32,7 @@ class FetchedQueue:
 
     @property
     def position(self) -> int | None:
-        """Offset of the next message to hand out: everything below was handed out or filtered away."""
+        """Return the offset of the next message to hand out: everything below was handed out or filtered away."""
         return self._held[0].queue_offset if self._held else self.next_offset
 
     @property

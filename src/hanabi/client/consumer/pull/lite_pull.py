@@ -244,7 +244,7 @@ class LitePullConsumer(Participant):
 
     async def _wait(self, session: LiteSession, count: int, seconds: float | None) -> list[StoredMessage]:
         if self._asking:
-            raise MQError(f"{self.what}: one task at a time can ask for messages")
+            raise MQError(f"{self.what}: one task at a time can poll for messages")
         self._asking = True
         try:
             async with asyncio.timeout(seconds):
@@ -374,12 +374,12 @@ class LitePullConsumer(Participant):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """Queues that are this member's now."""
+        """Return the queues that are this member's now."""
         return sorted(self._own(queue) for queue in self._started().fetching.queues)
 
     @property
     def client_id(self) -> str:
-        """Id by which brokers know this member."""
+        """Return the id by which brokers know this member."""
         if self._core is None:
             raise self._not_running("start() it, or use `async with`")
         return self._core.client_id

@@ -245,12 +245,12 @@ class PushConsumer(Participant):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """Queues that are this member's now, including those of the group's retry topic."""
+        """Return the queues that are this member's now, including those of the group's retry topic."""
         return self._started().queues
 
     @property
     def client_id(self) -> str:
-        """Id by which brokers know this member."""
+        """Return the id by which brokers know this member."""
         if self._core is None:
             raise self._not_running("start() it, or use `async with`")
         return self._core.client_id

@@ -275,5 +275,5 @@ class PushSession:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """Queues that are owned now."""
+        """Return the queues that are owned now."""
         return sorted(self._assigned.owned)
