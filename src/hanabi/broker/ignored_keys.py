@@ -6,7 +6,7 @@ everything, so there are no thread pools; replication has its own part.
 
 # Refuse to start when these are enabled: ignoring them silently would be unsafe.
 NOT_TO_BE_IGNORED = {
-    "aclEnable": "this broker has no access control, and would let everybody in",
+    "aclEnable": "this broker has no access control, and would accept every client",
     "enableDLegerCommitLog": "this broker has no DLedger log, and would not find the messages that are in it",
 }
 

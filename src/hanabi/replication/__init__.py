@@ -1,6 +1,6 @@
 """Replication of the commit log from a master to its slaves, on the wire of RocketMQ's default HA service.
 
-    wire.py          reports of a slave and pieces of a master, parsed however they are cut            pure
+    wire.py          reports of a slave and pieces of a master, parsed from any fragmentation          pure
     acks.py          the object that a broker asks about a put: progress, rules and waiters joined      pure
     rules/           the decisions:                                                                    pure
       verdicts.py    what a first report may claim, what an acknowledgement and a piece may say

@@ -1,4 +1,4 @@
-"""The master's view of its slaves, as a put needs it: who is connected, what they hold, and who waits for it.
+"""The master's view of its slaves for puts: connected slaves, their progress, and waiting puts.
 
     refused = acks.why_refused(end)                 before the append; a sentence: code 1, nothing is stored
     acks.wait(end_offset, on_done)                  after it; calls on_done at once or later, once
@@ -32,11 +32,11 @@ class Acknowledgements:
         waiting_max: int = 100_000,
         on_wait: Callable[[float], None] = lambda deadline: None,
     ) -> None:
-        """*on_wait* is told the deadline of each put that begins to wait while none does."""
+        """*on_wait* gets the deadline of each put that begins to wait while no other does."""
         self.rule, self._timeout_seconds, self._now = rule, timeout_seconds, now
         self._waiting_max, self._on_wait = waiting_max, on_wait
         self._slaves: list[SlaveProgress] = []
-        self._waiters: dict[int, tuple[AckMark, Waiters]] = {}  # by how many slaves must acknowledge
+        self._waiters: dict[int, tuple[AckMark, Waiters]] = {}  # by the number of slaves that must acknowledge
         self.alive: int | None = None  # brokers of this name that are alive, where that is known
         for count in {1, (rule.in_sync_replicas or 2) - 1} - {0}:
             self._waiting_for(count)  # their marks count from the beginning
@@ -45,7 +45,7 @@ class Acknowledgements:
 
     @property
     def slaves(self) -> Collection[SlaveProgress]:
-        """Those that are connected and have asked for a position."""
+        """Slaves that are connected and have asked for a position."""
         return tuple(self._slaves)
 
     def join(self, slave: SlaveProgress) -> None:
@@ -53,7 +53,7 @@ class Acknowledgements:
         self._slaves.append(slave)
 
     def leave(self, slave: SlaveProgress) -> None:
-        """Count *slave* no more. What it has acknowledged stays acknowledged."""
+        """Stop counting *slave*. What it has acknowledged stays acknowledged."""
         self._slaves.remove(slave)
 
     def acknowledged(self) -> None:
@@ -63,7 +63,7 @@ class Acknowledgements:
                 waiters.release(mark.offset)
 
     def standing(self, end: int) -> Standing:
-        """Return how many slaves a put that ends at *end* can count on."""
+        """Return the number of slaves that a put ending at *end* can count on."""
         in_sync = in_sync_slaves(self._slaves, end, self.rule.fall_behind_bytes_max)
         return Standing(len(self._slaves), len(in_sync), self.alive)
 
@@ -71,11 +71,11 @@ class Acknowledgements:
 
     @property
     def needs_waiting(self) -> bool:
-        """Whether puts may have to wait at all: if not, none need ask."""
+        """Return whether puts may have to wait at all: if not, the caller can skip `wait`."""
         return self.rule.is_sync
 
     def why_refused(self, end: int) -> str | None:
-        """Say why nothing may be stored behind *end* now; None if it may."""
+        """Return why nothing may be stored behind *end* now; None if it may."""
         return why_refused(self.rule, self.standing(end)) if self.rule.is_sync else None
 
     def wait(self, end_offset: int, on_done: OnDone) -> None:
@@ -90,33 +90,33 @@ class Acknowledgements:
         if mark.offset >= end_offset:
             on_done(PutStatus.PUT_OK)
         elif not waiters.add(end_offset, deadline, on_done):
-            on_done(PutStatus.FLUSH_SLAVE_TIMEOUT)  # it is stored here, and there is no room to wait for more
+            on_done(PutStatus.FLUSH_SLAVE_TIMEOUT)  # it is stored here, and there is no room for another waiter
         elif len(waiters) == 1:
             self._on_wait(deadline)
 
     @property
     def waiting(self) -> int:
-        """How many puts wait."""
+        """Number of waiting puts."""
         return sum(len(waiters) for _, waiters in self._waiters.values())
 
     @property
     def next_deadline(self) -> float | None:
-        """When the next put expires; None if none waits."""
+        """Return the earliest deadline; None if no put waits."""
         deadlines = [waiters.next_deadline for _, waiters in self._waiters.values()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def expire(self) -> int:
-        """End the puts whose deadline has come; return how many."""
+        """End the puts whose deadline has passed; return their number."""
         now = self._now()
         return sum(waiters.expire(now) for _, waiters in self._waiters.values())
 
     def end_all(self) -> None:
-        """End every put that waits, as the broker stops: it is stored here, and no slave will acknowledge it."""
+        """End every waiting put, as the broker stops: it is stored here, and no slave will acknowledge it."""
         for _, waiters in self._waiters.values():
             waiters.end_all(PutStatus.FLUSH_SLAVE_TIMEOUT)
 
     def _waiting_for(self, count: int) -> tuple[AckMark, Waiters]:
-        """Return the mark and the waiters of *count* acknowledgements: few numbers are ever asked for."""
+        """Return the mark and the waiters of *count* acknowledgements: only few different counts occur."""
         found = self._waiters.get(count)
         if found is None:
             mark = AckMark(count)

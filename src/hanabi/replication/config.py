@@ -1,4 +1,4 @@
-"""The settings of replication: RocketMQ's keys and defaults, as they stand in broker.conf.
+"""Settings of replication: RocketMQ's keys and defaults, as in broker.conf.
 
 Agrees with MessageStoreConfig of 4.9.8 and 5.3.3. `brokerRole`, `haListenPort` and `haMasterAddress` are the broker's.
 """
@@ -19,7 +19,7 @@ PieceBytes = Annotated[int, msgspec.Meta(ge=1, le=PIECE_BYTES_MAX)]
 
 
 class ReplicationConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What one broker was told about replication. Every attribute has the key of broker.conf beside it."""
+    """Replication settings of one broker. Each attribute names its key of broker.conf."""
 
     transfer_batch_bytes: PieceBytes = field(default=32_768, name="haTransferBatchSize")
     heartbeat_interval_ms: Positive = field(default=5_000, name="haSendHeartbeatInterval")
@@ -37,7 +37,7 @@ class ReplicationConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_in_sync_replicas: bool = field(default=False, name="enableAutoInSyncReplicas")
     all_ack_in_sync_state_set: bool = field(default=False, name="allAckInSyncStateSet")
 
-    # Ours, not RocketMQ's.
+    # Hanabi's own keys
     allowed_peers: str = field(default="", name="haAllowedPeers")  # addresses and networks; empty: every peer
     connections_max: Positive = field(default=64, name="haConnectionsMax")
     connect_timeout_ms: Positive = field(default=5_000, name="haConnectTimeout")
@@ -55,7 +55,7 @@ class ReplicationConfig(msgspec.Struct, frozen=True, kw_only=True):
         return AllowedPeers.parse(self.allowed_peers, key="haAllowedPeers")
 
     def put_rule(self, *, is_sync: bool, group: Group = Group.PLAIN) -> PutRule:
-        """Return what these settings ask of a put."""
+        """Return the requirements of these settings on a put."""
         gap = self.slave_fall_behind_bytes if group is Group.PLAIN else self.gap_not_in_sync_bytes
         return PutRule(
             is_sync=is_sync,

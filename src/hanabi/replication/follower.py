@@ -1,7 +1,7 @@
-"""One connection of a slave to its master: it reports what it holds, and appends what it is sent.
+"""One connection of a slave to its master: reports what it holds, and appends what it receives.
 
 Differs from Apache's HAClient on purpose: it reports at once and not after five seconds, refuses a heartbeat whose
-offset is not its own, checks that each append has worked, and notices a master that is silent.
+offset is not its own, checks that each append succeeded, and detects a silent master.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Follower(asyncio.Protocol):
         self._sink, self._config, self._now = sink, config, now
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Refusal | None] = self._loop.create_future()
-        self.error: Exception | None = None  # why the connection was lost, where that is known
+        self.error: Exception | None = None  # the cause of a lost connection, if known
         self.received_bytes = 0
         self.heard_at = self.wrote_at = now()
         self._transport: asyncio.Transport | None = None
@@ -32,7 +32,7 @@ class Follower(asyncio.Protocol):
         self._is_paused = False
         self._watch: asyncio.TimerHandle | None = None
 
-    # What the loop tells
+    # Callbacks of the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -55,16 +55,16 @@ class Follower(asyncio.Protocol):
         except RemoteProtocolError as error:
             self._end(Refusal(RefusalKind.NOT_A_MASTER, f"it sends {error}: it is no master of this protocol"))
             return
-        if is_answer_due:  # one report for all that came at once; also for a heartbeat, which may ask for it
+        if is_answer_due:  # one report for all pieces of a read; also for a heartbeat, which may ask for it
             self._report()
 
     def _take(self, piece: Piece) -> Refusal | None:
-        """Append a piece that continues the log; say why it cannot be, if so."""
+        """Append a piece that continues the log; return the reason if it cannot be appended."""
         sink, (offset, data) = self._sink, piece
         refusal = check_piece(offset, len(data), own_end=sink.end_offset, file_bytes=sink.file_bytes)
         if refusal is not None or not (data or sink.end_offset):
             return refusal
-        try:  # a heartbeat, too: what could not be dispatched is tried again
+        try:  # for a heartbeat, too: an unfinished dispatch is retried
             sink.append_raw(offset, data)
         except LogDiverged as error:
             return Refusal(RefusalKind.DIVERGED, f"{error}. {COMPARE}")
@@ -87,20 +87,20 @@ class Follower(asyncio.Protocol):
     # Reports and time
 
     def _report(self) -> None:
-        """Tell the master what is here. If it does not read reports, the next one says it."""
+        """Report the end of the local log. If the master does not read reports, the next one says it."""
         if self._transport is not None and not self._is_paused:
             self.wrote_at = self._now()
             self._transport.write(encode_report(self._sink.end_offset))
 
     def _watch_from(self, now: float) -> None:
-        """Set the timer to the next moment at which a heartbeat or the end of patience may be due."""
+        """Set the timer to the next moment at which a heartbeat or the timeout may be due."""
         due = min(self.wrote_at + self._heartbeat_seconds, self.heard_at + self._housekeeping_seconds)
         due = max(due, now + 0.001)
         self._watch = self._loop.call_later(due - now, self._look, due)
 
     def _look(self, due: float) -> None:
         now = self._now()
-        if now - due > STALL_SECONDS:  # we did not run: what the master sent meanwhile is still unread
+        if now - due > STALL_SECONDS:  # the process stalled: what the master sent meanwhile is still unread
             self.heard_at = max(self.heard_at, now - self._heartbeat_seconds)
         limit = self._housekeeping_seconds
         if now - self.heard_at >= limit:

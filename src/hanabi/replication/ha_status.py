@@ -1,4 +1,4 @@
-"""The answer to GET_BROKER_HA_STATUS (907), from what a master and a slave know. Pure."""
+"""Reply to GET_BROKER_HA_STATUS (907), from the state of a master or a slave. Pure."""
 
 from collections.abc import Sequence
 

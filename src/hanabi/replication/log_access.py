@@ -1,4 +1,4 @@
-"""A log as replication sees it, and the message store as such a log.
+"""Interfaces of a log for replication, and the message store as such a log.
 
 The two Protocols are all that master and slave know of a store; tests give them logs in memory.
 """
@@ -9,48 +9,48 @@ from hanabi.store.message_store import MessageStore
 
 
 class LogSource(Protocol):
-    """What a master needs of its log."""
+    """Log of a master."""
 
     @property
     def min_offset(self) -> int:
-        """The first offset there is."""
+        """First available offset."""
 
     @property
     def end_offset(self) -> int:
-        """Where the next byte will be written."""
+        """Offset of the next byte to be written."""
 
     @property
     def file_bytes(self) -> int:
-        """The size of each of its files (mappedFileSizeCommitLog)."""
+        """Size of each of its files (mappedFileSizeCommitLog)."""
 
     def slice(self, offset: int, bytes_max: int) -> memoryview | None:
         """Return the bytes at *offset*, at most *bytes_max* and of one file, without a copy; None outside the log."""
 
 
 class LogSink(Protocol):
-    """What a slave needs of its log."""
+    """Log of a slave."""
 
     @property
     def end_offset(self) -> int:
-        """Where the next byte will be written; 0 for an empty log."""
+        """Offset of the next byte to be written; 0 for an empty log."""
 
     @property
     def file_bytes(self) -> int:
-        """The size of each of its files (mappedFileSizeCommitLog)."""
+        """Size of each of its files (mappedFileSizeCommitLog)."""
 
     def append_raw(self, offset: int, data: memoryview) -> None:
-        """Append bytes of the master's log. An empty log begins at *offset*. Raises StoreError if it cannot.
+        """Append bytes of the master's log. An empty log begins at *offset*. Raise StoreError on failure.
 
-        A heartbeat is an append without bytes: what could not be completed before is tried again."""
+        A heartbeat is an append without bytes: it retries what could not be completed before."""
 
 
 class StoreLog:
-    """The log of a message store, for a master and for a slave. Call it from the thread that puts.
+    """Log of a message store, for a master and for a slave. Call it from the thread that puts.
 
-    A slave becomes a master by a restart, which cuts off the part of a record at the end of its log and lets its queues
-    go on counting. Without a restart both would be to do: see `MessageStore.restore_queue_offsets`.
-    Slices are handed to the kernel unread, which answers with an error for a page that the disk cannot give; with TLS
-    they are read here, where such a page ends the process.
+    A slave becomes a master by a restart, which cuts off an incomplete record at the end of its log and restores its
+    queue offsets. Without a restart both would be necessary: see `MessageStore.restore_queue_offsets`. Slices are
+    passed to the kernel unread, which returns an error for an unreadable page; with TLS they are read here, where such
+    a page ends the process.
     """
 
     def __init__(self, store: MessageStore) -> None:

@@ -1,13 +1,13 @@
-"""The replication port of a master: it accepts slaves and sends each of them the log.
+"""Replication port of a master: accepts slaves and sends each of them the log.
 
     master = Master(StoreLog(store), config, config.put_rule(is_sync=...))
     host, port = await master.start("0.0.0.0", 10912)
     master.appended()                               after each append, from the loop's thread: cheap
     master.acks.why_refused(end)                    before an append of a SYNC_MASTER
-    master.acks.wait(end_offset, on_done)           after it; many answers of one iteration may share one wait
+    master.acks.wait(end_offset, on_done)           after it; many replies of one iteration may share one wait
     await master.stop()
 
-All that was appended in one iteration of the loop leaves in the next one, in one write for each slave.
+Everything appended in one iteration of the loop is sent in the next one, in one write for each slave.
 """
 
 import asyncio
@@ -59,7 +59,8 @@ class Master:
         tls: ssl.SSLContext | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With *tls* the port speaks TLS only, which Apache's slaves cannot; `verify_mode` may ask for certificates."""
+        """*tls*: the port accepts TLS only, which Apache's slaves cannot speak; `verify_mode` may ask for
+        certificates."""
         self._log, self._config, self._tls, self._now = log, config, tls, now
         self._peers = config.peers()
         timeout_seconds = config.slave_timeout_ms / 1000
@@ -73,7 +74,7 @@ class Master:
         self._is_sending_due = False
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the address that was bound: port 0 means any. A taken port is an OSError."""
+        """Listen, and return the bound address; port 0 means any. Raise OSError if the port is taken."""
         self._loop = asyncio.get_running_loop()
         handshake = TLS_HANDSHAKE_SECONDS if self._tls is not None else None
         self._server = await self._loop.create_server(
@@ -84,7 +85,7 @@ class Master:
         return bound[0], bound[1]
 
     async def stop(self) -> None:
-        """Accept no more, close all connections, and end the puts that wait."""
+        """Stop accepting, close all connections, and end the waiting puts."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -93,10 +94,10 @@ class Master:
         if self._expiry is not None:
             self._expiry.cancel()
         self.acks.end_all()
-        await asyncio.sleep(0)  # the transports tell that they are closed
+        await asyncio.sleep(0)  # lets the transports report their end
 
     def appended(self) -> None:
-        """Send what the log has got, soon: once for all that is appended in this iteration of the loop."""
+        """Schedule sending of new bytes: once for all appends of this loop iteration."""
         if self._senders and not self._is_sending_due and self._loop is not None:
             self._is_sending_due = True
             self._loop.call_soon(self._send)
@@ -106,11 +107,11 @@ class Master:
         for sender in tuple(self._senders):
             sender.pump()
 
-    # What operators see
+    # For operators
 
     @property
     def connections(self) -> int:
-        """How many connections are open, with those that have not asked for a position."""
+        """Number of open connections, including those that have not asked for a position."""
         return len(self._senders)
 
     def slaves(self) -> list[SlaveState]:
@@ -130,10 +131,10 @@ class Master:
             if (slave := sender.slave) is not None
         ]
 
-    # What senders tell
+    # Callbacks of senders
 
     def admit(self, sender: Sender, host: str) -> Refusal | None:
-        """Count a new connection, or say why it cannot be."""
+        """Count a new connection, or return the reason of its refusal."""
         if not self._peers.allows(host):
             return Refusal(RefusalKind.ADDRESS, "its address is not in haAllowedPeers")
         if len(self._senders) >= self._config.connections_max:
@@ -153,20 +154,20 @@ class Master:
             logger.warning("slave %s is refused: %s%s", sender.address, refusal.text, more)
 
     def gone(self, sender: Sender) -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
         self._senders.discard(sender)
 
     def _new_sender(self) -> Sender:
         return Sender(self._log, self._config, self.acks, self, self._now)
 
-    # Puts that wait
+    # Waiting puts
 
     def _expire_at(self, deadline: float) -> None:
         if self._loop is not None and (self._expiry is None or self._expiry.cancelled()):
             self._expiry = self._loop.call_later(max(deadline - self._now(), 0), self._expire)
 
     def _expire(self) -> None:
-        """End the puts whose deadline has come, and come again for the next one."""
+        """End the puts whose deadline has passed, and set the timer for the next one."""
         self._expiry = None
         self.acks.expire()
         deadline = self.acks.next_deadline

@@ -1,14 +1,14 @@
-"""What a slave copies from its master besides the log, by requests to the master's port for clients.
+"""Tables that a slave copies from its master, by requests to the master's port for clients.
 
-    topics, groups      the whole table, if its data version is another
+    topics, groups      the whole table, if its data version differs
     consumer offsets    merged: what the master has changed since the last time wins; else the larger one stays, as a
                         slave takes commits while its master is away (Apache's slave loses these, #1094)
     delay offsets       the whole table; a master that has delayed nothing answers with an error
     request modes       the whole table; 4.9 does not know the request
 
-Agrees with SlaveSynchronize. Apache's slave asks for topics at the fast port; every port of a master answers.
-A request that fails is logged once a minute and does not stop the others. What a broker does with the tables is behind
-`MetadataSink`; the timers' state (60, 61) is not copied.
+Agrees with SlaveSynchronize. Apache's slave asks for topics at the fast port; every port of a master answers. A failed
+request is logged once a minute and does not stop the remaining ones. `MetadataSink` hides how a broker applies the
+tables; the timers' state (60, 61) is not copied.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ T = TypeVar("T")
 
 
 class Asker(Protocol):
-    """A way to ask the master; `remoting`'s Connector is one."""
+    """Client for requests to the master; `remoting`'s Connector is one."""
 
     async def request(self, address: str, code: int, *, timeout: float) -> Command:  # noqa: ASYNC109
-        """Ask *address* and return its answer, whatever its code."""
+        """Send a request to *address* and return the reply with any code."""
 
 
 class MetadataSink(Protocol):
@@ -58,9 +58,9 @@ class MetadataSink(Protocol):
 
 
 def merged_offsets(local: Offsets, master: Offsets, seen: Offsets) -> Offsets:
-    """Return the offsets of *master* that a slave must take; *seen* is what the master had the last time.
+    """Return the offsets of *master* that a slave must take; *seen* is the master's previous table.
 
-    The master wins where it has changed its mind, also backwards (a reset). Where it has not, a larger offset that was
+    The master wins for an offset that it has changed, also backwards (a reset). Otherwise a larger offset that was
     committed here stays.
     """
     taken: dict[str, dict[int, int]] = {}
@@ -77,7 +77,7 @@ def merged_offsets(local: Offsets, master: Offsets, seen: Offsets) -> Offsets:
 
 
 class MetadataSync:
-    """Copies the tables of one master at a time, again and again. `run` until cancelled."""
+    """Copies the tables of one master at a time, periodically. `run` until cancelled."""
 
     def __init__(
         self,
@@ -91,16 +91,16 @@ class MetadataSync:
         self._master: str | None = None
         self._seen: Offsets = {}
         self._complaints = Complaints()
-        self._unknown: set[RequestCode] = set()  # what this master does not know
-        self.rounds = 0  # that were completed without an error
+        self._unknown: set[RequestCode] = set()  # requests that this master does not support
+        self.rounds = 0  # completed without an error
 
     def follow(self, address: str | None) -> None:
-        """Copy from the master at *address* from now on; with None from none."""
+        """Copy from the master at *address* from now on; None: from none."""
         if address != self._master:
             self._master, self._seen, self._unknown = address, {}, set()
 
     async def run(self) -> None:
-        """Copy every few seconds, as long as there is a master."""
+        """Copy every few seconds, while there is a master."""
         await asyncio.sleep(min(FIRST_SECONDS, self._interval_seconds))
         while True:
             if self._master is not None:
@@ -108,7 +108,7 @@ class MetadataSync:
             await asyncio.sleep(self._interval_seconds)
 
     async def copy(self, address: str) -> bool:
-        """Copy all tables once; say whether all of it worked."""
+        """Copy all tables once; return whether all succeeded."""
         steps: tuple[tuple[str, Callable[[str], Awaitable[None]]], ...] = (
             ("topics", self._copy_topics),
             ("consumer offsets", self._copy_offsets),
@@ -132,7 +132,7 @@ class MetadataSync:
 
     async def _copy_topics(self, address: str) -> None:
         table = await self._fetch(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
-        if table is None or not table.topic_config_table:  # every master has topics of its own
+        if table is None or not table.topic_config_table:  # every master has its own topics
             raise BrokerError(f"{address} answers with no topics at all: those that are here stay")
         if table.data_version != self._sink.topics_version():
             self._sink.take_topics(table)
@@ -155,7 +155,7 @@ class MetadataSync:
 
     async def _copy_delay_offsets(self, address: str) -> None:
         answer = await self._asker.request(address, RequestCode.GET_ALL_DELAY_OFFSET, timeout=TIMEOUT_SECONDS)
-        if answer.code == ResponseCode.SYSTEM_ERROR:  # Apache's for a master without a file of them
+        if answer.code == ResponseCode.SYSTEM_ERROR:  # Apache's code for a master without that file
             return
         table = _decoded(answer, DelayOffsetTable, address)
         if table is not None and table.offset_table:
@@ -178,7 +178,7 @@ class MetadataSync:
 
 
 def _decoded(answer: Command, kind: type[T], address: str) -> T | None:
-    """Return the body of *answer*; None if it has none. Raises BrokerError for a refusal."""
+    """Return the body of *answer*; None if it has none. Raise BrokerError for a refusal."""
     if answer.code != ResponseCode.SUCCESS:
         raise BrokerError.from_reply(answer.code, answer.remark, asked=f"{address} was asked for its tables")
     return decode_body(bytes(answer.body), kind) if answer.body else None

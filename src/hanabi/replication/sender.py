@@ -1,11 +1,11 @@
-"""One connection of a master to a slave: it reads reports and sends the log from the first of them on.
+"""One connection of a master to a slave: reads reports and sends the log from the first of them on.
 
     connected ─ first report ─► a position, or a refusal ─► pieces ... heartbeats ... pieces ─► closed
                                                        ◄─ reports: what the slave holds
 
-A piece goes out as its header and a slice of the mapped log, without a copy of ours. At most `BUFFERED_BYTES_MAX` wait
-for a slave that reads slowly; then its sending stops until it has read. So a slave costs bounded memory, and bounded
-time in each iteration of the loop, and the others do not notice it.
+A piece is sent as its header and a slice of the mapped log, without a copy. At most `BUFFERED_BYTES_MAX` are buffered
+for a slow slave; then sending stops until it has read. So a slave costs bounded memory and bounded time in each
+iteration of the loop, and does not slow other slaves.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from hanabi.replication.wire import ReportParser, encode_header
 logger = logging.getLogger(__name__)
 
 BUFFERED_BYTES_MAX: Final = 256 << 10
-TURN_BYTES_MAX: Final = 1 << 20  # then the other connections have their turn
-STALL_SECONDS: Final = 1.0  # a timer that is so late says that this process did not run
+TURN_BYTES_MAX: Final = 1 << 20  # then other connections are served
+STALL_SECONDS: Final = 1.0  # a timer this late means that this process stalled
 
 
 class SenderOwner(Protocol):
-    """What a sender tells its master."""
+    """Callbacks of a sender to its master."""
 
     def admit(self, sender: "Sender", host: str) -> Refusal | None:
-        """Count a new connection, or say why it cannot be."""
+        """Count a new connection, or return the reason of its refusal."""
 
     def refused(self, sender: "Sender", refusal: Refusal) -> None:
         """Note a refusal; the connection is being closed."""
 
     def gone(self, sender: "Sender") -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
 
 
 class Sender(asyncio.Protocol):
@@ -61,13 +61,13 @@ class Sender(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None  # None: not yet open, or closed
         self._reports = ReportParser()
         self._heard_at = self._wrote_at = now()
-        self._paused_at: float | None = None  # since when the slave does not read what we sent
+        self._paused_at: float | None = None  # since when the slave has not read our data
         self._bucket = TokenBucket(config.transfer_bytes_per_second, now()) if config.flow_control_enabled else None
         self._rate = TransferRate(now())
         self._watch: asyncio.TimerHandle | None = None
         self._pump_later: asyncio.Handle | None = None
 
-    # What the loop tells
+    # Callbacks of the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -92,7 +92,7 @@ class Sender(asyncio.Protocol):
             self._acknowledge(reports[-1])
 
     def eof_received(self) -> bool:
-        return False  # the transport closes itself: a slave that has ended its reports cannot acknowledge
+        return False  # the transport closes itself: a slave without reports cannot acknowledge
 
     def pause_writing(self) -> None:
         self._paused_at = self._now()
@@ -116,7 +116,7 @@ class Sender(asyncio.Protocol):
     # Reports
 
     def _start(self, report: int) -> None:
-        """Begin to send from where the first report asks for."""
+        """Start sending at the position of the first report."""
         log = LogRange(self._log.min_offset, self._log.end_offset, self._log.file_bytes)
         start = start_position(report, log)
         if isinstance(start, Refusal):
@@ -129,7 +129,7 @@ class Sender(asyncio.Protocol):
         self._acks.join(self.slave)
         logger.info("slave %s follows from offset %d, %d bytes behind", self.address, start, log.end - start)
         if start == log.end:
-            self._write(encode_header(start, 0))  # our slaves answer with what they hold: an acknowledgement
+            self._write(encode_header(start, 0))  # Hanabi's slaves answer with a report: an acknowledgement
         self.pump()
 
     def _acknowledge(self, report: int) -> None:
@@ -148,7 +148,7 @@ class Sender(asyncio.Protocol):
     # Pieces
 
     def pump(self) -> None:
-        """Send what the log has and the slave has not, as far as it reads and the flow limit allows."""
+        """Send new bytes of the log, as far as the slave reads and the flow limit allows."""
         slave, left = self.slave, TURN_BYTES_MAX
         if slave is None:
             return
@@ -163,7 +163,7 @@ class Sender(asyncio.Protocol):
             left -= sent
 
     def _send_piece(self, slave: SlaveProgress, size: int) -> int:
-        """Send one piece of at most *size* bytes; return its size, or 0 if the log has it no more."""
+        """Send one piece of at most *size* bytes; return its size, or 0 if the log no longer has it."""
         piece = self._log.slice(slave.sent, size)
         if not piece:
             text = f"it is at {slave.sent}, but the oldest file here begins at {self._log.min_offset} by now"
@@ -177,7 +177,7 @@ class Sender(asyncio.Protocol):
         return len(piece)
 
     def _allowed(self) -> int:
-        """Return how many bytes the next piece may have; 0 if it has to wait for the flow limit."""
+        """Return the maximum size of the next piece; 0 if it has to wait for the flow limit."""
         size, bucket = self._config.transfer_batch_bytes, self._bucket
         if bucket is None:
             return size
@@ -189,7 +189,7 @@ class Sender(asyncio.Protocol):
         return 0
 
     def _pump_after(self, seconds: float) -> None:
-        """Call `pump` later, once."""
+        """Schedule one call of `pump`."""
         if self._pump_later is not None:
             self._pump_later.cancel()
         if seconds:
@@ -202,10 +202,10 @@ class Sender(asyncio.Protocol):
             self._wrote_at = self._now()
             self._transport.writelines(parts)
 
-    # Time
+    # Timers
 
     def _watch_from(self, now: float) -> None:
-        """Set the timer to the next moment at which a heartbeat or the end of patience may be due."""
+        """Set the timer to the next moment at which a heartbeat or the timeout may be due."""
         patience_ends = min(self._heard_at, self._paused_at or self._heard_at) + self._housekeeping_seconds
         due = min(self._wrote_at + self._heartbeat_seconds, patience_ends)
         due = max(due, now + 0.001)
@@ -214,7 +214,7 @@ class Sender(asyncio.Protocol):
     def _look(self, due: float) -> None:
         """Send a heartbeat, or close a connection that is dead."""
         now = self._now()
-        if now - due > STALL_SECONDS:  # we did not run: what the slave sent meanwhile is still unread
+        if now - due > STALL_SECONDS:  # the process stalled: what the slave sent meanwhile is still unread
             self._heard_at = max(self._heard_at, now - self._heartbeat_seconds)
             self._paused_at = None if self._paused_at is None else now
         refusal = self._why_dead(now)
@@ -246,11 +246,11 @@ class Sender(asyncio.Protocol):
     # The end
 
     def bytes_per_second(self) -> int:
-        """Return what was sent in the last whole second."""
+        """Return the bytes sent in the last whole second."""
         return 0 if self.slave is None else self._rate.bytes_per_second(self.slave.transferred_bytes, self._now())
 
     def close(self) -> None:
-        """Close the connection; `gone` is told later."""
+        """Close the connection; `gone` is called later."""
         if self._transport is not None:
             self._transport.abort()
         self._close()

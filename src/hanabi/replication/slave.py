@@ -1,13 +1,13 @@
-"""A slave that follows its master: it connects, appends what the master sends, and connects again.
+"""Slave that follows its master: connects, appends what the master sends, and reconnects.
 
     slave = Slave(StoreLog(store), config)
     slave.start()
-    slave.follow("192.0.2.1:10912")        haMasterAddress, or haServerAddr of a registration's answer; None: stay alone
+    slave.follow("192.0.2.1:10912")        haMasterAddress, or haServerAddr of a registration's reply; None: follow none
     slave.state()                          for operators
     await slave.stop()
 
-A refusal (the logs differ, the disk is full, the peer is no master) is logged once a minute and tried again at the
-longest pause: it may need an operator. A lost connection is tried again soon, then less and less often.
+A refusal (the logs differ, the disk is full, the peer is no master) is logged once a minute and retried at the longest
+pause: it may need an operator. A lost connection is retried soon, with growing pauses.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ class SlaveView(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int
     received_bytes: int
     bytes_per_second: int
-    silent_seconds: float  # since the master was last heard of; 0 if not connected
+    silent_seconds: float  # since the master was last heard; 0 if not connected
     unreported_seconds: float  # since the last report to it
     trouble: str  # why it does not follow; empty if it does
 
 
 class Slave:
-    """Follows one master at a time. `refusals` counts what it refused, by kind."""
+    """Follows one master at a time. `refusals` counts its refusals by kind."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Slave:
     ) -> None:
         self._sink, self._config, self._tls, self._now = sink, config, tls, now
         self._address: str | None = None
-        self._changed = asyncio.Event()  # there is another address
+        self._changed = asyncio.Event()  # set when the address changes
         self._follower: Follower | None = None
         self._received_before = 0  # by earlier connections
         self._rate = TransferRate(now())
@@ -70,18 +70,18 @@ class Slave:
         self.refusals: Counter[RefusalKind] = Counter()
 
     def start(self) -> None:
-        """Begin to follow, as soon as there is an address."""
+        """Start following as soon as there is an address."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Leave the master, for good."""
+        """Leave the master and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
 
     def follow(self, address: str | None) -> None:
-        """Follow the master at "host:port" from now on; with None leave the one that is followed."""
+        """Follow the master at "host:port" from now on; None: leave the current one."""
         if address is not None:
             parse_address(address)
         if address == self._address:
@@ -94,11 +94,11 @@ class Slave:
 
     @property
     def received_bytes(self) -> int:
-        """Bytes of the log that masters have sent."""
+        """Bytes of the log received from masters."""
         return self._received_before + (self._follower.received_bytes if self._follower is not None else 0)
 
     def state(self) -> SlaveView:
-        """Return what an operator wants to know."""
+        """Return the state for operators."""
         now, follower = self._now(), self._follower
         return SlaveView(
             master_address=self._address,
@@ -111,7 +111,7 @@ class Slave:
             trouble=self._trouble,
         )
 
-    # How it follows
+    # Following
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_SECONDS
@@ -137,7 +137,7 @@ class Slave:
         self._changed.clear()
 
     async def _rest(self, seconds: float) -> None:
-        """Wait, but not if another address comes."""
+        """Wait for *seconds*, or until the address changes."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -149,7 +149,7 @@ class Slave:
         follower = await self._connect(address)
         if follower is None:
             return None
-        if self._changed.is_set():  # another address came while this one was connected to
+        if self._changed.is_set():  # the address changed while connecting
             follower.close()
             return None
         self._follower, self._trouble = follower, ""
@@ -165,7 +165,7 @@ class Slave:
         return refusal
 
     async def _connect(self, address: str) -> Follower | None:
-        """Open a connection; None if that fails."""
+        """Open a connection; return None on failure."""
         host, port = parse_address(address)
         loop = asyncio.get_running_loop()
         name = host if self._tls is not None else None
@@ -178,7 +178,7 @@ class Slave:
                     ssl=self._tls,
                     server_hostname=name,
                 )
-        except OSError as error:  # TimeoutError and SSLError are ones
+        except OSError as error:  # includes TimeoutError and SSLError
             self._trouble = f"no connection to the master {address}: {error or 'no answer in time'}"
             self._complain(_UNREACHABLE, self._trouble)
             return None
@@ -195,7 +195,7 @@ class Slave:
         self._complain(refusal.kind, self._trouble)
 
     def _complain(self, key: str, text: str) -> None:
-        """Log *text*, once a minute for each kind."""
+        """Log *text*, at most once a minute for each kind."""
         if self._complaints.is_due(key, self._now()):
             again = self._complaints.held_back(key)
             logger.warning("%s%s", text, f" ({again} more times since the last line)" if again else "")

@@ -1,4 +1,4 @@
-"""The bytes on a replication connection. There is no handshake, no magic number and no version.
+"""Encoding of a replication connection. There is no handshake, no magic number and no version.
 
     slave -> master    int64 offset                             first: the position it asks for; then: what it holds
     master -> slave    int64 offset, int32 size, size bytes     raw bytes of the commit log; size 0 is a heartbeat
@@ -24,11 +24,11 @@ encode_report = _REPORT.pack
 """Encode the offset up to which a slave holds the log."""
 
 encode_header = _HEADER.pack
-"""Encode what precedes a piece: its offset and its size. Size 0 is a heartbeat."""
+"""Encode the header of a piece: its offset and its size. Size 0 is a heartbeat."""
 
 
 class ReportParser:
-    """Reports of one slave, from a stream that is cut anywhere. Keeps at most seven bytes."""
+    """Parser of one slave's reports from a fragmented stream. Keeps at most seven bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 
 
 class PieceParser:
-    """Pieces of a master, from a stream that is cut anywhere. Keeps at most eleven bytes.
+    """Parser of a master's pieces from a fragmented stream. Keeps at most eleven bytes.
 
     A piece that arrives in parts is returned in parts, each with its own offset: a slave appends them as they come, so
     the size that a master claims costs no memory.
@@ -62,7 +62,7 @@ class PieceParser:
         self._left = 0
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """Yield what *data* brings, without a copy. RemoteProtocolError if it cannot come from a master."""
+        """Yield the pieces in *data*, without a copy. Raise RemoteProtocolError if it cannot come from a master."""
         view = memoryview(data)
         while view:
             if not self._left:
@@ -78,7 +78,7 @@ class PieceParser:
                 yield Piece(offset, part)
 
     def _take_header(self, view: memoryview) -> memoryview:
-        """Read a header from *view* and what was left before; return the rest. Without enough bytes, keep them."""
+        """Read a header from *view* and earlier bytes; return the rest. Keep the bytes if there are too few."""
         missing = HEADER_BYTES - len(self._head)
         self._head += view[:missing]
         if len(self._head) == HEADER_BYTES:

@@ -103,7 +103,7 @@ async def test_topics_whose_file_is_lost_are_made_anew_from_their_queues(
         async with serving(tmp_path) as (_, peer):
             reply = await peer.ask(RequestCode.PULL_MESSAGE, pull_header(0, topic="Orders"))
             assert reply.code == ResponseCode.SUCCESS
-    assert "made anew from their queues" in caplog.text
+    assert "recreated from their queues" in caplog.text
     async with serving(tmp_path) as (broker, _):
         assert "Orders" in broker.tables.topics  # and is in the file now
 

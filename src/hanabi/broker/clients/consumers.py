@@ -241,8 +241,8 @@ class Consumers:
         client = member.client
         logger.info("consumer %s joins group %s from %s", client.client_id, group.name, client.connection.peer)
         if group.connections_of(client.client_id) == 2:  # only the second is reported
-            others = (other for other in group.members.values() if other.client.client_id == client.client_id)
-            peers = ", ".join(other.connection.peer for other in others)
+            same = (member for member in group.members.values() if member.client.client_id == client.client_id)
+            peers = ", ".join(member.connection.peer for member in same)
             logger.warning("group %s has client id %s more than once: %s", group.name, client.client_id, peers)
 
     def _report_differences(self, group: ConsumerGroup) -> None:

@@ -9,7 +9,7 @@
     ┌──────────┬────────────────┬──────────────┬──────────┬───────────┐
     │ slot i64 │ queue off. i64 │ log off. i64 │ size i32 │ crc32 u32 │
     └──────────┴────────────────┴──────────────┴──────────┴───────────┘
-      tenths of a second          negative for one that cancels others ┘  of the 28 bytes before it
+      tenths of a second                   negative for a cancellation ┘  of the 28 bytes before it
 
 Entries are added where, by the checkpoint, a file ends; bytes behind that are from a write that a crash cut off and are
 overwritten. So the files hold what the checkpoint says, or they are damaged and are rebuilt from the timer topic. A

@@ -199,7 +199,7 @@ class _Generation:
 
     @property
     def is_due(self) -> bool:
-        """Whether the next file is due: this one is nearly full, or has more deleted records than used ones."""
+        """Return whether the next file is due: this one is nearly full, or has more deleted records than used ones."""
         return self.file.free_bytes < self.file.size // 4 or self.forgotten > max(_GARBAGE_MIN, len(self.slots))
 
     @property

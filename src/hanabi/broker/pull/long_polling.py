@@ -176,7 +176,7 @@ class HeldPulls:
             if not held.done():  # else its connection is closed
                 try:
                     reply = held.answer(held)
-                except Exception as error:  # noqa: BLE001 - whoever awaits it turns it into a reply
+                except Exception as error:  # noqa: BLE001 - the awaiting caller turns it into a reply
                     held.set_exception(error)
                 else:
                     held.set_result(reply)

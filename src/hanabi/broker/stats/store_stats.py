@@ -50,9 +50,7 @@ class StoreStats:
         self.put_ms_max = 0
         self.get_ms_max = 0
         self.put_seconds = 0.0  # total duration of puts, without batches
-        self.slow_puts = [0] * len(
-            _CLASS_NAMES
-        )  # since the start, by class; the first stays 0: it is the rest of `puts`
+        self.slow_puts = [0] * len(_CLASS_NAMES)  # since the start, by class; the first stays 0: the rest of `puts`
         self._classes = [0] * len(_CLASS_NAMES)
         self._last_classes = self._classes.copy()
         self._fine = [0] * len(_FINE_LIMITS_MS)

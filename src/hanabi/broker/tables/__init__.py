@@ -1,1 +1,1 @@
-"""Topics and consuming groups, and the files that keep them."""
+"""Topics and consumer groups, and the files that store them."""

@@ -1,10 +1,9 @@
 """Coalesced saves of one table in a thread: one write covers all changes made during the previous write.
 
 The loop waits neither for the disk nor for the encoding of a table, and a thousand new topics in a second cost a few
-writes. The thread is the table's own: no other work delays a save for which a sender waits. A caller that must not
+writes. Each table has its own thread: no other work delays a save for which a sender waits. A caller that must not
 answer before its change is in the file awaits the future that `changed` returns; one that must not act before a name is
-in the file hands the act to `when_saved`. A write that fails is tried again until it succeeds; those that wait for it
-are told why it failed.
+in the file passes the act to `when_saved`. A failed write is retried until it succeeds; its waiters get the error.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ Write = Callable[[], None]
 
 
 class DeferredSave:
-    """The changes of one table that are not in its file yet. `run` writes them."""
+    """Changes of one table that are not in its file yet. `run` writes them."""
 
     def __init__(
         self,
@@ -40,23 +39,23 @@ class DeferredSave:
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """*begin* returns the write of the table as it is now, which is called in a thread. *ended* is called after it,
-        with whether it succeeded, before those that wait are told. Both run in the loop's thread."""
+        with whether it succeeded, before the waiters are notified. Both run in the loop's thread."""
         self.unsaved: dict[str, asyncio.Future[None]] = {}
         self.failure: MQError | None = None  # of the last write
         self._begin, self._ended, self._retry_seconds = begin, ended, retry_seconds
-        self._next: asyncio.Future[None] | None = None  # of what the next write will bring to the file
-        self._acts: dict[asyncio.Future[None], deque[_Act]] = {}  # for when it is there
+        self._next: asyncio.Future[None] | None = None  # done with the next write
+        self._acts: dict[asyncio.Future[None], deque[_Act]] = {}  # to call after it
         self._wake = asyncio.Event()
 
     def changed(self, names: Iterable[str] = ()) -> asyncio.Future[None]:
-        """There is something to write, *names* among it; the future is done when all of it is in the file."""
+        """Schedule a write that includes *names*; the future is done when the change is in the file."""
         self._wake.set()
         return self._wait_for_next(names)
 
     def when_saved(self, name: str, act: Callable[[], T]) -> asyncio.Future[T]:
-        """Call *act* when *name*, one of `unsaved`, is in the file; all acts for a name are called in their order.
+        """Call *act* when *name*, one of `unsaved`, is in the file; the acts for a name keep their order.
 
-        The future has its result, or raises why the name is not in the file, and then *act* was not called.
+        The future has its result, or raises the reason why the name is not in the file; then *act* was not called.
         """
         saved = self.unsaved[name]
         outcome: asyncio.Future[T] = saved.get_loop().create_future()
@@ -73,7 +72,7 @@ class DeferredSave:
         return outcome
 
     async def run(self) -> None:
-        """Write whenever something changed, until cancelled. A write that has begun is waited for."""
+        """Write after each change, until cancelled. A write that has begun is waited for."""
         thread = started_threads(1, "hanabi-saves")
         try:
             while True:
@@ -92,7 +91,7 @@ class DeferredSave:
             self._fail(StoreClosed("the broker stops"))
 
     async def _wait(self, seconds: float | None) -> None:
-        """Wait until something changed, at most for *seconds*."""
+        """Wait for a change, at most for *seconds*."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -106,18 +105,18 @@ class DeferredSave:
         return self._next
 
     def _settle(self, written: asyncio.Future[None] | None, error: MQError | None) -> None:
-        if error is not None and self.failure is None:  # once an outage
+        if error is not None and self.failure is None:  # once per outage
             logger.error("tried again every %g s: %s", self._retry_seconds, error)
         self.failure = error
         self._ended(error is None)
         if error is not None:
             self._refuse(written, error)
-            self._fail(error)  # what came meanwhile may build on what failed
+            self._fail(error)  # later changes may build on the failed one
         elif written is not None:
             self._go_on(written)
 
     def _go_on(self, written: asyncio.Future[None]) -> None:
-        """Act on what is in the file, a slice at a time: what comes meanwhile for the same names waits its turn."""
+        """Call the acts for saved names, a slice at a time: new acts for the same names wait their turn."""
         acts, until = self._acts.get(written), time.monotonic() + _SLICE_SECONDS
         while acts:
             acts.popleft()(None)
@@ -130,7 +129,7 @@ class DeferredSave:
         written.set_result(None)
 
     def _fail(self, error: MQError) -> None:
-        """Tell all that wait for the next write; the names are to be written all the same."""
+        """Fail all waiters of the next write; the names stay scheduled for writing."""
         waiting, self._next = self._next, None
         self._refuse(waiting, error)
 
@@ -143,7 +142,7 @@ class DeferredSave:
         for act in self._acts.pop(waiting, ()):
             act(error)
         waiting.set_exception(error)
-        waiting.exception()  # it is no mistake if nothing waits for it
+        waiting.exception()  # marks the exception as retrieved: there may be no waiter
 
 
 async def _run_in(thread: Executor, write: Write) -> None:

@@ -1,8 +1,8 @@
-"""The consuming groups of this broker: their settings, and the rule by which one comes into being.
+"""Consumer groups of this broker: their settings, and the rule for creating one.
 
-`config/subscriptionGroup.json` is as Apache writes it. Who is online in a group is not known here.
+`config/subscriptionGroup.json` is as Apache writes it. Online members are not known here.
 
-Agrees with SubscriptionGroupManager (4.9.8); names are checked as 5.x does, since anybody can make a group.
+Agrees with SubscriptionGroupManager (4.9.8); names are checked as 5.x does, since any peer can create a group.
 """
 
 import logging
@@ -36,14 +36,14 @@ logger = logging.getLogger(__name__)
 
 
 class Groups:
-    """The table and the rule."""
+    """The table and the rule for creating a group."""
 
     def __init__(self, path: Path | None, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._table = VersionedTable(path, "subscriptionGroupTable", _decode, now_ms)
         for name in GROUPS_AT_START:
             self._table.members.setdefault(name, SubscriptionGroupConfig(group_name=name))
-        self.known: Callable[[str], SubscriptionGroupConfig | None] = self._table.members.get  # never makes one
+        self.known: Callable[[str], SubscriptionGroupConfig | None] = self._table.members.get  # never creates one
 
     @property
     def data_version(self) -> DataVersion:
@@ -56,7 +56,7 @@ class Groups:
         return list(self._table.members)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group, made if it is not there and the rules allow it."""
+        """Return the group, created if it is missing and the rules allow it."""
         known = self.known(group)
         return known if known is not None else self._create(group)
 
@@ -78,7 +78,7 @@ class Groups:
         return self._table.count >= self._settings.broker.groups_max
 
     def update(self, *groups: SubscriptionGroupConfig) -> Awaitable[None]:
-        """Make or change groups, as an administrator says: all or none. In force when awaited."""
+        """Create or change groups for an administrator: all or none. In force when awaited."""
         old = {group.group_name: self._table.newest(group.group_name) for group in groups}
         new = [name for name, known in old.items() if known is None]
         if new and self._table.count + len(new) > self._settings.broker.groups_max:
@@ -88,14 +88,14 @@ class Groups:
         return self._table.change(changed, then=partial(_log_update, groups, old))
 
     def delete(self, group: str) -> Awaitable[None]:
-        """Forget a group; one that is not there is no error, as the tools delete on every broker. Await it."""
+        """Delete a group; a missing one is no error, as the tools delete on every broker. Await it."""
         if self._table.newest(group) is None:
             logger.warning("group %s cannot be deleted, it is not there", group)
             return Done()
         return self._table.change({}, gone=[group], then=lambda: logger.info("group %s is deleted", group))
 
     def disable_consume(self, group: str) -> None:
-        """Let this group read no more, until an administrator allows it again."""
+        """Disable reading for this group, until an administrator enables it again."""
         old = self.known(group)
         if old is not None and old.consume_enable:
             self._table.put({group: msgspec.structs.replace(old, consume_enable=False)})
@@ -107,15 +107,15 @@ class Groups:
         )
 
     def save(self) -> None:
-        """Bring the table to the disk now. Blocks."""
+        """Write the table to disk now. Blocks."""
         self._table.save()
 
     def save_changes(self) -> None:
-        """Bring to the disk now what is not there yet. Blocks."""
+        """Write unsaved changes to disk now. Blocks."""
         self._table.save_changes()
 
     async def keep_saving(self) -> None:
-        """From now on write new groups of clients in a thread, until cancelled."""
+        """Write new groups of clients in a thread, until cancelled."""
         await self._table.keep_saving()
 
 

@@ -1,4 +1,4 @@
-"""The tables in `config/` as fastjson writes them with PrettyFormat: tabs, a member a line, and no line end at the end.
+"""JSON of the tables in `config/` as fastjson writes it with PrettyFormat: tabs, a member a line, no final line end.
 
     {
         "offsetTable":{
@@ -20,12 +20,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def pretty(value: Any, *, depth: int = 0) -> bytes:
-    """*value*, a body or plain values, as it would stand *depth* levels deep in a file."""
+    """Return *value*, a body or plain values, formatted for a depth of *depth* levels in a file."""
     return _pretty(msgspec.to_builtins(value), b"\n" + b"\t" * depth)
 
 
 def _pretty(value: Any, line: bytes) -> bytes:
-    """*line* is a line end and the indent around *value*."""
+    """Return *value* formatted; *line* is a line end and the indent around it."""
     if isinstance(value, dict) and value:
         inner = line + b"\t"
         members = [
@@ -42,5 +42,5 @@ def _pretty(value: Any, line: bytes) -> bytes:
 
 
 def _encode_key(key: str) -> bytes:
-    """*key* in quotes. The one that fastjson's dialect reserves is escaped, or a reader would follow it."""
+    """Return *key* in quotes. The key that fastjson's dialect reserves is escaped, or a reader would follow it."""
     return rb'"\u0024ref"' if key == "$ref" else _encode(key)

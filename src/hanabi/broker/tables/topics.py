@@ -1,8 +1,8 @@
-"""The topics of this broker: their settings, the rules by which one comes into being, and their file.
+"""Topics of this broker: their settings, the rules for creating one, and their file.
 
-`config/topics.json` is as Apache writes it. A change is in the file before it is answered: an administrator's when the
-method's result is awaited, a new topic of a client's when it is not in `unsaved` any more. Knows nothing of messages,
-queues on disk or name servers: who wants to hear of changes puts a callback into `on_change`.
+`config/topics.json` is as Apache writes it. A change is in the file before it is answered: an administrator's change
+when the method's result is awaited, a client's new topic when it is not in `unsaved` any more. Does not know messages,
+queues on disk or name servers: `on_change` holds the callbacks of interested parts.
 
 Agrees with TopicConfigManager and TopicValidator (4.9.8).
 """
@@ -34,15 +34,15 @@ from hanabi.wire.system_names import (
     TOPIC_CHARACTERS_MAX,
 )
 
-PERM_INHERIT: Final = 1  # topics may be made from this one
+PERM_INHERIT: Final = 1  # topics may be created from this one
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 
-# Not in Apache's list: a message in TIMER_TOPIC says itself where it goes, and that can be any of these.
+# Not in Apache's list: a message in TIMER_TOPIC names its own destination, which can be any of these.
 NOT_FOR_SENDING: Final = CLOSED_TOPICS | {TIMER_TOPIC}
 
 DELAY_LEVELS: Final = 18
-LOGGED_MAX: Final = 100  # members that change at once: a line for each of more would hold up the loop
+LOGGED_MAX: Final = 100  # changed members logged one by one: more lines would block the loop
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]*").fullmatch
 
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 def validate_topic(name: str) -> str | None:
-    """Return why *name* cannot be a topic's, in Apache's words; None if it can."""
+    """Return why *name* is no valid topic name, in Apache's words; None if it is valid."""
     if not name.strip():
         return "The specified topic is blank."
     if not _LEGAL(name):
@@ -61,30 +61,30 @@ def validate_topic(name: str) -> str | None:
 
 
 def is_legal_name(name: str) -> bool:
-    """Return whether a topic or a group may have these characters."""
+    """Return whether all characters are allowed in the name of a topic or group."""
     return _LEGAL(name) is not None
 
 
 def perm_text(perm: int) -> str:
-    """Return a permission as Apache's tools show it: RW-, RWX, R--..."""
+    """Format a permission as Apache's tools do: RW-, RWX, R--..."""
     return "".join(
         letter if perm & bit else "-" for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
     )
 
 
 class Topics:
-    """The table, the rules, and who hears of changes."""
+    """The table, the rules, and the callbacks on changes."""
 
     def __init__(self, path: Path | None, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._table = VersionedTable(path, "topicConfigTable", _decode, now_ms)
         self._at_start = system_topics(settings)
         for name, topic in self._at_start.items():
-            self._table.members.setdefault(name, topic)  # what the file says of a system topic stands
+            self._table.members.setdefault(name, topic)  # the file takes precedence for a system topic
         self.find: Callable[[str], TopicConfig | None] = self._table.members.get
-        self.unsaved = self._table.later.unsaved  # topics that clients brought into being, until the file has them
-        self.when_saved = self._table.later.when_saved  # what to do with one of them then
-        self.on_change: list[Callable[[], None]] = []  # called when a topic came, changed or went
+        self.unsaved = self._table.later.unsaved  # topics created by clients, until the file has them
+        self.when_saved = self._table.later.when_saved  # runs an act after one of them is saved
+        self.on_change: list[Callable[[], None]] = []  # called when a topic was created, changed or deleted
 
     @property
     def data_version(self) -> DataVersion:
@@ -100,7 +100,7 @@ class Topics:
         return list(self._table.members)
 
     def is_system(self, topic: str) -> bool:
-        """Return whether this topic belongs to the broker and not to an application."""
+        """Return whether this topic belongs to the broker itself."""
         return topic in SYSTEM_TOPICS or topic in self._at_start or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
     @staticmethod
@@ -113,21 +113,21 @@ class Topics:
         return TopicConfigTable(data_version=self._table.version, topic_config_table=dict(self._table.members))
 
     def save(self) -> None:
-        """Bring the table to the disk now. Blocks."""
+        """Write the table to disk now. Blocks."""
         self._table.save()
 
     def save_changes(self) -> None:
-        """Bring to the disk now what is not there yet. Blocks."""
+        """Write unsaved changes to disk now. Blocks."""
         self._table.save_changes()
 
     async def keep_saving(self) -> None:
-        """From now on write new topics of clients in a thread, until cancelled."""
+        """Write new topics of clients in a thread, until cancelled."""
         await self._table.keep_saving()
 
     def create_on_send(
         self, topic: str, default_topic: str, queue_nums: int, topic_sys_flag: int = 0, peer: object = ""
     ) -> TopicConfig | None:
-        """Return the topic, made from *default_topic* if it is not there and the rules allow it."""
+        """Return the topic, created from *default_topic* if it is missing and the rules allow it."""
         known = self.find(topic)
         if known is not None:
             return known
@@ -146,7 +146,7 @@ class Topics:
     def create_on_send_back(
         self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int = 0
     ) -> TopicConfig | None:
-        """Return the topic, made if it is not there: retry, dead-letter and system topics need no default topic."""
+        """Return the topic, created if it is missing: retry, dead-letter and system topics need no default topic."""
         known = self.find(topic)
         return known if known is not None else self._create(_topic(topic, queue_nums, perm, topic_sys_flag), "broker")
 
@@ -164,9 +164,9 @@ class Topics:
         return self._table.count >= self._settings.broker.topics_max
 
     def restore(self, queues: Iterable[tuple[str, int]]) -> None:
-        """Make the topics anew whose file is lost, from the *queues* that hold their messages.
+        """Recreate the topics of a lost file from the *queues* that hold their messages.
 
-        Only if the newest file could not be read: what it does not name was deleted.
+        Does so only if the newest file could not be read: topics missing in a readable file were deleted.
         """
         if self._table.is_complete:
             return
@@ -179,18 +179,18 @@ class Topics:
         self._table.members.update({topic: _topic(topic, count) for topic, count in counts.items()})
         self._table.touch()
         logger.warning(
-            "%d topics are made anew from their queues, as their file is missing or unreadable; check the permission "
+            "%d topics are recreated from their queues, as their file is missing or unreadable; check the permission "
             "and the number of queues of each: %s",
             len(counts),
             ", ".join(list(counts)[:LOGGED_MAX]),
         )
 
     def newest(self, topic: str) -> TopicConfig | None:
-        """Return the topic as it will be when all that administrators asked for is in the file."""
+        """Return the topic as it will be after all pending changes of administrators."""
         return self._table.newest(topic)
 
     def update(self, *topics: TopicConfig) -> Awaitable[None]:
-        """Make or change topics, as an administrator says: all or none. In force when awaited."""
+        """Create or change topics for an administrator: all or none. In force when awaited."""
         old = {topic.topic_name: self.newest(topic.topic_name) for topic in topics}
         new = [name for name, known in old.items() if known is None]
         if new and self._table.count + len(new) > self._settings.broker.topics_max:
@@ -199,19 +199,19 @@ class Topics:
         return self._change({topic.topic_name: topic for topic in topics}, then=partial(_log_update, topics, old))
 
     def delete(self, topic: str) -> Awaitable[None]:
-        """Forget a topic; one that is not there is no error, as the tools delete on every broker. Await it."""
+        """Delete a topic; a missing one is no error, as the tools delete on every broker. Await it."""
         if self.newest(topic) is None:
             logger.warning("topic %s cannot be deleted, it is not there", topic)
             return Done()
         return self._change({}, gone=[topic], then=lambda: logger.info("topic %s is deleted", topic))
 
     def touch(self) -> None:
-        """Give the table its next version: what the topics allow has changed, though none of them has."""
+        """Give the table its next version: the effective permissions have changed, though no topic has."""
         self._table.put({})
         self._tell()
 
     def set_order_topics(self, order_topics: Container[str]) -> None:
-        """What the name server says about order: these topics have it, and no other."""
+        """Mark the topics that are ordered, by the name server's list; all other topics are not."""
         changed = {
             name: msgspec.structs.replace(topic, order=not topic.order)
             for name, topic in self._table.members.items()

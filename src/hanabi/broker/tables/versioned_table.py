@@ -1,4 +1,4 @@
-"""Names with their settings, a data version over all of them, and the file that holds both: topics, and groups.
+"""Versioned table of names with settings, and its file: used for topics and groups.
 
     {
         "dataVersion":{ counter, timestamp },
@@ -7,12 +7,12 @@
 
 The file is as Apache's ConfigManager writes it. There are two ways to change the table:
 
-    change    in the file first, and in force then; refused if the file cannot be written. For administrators.
-    put       in force at once, and in the file soon. For what clients bring into being.
+    change    in the file first, then in force; refused if the file cannot be written. For administrators.
+    put       in force at once, and in the file soon. For topics and groups that clients create.
 
 While `keep_saving` runs, the loop waits for neither: a thread encodes and writes the table, and one write covers all
-changes made during the previous one. Settings are values that never change, so each is encoded once.
-Knows nothing of what the settings mean.
+changes made during the previous one. Settings are immutable values, so each is encoded once. Does not know the meaning
+of the settings.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from hanabi.broker.tables.pretty_json import pretty
 from hanabi.durable_table import DurableTable
 from hanabi.wire.bodies.topics import DataVersion
 
-_MEMBERS_A_PAUSE: Final = 100  # encoded without a break: less than a millisecond
+_MEMBERS_A_PAUSE: Final = 100  # encoded without a pause: less than a millisecond
 _PAUSE_SECONDS: Final = 0.0005
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Content(msgspec.Struct, Generic[T], frozen=True):
-    """What a file says. `extra` are members of a newer Java that we only keep."""
+    """Content of a file. `extra` are members of a newer Java, which are only kept."""
 
     version: DataVersion
     members: Mapping[str, T]
@@ -45,7 +45,7 @@ class Content(msgspec.Struct, Generic[T], frozen=True):
 
 
 class _Change(msgspec.Struct, Generic[T], frozen=True):
-    """One step of the table; `then` is called when it is in force."""
+    """One change of the table; `then` is called when it is in force."""
 
     changed: Mapping[str, T]
     gone: tuple[str, ...]
@@ -58,7 +58,7 @@ class _Change(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Done:
-    """The awaitable of what is done already."""
+    """Awaitable that is done already."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -95,13 +95,14 @@ class VersionedTable(Generic[T]):
 
     @property
     def count(self) -> int:
-        """How many members there will be then."""
+        """Number of members after all pending changes."""
         return len(self.members) + self._growth
 
     # Changing
 
     def put(self, changed: Mapping[str, T]) -> None:
-        """Put *changed* into force now, with the next version, and into the file soon; or now, if nothing saves."""
+        """Put *changed* into force now, with the next version, and into the file soon; at once unless `keep_saving`
+        runs."""
         if not self._saves_later:
             self.change(changed)
             return
@@ -113,9 +114,9 @@ class VersionedTable(Generic[T]):
     def change(
         self, changed: Mapping[str, T], *, gone: Iterable[str] = (), then: Callable[[], None] = lambda: None
     ) -> Awaitable[None]:
-        """Put *changed* in and take *gone* out, with the next version, in the file and then in memory; or not at all.
+        """Add *changed* and remove *gone*, with the next version, in the file and then in memory; or not at all.
 
-        Await it: it raises why the change is refused. If nothing saves, all is done on return.
+        Await it: it raises the reason of a refusal. Unless `keep_saving` runs, the change is complete on return.
         """
         change = _Change(changed, tuple(gone), then)
         self._asked.append(change)
@@ -132,7 +133,7 @@ class VersionedTable(Generic[T]):
         return Done()
 
     async def keep_saving(self) -> None:
-        """From now on write changes in a thread, until cancelled."""
+        """Write changes in a thread, until cancelled."""
         self._saves_later = True
         try:
             await self.later.run()
@@ -146,7 +147,7 @@ class VersionedTable(Generic[T]):
         self._ahead.update(dict.fromkeys(change.gone))
 
     def _begin(self) -> Callable[[], None]:
-        """Return the write of all that was asked for."""
+        """Return the write of all pending changes."""
         self._in_flight, self._asked = self._asked, []
         members = dict(self.members)
         for change in self._in_flight:
@@ -156,7 +157,8 @@ class VersionedTable(Generic[T]):
         return partial(write, Content(version, members, self._extra))
 
     def _ended(self, saved: bool) -> None:
-        """Put what was written into force. After a failure all that was asked for is refused, as it builds on that."""
+        """Put the written changes into force. After a failure all pending changes are refused, as later ones build on
+        it."""
         done, self._in_flight = self._in_flight, []
         if not saved:
             done, self._asked = [], []
@@ -181,16 +183,16 @@ class VersionedTable(Generic[T]):
     # Writing
 
     def save(self) -> None:
-        """Bring the table to the disk now. Blocks."""
+        """Write the table to disk now. Blocks."""
         self._write(Content(self.version, dict(self.members), self._extra))
 
     def save_changes(self) -> None:
-        """Bring to the disk now what is not there yet. Blocks."""
+        """Write unsaved changes to disk now. Blocks."""
         if self.version.counter != self._counter_in_file:
             self.save()
 
     def _write_paced(self, content: Content[T]) -> None:
-        """Write, for a thread: pause while members are encoded, so that the event loop has its turns."""
+        """Write in a thread: pause while encoding members, so that the event loop can run."""
         encoded = 0
         for name, member in content.members.items():
             known = self._written.get(name)
@@ -210,18 +212,18 @@ class VersionedTable(Generic[T]):
                 self._counter_in_file = content.version.counter
 
     def _encode(self, content: Content[T]) -> bytes:
-        others = {"dataVersion": content.version, **content.extra}
-        pieces: list[bytes] = []  # joined once: a table of megabytes is not copied again
-        for name in sorted({*others, self._key}):
+        rest = {"dataVersion": content.version, **content.extra}
+        pieces: list[bytes] = []  # joined once, so that megabytes are not copied again
+        for name in sorted({*rest, self._key}):
             pieces.append(b'%b\n\t"%b":' % (b"," if pieces else b"{", name.encode()))
             if name == self._key:
                 self._add_members(content.members, pieces)
             else:
-                pieces.append(pretty(others[name], depth=1))
+                pieces.append(pretty(rest[name], depth=1))
         return b"".join([*pieces, b"\n}"])
 
     def _add_members(self, members: Mapping[str, T], pieces: list[bytes]) -> None:
-        if len(self._written) > 2 * len(members) + 16:  # of members that went
+        if len(self._written) > 2 * len(members) + 16:  # entries of deleted members
             self._written = {name: self._written[name] for name in members if name in self._written}
         if not members:
             pieces.append(b"{}")
@@ -232,7 +234,7 @@ class VersionedTable(Generic[T]):
         pieces.append(b"\n\t}")
 
     def _member(self, name: str, member: T) -> bytes:
-        """Return the member as it stands in the file, behind the comma of the one before."""
+        """Return the member in the form of the file, behind the comma of the previous one."""
         known = self._written.get(name)
         if known is not None and known[0] is member:
             return known[1]

@@ -1,1 +1,1 @@
-"""Transactional messages: half messages, their ends, and asking producers again."""
+"""Transactional messages: half messages, their ends, and check-backs to producers."""

@@ -1,12 +1,12 @@
-"""Asking producers how the transactions ended that nobody has ended.
+"""Check-back: asks producers for the outcome of pending transactions.
 
-A round goes over the half queue from where the last one stopped. What has ended is passed; what is too young stops the
-round; about the rest its producer is asked, after a copy was stored at the end of the queue: so the round never waits
-for an answer, and the next one finds the copy. How far both queues have been dealt with is committed as the offsets of
-the group CID_RMQ_SYS_TRANS. A crash loses at most the offsets of some seconds; then copies may exist of what the round
-meets again, and the older ones are passed.
+A round scans the half queue from where the last one stopped. Ended messages are skipped; a message that is too young
+stops the round; for the rest the producer is asked, after a copy was stored at the end of the queue. So the round never
+waits for an answer, and the next one finds the copy. The progress in both queues is committed as the offsets of the
+group CID_RMQ_SYS_TRANS. A crash loses at most the offsets of some seconds; the round may then meet messages that have
+copies, and skips the older ones.
 
-A round is a generator: it gives way after every few messages, and the loop serves others in between.
+A round is a generator: it yields after every few messages, so that the loop can serve requests in between.
 Agrees with TransactionalMessageServiceImpl.check, AbstractTransactionalMessageCheckListener and Broker2Client (4.9.8).
 """
 
@@ -79,7 +79,7 @@ class CheckBack:
                     told = ended_offsets(op)
                     if not told:
                         logger.warning("op message %d tells of no half message: %r", op.queue_offset, op.body[:40])
-                    # What lies behind the end of the queue was never stored here: not to be marked for a later one.
+                    # Offsets beyond the end of the queue were never stored here: do not mark them for a later message.
                     ended.op_seen(op.queue_offset, [offset for offset in told if offset < half_end], op.log_offset)
             if result.next_offset <= ended.next_op and not result.count:
                 return
@@ -87,7 +87,7 @@ class CheckBack:
             yield
 
     def round(self) -> Iterator[None]:
-        """Yield one look at everything that has not ended."""
+        """Check all pending half messages once, yielding between slices."""
         end = self._store.reader.max_offset(HALF_TOPIC, QUEUE_ID)
         self._unasked.clear()
         self._topics.create_on_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE)
@@ -110,7 +110,8 @@ class CheckBack:
             logger.warning("%d half messages of group %s: no producer could be asked how they ended", count, group)
 
     def _stay_inside(self) -> None:
-        """A crash may have lost the end of a queue that is known to be dealt with: what comes there now is new."""
+        """Reset progress to the ends of the queues: a crash may have lost their ends, and messages there now are
+        new."""
         ended, reader = self._ended, self._store.reader
         half_end, op_end = reader.max_offset(HALF_TOPIC, QUEUE_ID), reader.max_offset(OP_HALF_TOPIC, QUEUE_ID)
         if ended.half_offset <= half_end and ended.op_offset <= op_end:
@@ -127,8 +128,7 @@ class CheckBack:
         self._offsets.reset(TRANSACTION_GROUP, OP_HALF_TOPIC, QUEUE_ID, ended.op_offset)
 
     def _next_half(self) -> HalfMessage | None:
-        """Return the half message at `half_offset`, which goes forward if there is none; None at the end of the
-        queue."""
+        """Return the half message at `half_offset`, which advances if there is none; None at the end of the queue."""
         ended, reader = self._ended, self._store.reader
         while ended.half_offset < reader.max_offset(HALF_TOPIC, QUEUE_ID):
             result = self._store.get(HALF_TOPIC, QUEUE_ID, ended.half_offset, 1)
@@ -138,11 +138,11 @@ class CheckBack:
                 return HalfMessage.of(record)
             if result.next_offset <= ended.half_offset:
                 return None
-            ended.half_offset = result.next_offset  # too old and deleted, or damaged and reported
+            ended.half_offset = result.next_offset  # deleted by age, or damaged and reported
         return None
 
     def _deal_with(self, half: HalfMessage, round_end: int) -> bool:
-        """Return false if the round must stop before *half*. *round_end*: where the queue ended when the round
+        """Process *half*; return False if the round must stop before it. *round_end*: end of the queue when the round
         began."""
         broker = self._settings.broker
         verdict = judge(
@@ -164,7 +164,7 @@ class CheckBack:
         return self._ask(half)
 
     def _has_ended_otherwise(self, half: HalfMessage) -> bool:
-        """Return whether what becomes of *half* was decided by another copy of it."""
+        """Return whether another copy of *half* has decided its outcome."""
         if self._has_first_copy_ended(half):
             return True
         if self._copies.has_newer(half):
@@ -178,7 +178,7 @@ class CheckBack:
         first = half.prepared_queue_offset
         if first is None:
             return False
-        log_offset = self._store.reader.log_offset(HALF_TOPIC, QUEUE_ID, first)  # None: deleted, as it is old
+        log_offset = self._store.reader.log_offset(HALF_TOPIC, QUEUE_ID, first)  # None: deleted by age
         return bool(self._ended.end_of(first, log_offset or 0))
 
     def _give_up(self, half: HalfMessage) -> bool:
@@ -213,13 +213,13 @@ class CheckBack:
                 return False
             try:
                 connection.send_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
-            except TransportError:  # it left just now, or does not read: perhaps another does
+            except TransportError:  # it left just now, or does not read: try another member
                 continue
             return True
         return False
 
     def _put(self, message: PendingMessage) -> AppendResult | None:
-        """Return where the message went; None if it cannot be stored now, which is logged."""
+        """Store the message and return its position; None if it cannot be stored now, which is logged."""
         try:
             result = self._intake.put(message)
         except MQError as error:

@@ -1,8 +1,8 @@
-"""Other messages of the same transaction: what a crash, a producer that sent twice or a late answer leaves behind.
+"""Copies of a half message: left behind by a crash, a repeated send or a late answer.
 
 Renewing a half message makes a copy of it, and a producer whose send timed out sends it again. All copies have one
-unique key, so the key index finds them. Apache does not look, and commits such a message twice. Without an index
-(messageIndexEnable off) neither do we.
+unique key, so the key index finds them. Apache does not search, and commits such a message twice; so does this broker
+without an index (messageIndexEnable off).
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from hanabi.wire.message.record import Record, decode_record
 from hanabi.wire.system_names import HALF_TOPIC
 
 _LOOKED_AT_MAX: Final = 16
-_EARLIER_MS: Final = 600_000  # a send that timed out may come to the log later than what was sent instead of it
+_EARLIER_MS: Final = 600_000  # a send that timed out may reach the log after its retry
 _FOR_EVER: Final = 2**63 - 1
 _PAUSES_MAX: Final = 2 * _LOOKED_AT_MAX  # of a search: this runs on the event loop, and unique keys have short chains
 
@@ -24,11 +24,11 @@ class Copies:
         self._queries = queries
 
     def has_newer(self, half: HalfMessage) -> bool:
-        """Return whether a copy of *half* lies behind it: that one decides."""
+        """Return whether a newer copy of *half* exists: that one decides."""
         return any(copy.log_offset > half.record.log_offset for copy in self._find(HALF_TOPIC, half))
 
     def is_committed(self, half: HalfMessage) -> bool:
-        """Return whether consumers have got the message of this transaction already."""
+        """Return whether the message of this transaction was already committed."""
         topic = half.real_topic
         return topic is not None and any(
             sysflag.transaction_type(message.sys_flag) == sysflag.TRANSACTION_COMMIT

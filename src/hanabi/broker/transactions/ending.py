@@ -1,12 +1,12 @@
-"""The end of a transaction, as a producer tells it: check it against the half message, then commit or roll back.
+"""END_TRANSACTION: checks the producer's outcome against the half message, then commits or rolls back.
 
     commit      the real message, then the op message
     roll back   the op message
     unknown     nothing: the producer will be asked
 
-A crash between the two messages of a commit leaves a half message that seems not to have ended; `copies` finds out.
-What a producer says first counts: to say it again changes nothing, to say the contrary is refused. (Apache does it
-again.) Codes and remarks are those of EndTransactionProcessor (4.9.8).
+A crash between the two messages of a commit leaves a half message that seems pending; `copies` detects that. The first
+outcome counts: repeating it changes nothing, the contrary is refused. (Apache does it again.) Codes and remarks are
+those of EndTransactionProcessor (4.9.8).
 """
 
 import logging
@@ -39,7 +39,7 @@ _STORED = frozenset(
 
 
 class Ending:
-    """Ends transactions. `ended` is shared with the check-back, which goes over what has ended."""
+    """Ends transactions. `ended` is shared with the check-back, which skips ended ones."""
 
     def __init__(
         self, store: MessageStore, intake: Intake, ended: EndedHalves, copies: Copies, now_ms: Callable[[], int]
@@ -65,7 +65,7 @@ class Ending:
         return self._commit(half) if end is End.COMMITTED else self._roll_back(half)
 
     def _again(self, half: HalfMessage, end: End, before: End) -> Reply:
-        """Answer a second end: with success only if the first was the same."""
+        """Answer a repeated end: with success only if the outcome is the same."""
         if before is End.SOMEHOW and end is End.COMMITTED and not self._copies.is_committed(half):
             return _refuse("The transaction has ended already, and no message of it is found")
         if before is End.SOMEHOW:
@@ -104,7 +104,7 @@ class Ending:
         return Reply()
 
     def write_op(self, half: HalfMessage, end: End) -> bool:
-        """Note that *half* has ended; False if the store does not take it, and the note is in memory only."""
+        """Record that *half* has ended; return False if the store refuses, and the record is in memory only."""
         offset = half.record.queue_offset
         result = self._intake.put(to_op(half.record, self._now_ms()))
         stored = result.status is PutStatus.PUT_OK
@@ -121,8 +121,8 @@ class Ending:
 
 
 def why_wrong(half: HalfMessage, header: EndTransactionHeader) -> str:
-    """Return why *header* cannot be about *half*; empty if it can. The id is checked where both have one, Apache
-    does not."""
+    """Return why *header* cannot refer to *half*; empty if it can. The id is checked if both have one, unlike in
+    Apache."""
     record = half.record
     if half.group is None or half.group != header.producer_group:
         return "The producer group wrong"

@@ -1,4 +1,4 @@
-"""A half message: what it looks like on disk, and every other message that is made from it.
+"""Half message: its form on disk, and all messages made from it.
 
     sent, type prepared ──to_half──> RMQ_SYS_TRANS_HALF_TOPIC, queue 0, type none, REAL_TOPIC and REAL_QID added
     half ──to_final──> its real topic, type commit, prepared offset = log offset of the half
@@ -31,7 +31,7 @@ REMOVE_TAG: Final = "d"
 OP_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d"
 INT32_MAX: Final = 2**31 - 1
 
-# A transaction cannot be delayed: Java's producer removes the level without a word, and so do we for those that do not.
+# A transaction cannot be delayed: Java's producer silently removes the level; the broker does so for other producers.
 _NOT_WITH_TRANSACTIONS: Final = (
     names.DELAY_LEVEL,
     names.TIMER_DELAY_SEC,
@@ -42,11 +42,11 @@ _NOT_WITH_TRANSACTIONS: Final = (
 
 _NOTES: Final = f"\x02{names.TRANSACTION_CHECK_TIMES}\x01\x02{names.TRANSACTION_PREPARED_QUEUE_OFFSET}\x01"
 _NOTES_BYTES: Final = len(_NOTES) + 40  # with their numbers
-ROOM_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - _NOTES_BYTES  # of a new half message: its copies have notes beside
+ROOM_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - _NOTES_BYTES  # of a new half message: its copies have notes in addition
 
 
 def to_half(message: PendingMessage) -> PendingMessage:
-    """*message*, which has a topic and queue of its own, as it waits for the end of its transaction."""
+    """Return *message* in the form in which it waits for the end of its transaction."""
     properties = decode_properties(message.properties)
     for name in _NOT_WITH_TRANSACTIONS:
         properties.pop(name, None)
@@ -63,7 +63,7 @@ def to_half(message: PendingMessage) -> PendingMessage:
 
 
 class HalfMessage(msgspec.Struct, frozen=True, gc=False):
-    """A half message as it lies in the store. What a peer may have made up is None where it cannot be true."""
+    """A half message in the store. Fields from the peer are None if their values are impossible."""
 
     record: Record
     properties: dict[str, str]
@@ -91,23 +91,23 @@ class HalfMessage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def check_times(self) -> int:
-        """How often a producer has been asked about it."""
+        """Number of check-backs so far."""
         return max(_number(self.properties.get(names.TRANSACTION_CHECK_TIMES)) or 0, 0)
 
     @property
     def immunity_ms(self) -> int | None:
-        """How long its producer asked not to be asked; None if it left that to the broker."""
+        """Time for which its producer asked not to be checked; None: the broker's default."""
         seconds = _number(self.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS))
         return seconds * 1000 if seconds is not None and seconds != -1 else None
 
     @property
     def prepared_queue_offset(self) -> int | None:
-        """Where in the queue the first copy lay, if this one was made before its time to be asked had come."""
+        """Queue offset of the first copy, if this one was made before its check-back was due."""
         return _number(self.properties.get(names.TRANSACTION_PREPARED_QUEUE_OFFSET))
 
     @property
     def is_copy(self) -> bool:
-        """Whether an older copy of it may have been ended."""
+        """Return whether an older copy of it may have been ended."""
         return (
             names.TRANSACTION_CHECK_TIMES in self.properties
             or names.TRANSACTION_PREPARED_QUEUE_OFFSET in self.properties
@@ -115,7 +115,7 @@ class HalfMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 def to_final(half: HalfMessage, real_topic: str, real_queue_id: int) -> PendingMessage:
-    """Return the message that consumers get."""
+    """Return the message for consumers."""
     return _from_record(
         half.record,
         topic=real_topic,
@@ -126,7 +126,7 @@ def to_final(half: HalfMessage, real_topic: str, real_queue_id: int) -> PendingM
 
 
 def to_op(record: Record, now_ms: int) -> PendingMessage:
-    """Return the note that the half message *record* has ended. Its host is that of the half message: our own."""
+    """Return the op message that records the end of *record*. Its host is that of the half message: our own."""
     return PendingMessage(
         OP_HALF_TOPIC,
         QUEUE_ID,
@@ -139,15 +139,15 @@ def to_op(record: Record, now_ms: int) -> PendingMessage:
 
 
 def renewed(half: HalfMessage) -> PendingMessage:
-    """Return the copy that is asked about. Its number of checks is one higher."""
+    """Return the copy for a check-back, with one more check counted."""
     return _with_properties(half, {names.TRANSACTION_CHECK_TIMES: str(half.check_times + 1)})
 
 
 def renewed_unasked(half: HalfMessage) -> PendingMessage:
-    """Return the copy of one that may not be asked about yet, so that those behind it need not wait.
+    """Return the copy of a message that is not due for a check-back yet, so that those behind it need not wait.
 
-    Producers end it by the place of its first copy, which therefore goes with it. It counts as no check. (It does in
-    Apache, so that with a long immunity a message is given up before anybody was asked.)
+    Producers end it by the offset of its first copy, which it therefore carries. It counts as no check. (It does in
+    Apache, so that with a long immunity a message is given up before any producer was asked.)
     """
     first = half.prepared_queue_offset
     place = half.record.queue_offset if first is None or first < 0 else first
@@ -155,24 +155,24 @@ def renewed_unasked(half: HalfMessage) -> PendingMessage:
 
 
 def can_be_renewed(half: HalfMessage) -> bool:
-    """Return whether the copies of *half*, with the notes that they have beside its properties, are not too long."""
+    """Return whether copies of *half*, with their notes in addition to its properties, are short enough."""
     return all(len(copy.properties) <= PROPERTIES_BYTES_MAX for copy in (renewed(half), renewed_unasked(half)))
 
 
 def given_up(half: HalfMessage) -> PendingMessage:
-    """Return what is kept of a half message that nobody will be asked about any more."""
+    """Return the message to store for a half message that is given up."""
     return _from_record(half.record, topic=CHECK_MAX_TIME_TOPIC, queue_id=0)
 
 
 def revived(half: HalfMessage) -> PendingMessage:
-    """Return the half message again, as if nobody had been asked about it: an administrator wants it."""
+    """Return the half message with its checks reset, on an administrator's request."""
     return _with_properties(half, {names.TRANSACTION_CHECK_TIMES: "0"})
 
 
 def check_request(
     half: HalfMessage, copy: PendingMessage, place: AppendResult
 ) -> tuple[CheckTransactionStateHeader, bytes] | None:
-    """Header and body of the question to the producer: *half* was stored again as *copy*, at *place*."""
+    """Return header and body of the check-back to the producer: *half* was stored again as *copy*, at *place*."""
     topic, queue_id = half.real_topic, half.real_queue_id
     if topic is None or queue_id is None:
         return None
@@ -205,8 +205,7 @@ def check_request(
 
 
 def ended_offsets(op: Record) -> list[int]:
-    """Return the queue offsets of the half messages that *op* says have ended: one from 4.9.x, several from 5.x
-    ("7,9,")."""
+    """Return the queue offsets of the half messages that *op* ended: one from 4.9.x, several from 5.x ("7,9,")."""
     if find_property(op.properties, b"TAGS") != REMOVE_TAG:
         return []
     numbers = (_number(text) for text in op.body.decode("ascii", "replace").split(","))
@@ -244,7 +243,7 @@ def _with_properties(half: HalfMessage, changes: Mapping[str, str]) -> PendingMe
 
 
 def _number(text: str | None) -> int | None:
-    """As Long.parseLong: digits with a sign, and nothing else."""
+    """Parse as Long.parseLong: digits with a sign, and nothing else."""
     if text is None or len(text) > 20:
         return None
     digits = text[1:] if text[:1] in ("-", "+") else text

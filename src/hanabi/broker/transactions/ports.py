@@ -1,4 +1,4 @@
-"""What transactions need of the other parts of the broker, and no more."""
+"""Interfaces that transactions need from other parts of the broker."""
 
 from typing import Protocol
 
@@ -9,13 +9,13 @@ from hanabi.wire.header import Header
 
 
 class Intake(Protocol):
-    """The way into the store."""
+    """Entry into the store."""
 
     def put(self, message: PendingMessage) -> PutResult: ...
 
 
 class Offsets(Protocol):
-    """How far each group has read."""
+    """Committed offsets of groups."""
 
     def find(self, group: str, topic: str, queue_id: int) -> int: ...
 
@@ -31,13 +31,13 @@ class Peer(Protocol):
 
 
 class Producers(Protocol):
-    """Who of a group is connected."""
+    """Connected producers of a group."""
 
     def pick(self, group: str) -> Peer | None: ...
 
 
 class TopicMaker(Protocol):
-    """Makes topics of the broker's own."""
+    """Creator of the broker's own topics."""
 
     def create_on_send_back(
         self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int = 0

@@ -1,4 +1,4 @@
-"""Transactional messages, as the rest of the broker sees them: take a half message, end it, ask about it.
+"""Transactional messages for the rest of the broker: store a half message, end it, check it.
 
 Agrees with TransactionalMessageServiceImpl and TransactionalMessageCheckService (4.9.8).
 """
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Transactions:
-    """`run` asks producers from time to time, for as long as it runs; a slave does not run it."""
+    """Transactions of one broker. `run` checks periodically; a slave does not run it."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Transactions:
     def put_half(self, message: PendingMessage) -> PutResult:
         """Store a message of type prepared, so that no consumer sees it before its transaction is committed.
 
-        Its properties must leave room for what copies of it have beside them: one that cannot be copied would stop the
-        checks of all others."""
+        Its properties must leave room for the notes of its copies: a message that cannot be copied would block the
+        checks of all that follow."""
         half = to_half(message)
         if len(half.properties) > ROOM_BYTES_MAX:
             reason = f"properties of {len(half.properties)} bytes, limit in a transaction {ROOM_BYTES_MAX}"
@@ -60,11 +60,11 @@ class Transactions:
         return self._intake.put(half)
 
     def check(self) -> Iterator[None]:
-        """Return one round of asking. It does its work in small pieces, as it is iterated over."""
+        """Return one round of check-backs, which works in small slices while it is iterated over."""
         return self._check_back.round()
 
     async def run(self) -> None:
-        """Ask from time to time, until cancelled."""
+        """Run a round periodically, until cancelled."""
         await self._in_pieces(self._check_back.follow_ops())
         while True:
             await asyncio.sleep(self._settings.broker.transaction_check_interval_ms / 1000)
@@ -80,7 +80,8 @@ class Transactions:
             logger.exception("a round of checking half messages failed, the next one begins where it stopped")
 
     def resume_check(self, message_id: str) -> PutResult:
-        """Ask again about a half message that was given up: put the one with this id (of host and log offset) back."""
+        """Resume checks of a half message that was given up: store the one with this id (of host and log offset)
+        again."""
         try:
             view = self._store.queries.queued_record(decode_offset_id(message_id).log_offset)
         except RemoteProtocolError as error:
@@ -96,6 +97,6 @@ class Transactions:
 
 
 def _dealt_with(store: MessageStore, offsets: Offsets, topic: str) -> int:
-    """Up to where a queue was dealt with before we started."""
+    """Return the committed progress in a queue of transactions."""
     known = offsets.find(TRANSACTION_GROUP, topic, QUEUE_ID)
     return max(known, store.reader.min_offset(topic, QUEUE_ID))

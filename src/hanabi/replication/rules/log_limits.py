@@ -8,14 +8,14 @@ _KEYS_MAX: Final = 1_000
 
 
 class Complaints:
-    """When each complaint was last logged, for a bounded number of them."""
+    """Times of the last log line of each complaint, for a bounded number of them."""
 
     def __init__(self) -> None:
         self._logged_at: dict[Hashable, float] = {}
         self._held_back: dict[Hashable, int] = {}
 
     def is_due(self, key: Hashable, now: float) -> bool:
-        """Say whether to log a complaint now; if not, it is counted."""
+        """Return whether to log a complaint now; if not, count it."""
         if now - self._logged_at.get(key, float("-inf")) < _REPEAT_SECONDS:
             self._held_back[key] = self._held_back.get(key, 0) + 1
             return False
@@ -27,10 +27,10 @@ class Complaints:
         return True
 
     def held_back(self, key: Hashable) -> int:
-        """Return how often it was not logged since it last was, and count from 0 again."""
+        """Return how often it was suppressed since its last log line, and reset the count."""
         return self._held_back.pop(key, 0)
 
     def forget(self, key: Hashable) -> None:
-        """Let the next complaint be logged: it was better in between."""
+        """Log the next complaint at once: the fault was gone in between."""
         self._logged_at.pop(key, None)
         self._held_back.pop(key, None)

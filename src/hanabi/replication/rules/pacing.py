@@ -1,6 +1,6 @@
-"""The flow limit of a sender and its transfer rate. Pure: moments are given by the caller, in seconds of one clock.
+"""Flow limit and transfer rate of a sender. Pure: the caller passes moments in seconds of one clock.
 
-Agrees with FlowMonitor (5.x) in its units. That one counts whole seconds, so its limit comes in bursts.
+Agrees with FlowMonitor (5.x) in its units. FlowMonitor counts whole seconds, so its limit comes in bursts.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ _WINDOW_SECONDS: Final = 1.0
 
 
 class TokenBucket:
-    """How many bytes may be sent now, at *bytes_per_second* on average (maxHaTransferByteInSecond)."""
+    """Token bucket of *bytes_per_second* on average (maxHaTransferByteInSecond)."""
 
     def __init__(self, bytes_per_second: int, now: float) -> None:
         self._rate = bytes_per_second
@@ -18,7 +18,7 @@ class TokenBucket:
         self._filled_at = now
 
     def allowance(self, now: float) -> int:
-        """Return how many bytes may be sent at *now*."""
+        """Return the number of bytes that may be sent at *now*."""
         self._left = min(self._full, self._left + (now - self._filled_at) * self._rate)
         self._filled_at = now
         return int(self._left)
@@ -28,7 +28,7 @@ class TokenBucket:
         self._left -= size
 
     def seconds_until(self, size: int) -> float:
-        """Return how long to wait, from the last `allowance` on, until *size* bytes may be sent at once."""
+        """Return the wait, from the last `allowance` on, until *size* bytes may be sent at once."""
         return max(min(size, self._full) - self._left, 0.0) / self._rate
 
 
@@ -40,7 +40,7 @@ class TransferRate:
         self._rate = 0.0
 
     def note(self, total_bytes: int, now: float) -> None:
-        """Note that *total_bytes* have been transferred since the beginning."""
+        """Record that *total_bytes* have been transferred since the beginning."""
         elapsed = now - self._window_at
         if elapsed >= _WINDOW_SECONDS:
             self._rate = (total_bytes - self._total_at_window) / elapsed

@@ -1,6 +1,6 @@
 """Addresses that may connect to the replication port. Pure.
 
-The wire has no authentication: a peer that may connect can read the whole log. So the list is worth setting.
+The wire has no authentication: any peer that may connect can read the whole log. So set this list.
 """
 
 import ipaddress
@@ -19,12 +19,12 @@ class AllowedPeers:
 
     @classmethod
     def parse(cls, text: str, *, key: str) -> "AllowedPeers":
-        """Read a list with commas or semicolons. A ConfigError names *key* and the entry that is wrong."""
+        """Parse a list with commas or semicolons; raise a ConfigError that names *key* and the wrong entry."""
         parts = [part.strip() for part in text.replace(";", ",").split(",")]
         return cls([_network(part, key) for part in parts if part])
 
     def allows(self, host: str) -> bool:
-        """Say whether a peer with this address may connect."""
+        """Return whether a peer with this address may connect."""
         if not self._networks:
             return True
         address = ipaddress.ip_address(host.partition("%")[0])

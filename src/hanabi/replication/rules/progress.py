@@ -1,4 +1,4 @@
-"""How far the slaves of a master are. Pure: moments are given by the caller, in seconds of one clock.
+"""Progress of a master's slaves. Pure: the caller passes moments in seconds of one clock.
 
 The wire names no slave, so a slave is its connection. Positions only grow while a connection lives.
 """
@@ -9,10 +9,10 @@ import msgspec
 
 
 class SlaveProgress(msgspec.Struct, kw_only=True, eq=False):
-    """What the master knows of one slave that has asked for a position.
+    """State of one slave that has asked for a position.
 
-    `held` counts for lag and for being in sync: it begins with the position from which we send. `acked` counts for
-    puts: a first report is a request and no acknowledgement.
+    `held` counts for lag and for being in sync: it begins with the position from which the master sends. `acked` counts
+    for puts: a first report is a request and no acknowledgement.
     """
 
     address: str
@@ -25,7 +25,7 @@ class SlaveProgress(msgspec.Struct, kw_only=True, eq=False):
     transferred_bytes: int = 0
 
     def acknowledge(self, offset: int, *, end: int, now: float) -> None:
-        """Note a report that `check_acknowledgement` has accepted; the log ends at *end*."""
+        """Record a report that `check_acknowledgement` has accepted; the log ends at *end*."""
         self.reported = self.acked = offset
         self.held = max(self.held, offset)
         self.heard_at = now
@@ -33,16 +33,16 @@ class SlaveProgress(msgspec.Struct, kw_only=True, eq=False):
             self.caught_up_at = now
 
     def lag_bytes(self, end: int) -> int:
-        """Return how much of the log the slave does not hold yet."""
+        """Return the lag of the slave in bytes."""
         return max(end - self.held, 0)
 
     def lag_seconds(self, end: int, now: float) -> float:
-        """Return for how long the slave has not held everything; 0 if it does."""
+        """Return for how long the slave has lagged; 0 if it holds everything."""
         return max(now - self.caught_up_at, 0.0) if self.held < end else 0.0
 
 
 def is_in_sync(slave: SlaveProgress, end: int, gap_bytes_max: int) -> bool:
-    """Say whether *slave* is less than *gap_bytes_max* behind (haSlaveFallbehindMax, haMaxGapNotInSync)."""
+    """Return whether *slave* is less than *gap_bytes_max* behind (haSlaveFallbehindMax, haMaxGapNotInSync)."""
     return end - slave.held < gap_bytes_max
 
 
@@ -53,7 +53,7 @@ def in_sync_slaves(slaves: Iterable[SlaveProgress], end: int, gap_bytes_max: int
 
 def acked_by(slaves: Collection[SlaveProgress], count: int) -> int:
     """Return the offset up to which at least *count* slaves have acknowledged the log; 0 if fewer have."""
-    if count == 1:  # the usual case, on the way of every acknowledgement
+    if count == 1:  # the usual case, on the hot path of acknowledgements
         return max((slave.acked for slave in slaves), default=0)
     if not 0 < count <= len(slaves):
         return 0
@@ -61,14 +61,14 @@ def acked_by(slaves: Collection[SlaveProgress], count: int) -> int:
 
 
 class AckMark:
-    """The offset that *count* slaves have acknowledged. It never falls: what a slave has acknowledged stays
-    acknowledged when its connection goes. Agrees with push2SlaveMaxOffset."""
+    """The offset that *count* slaves have acknowledged. It never falls: a slave's acknowledgements outlive its
+    connection. Agrees with push2SlaveMaxOffset."""
 
     def __init__(self, count: int) -> None:
         self.count, self.offset = count, 0
 
     def advance(self, slaves: Collection[SlaveProgress]) -> bool:
-        """Take new acknowledgements into account; say whether the mark has moved."""
+        """Apply new acknowledgements; return whether the mark has moved."""
         offset = acked_by(slaves, self.count)
         if offset <= self.offset:
             return False

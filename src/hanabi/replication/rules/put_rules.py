@@ -1,4 +1,4 @@
-"""What a put of a SYNC_MASTER needs of its slaves, and with which status it ends. Pure.
+"""Requirements of a SYNC_MASTER's put on its slaves, and its final status. Pure.
 
     rule        set by                       waits for                        without enough slaves
     one slave   SYNC_MASTER alone            one acknowledgement              SLAVE_NOT_AVAILABLE at once (4.9)
@@ -21,7 +21,7 @@ from hanabi.store.message_store import PutStatus
 
 
 class Group(Enum):
-    """How the brokers of one name are organised."""
+    """Organisation of the brokers of one name."""
 
     PLAIN = "plain"
     ACTING_MASTER = "acting master"
@@ -41,7 +41,7 @@ class PutRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_one_slave(self) -> bool:
-        """Whether the rule of 4.9 holds."""
+        """Return whether the rule of 4.9 applies."""
         return self.group is Group.PLAIN and self.in_sync_replicas is None
 
 
@@ -50,17 +50,17 @@ class Standing(NamedTuple):
 
     connected: int  # that have asked for a position
     in_sync: int  # of those, less than fall_behind_bytes_max behind
-    alive: int | None = None  # brokers of this name that are alive, the master among them; None if unknown
+    alive: int | None = None  # live brokers of this name, including the master; None if unknown
 
     @property
     def in_sync_replicas(self) -> int:
-        """The master and its slaves in sync, as far as they are known to be alive."""
+        """Number of replicas in sync, including the master, limited to the live ones if known."""
         replicas = 1 + self.in_sync
         return replicas if self.alive is None else min(replicas, self.alive)
 
 
 def why_refused(rule: PutRule, standing: Standing) -> str | None:
-    """Say why a put must not be stored at all (IN_SYNC_REPLICAS_NOT_ENOUGH, code 1); None if it may."""
+    """Return why a put must not be stored at all (IN_SYNC_REPLICAS_NOT_ENOUGH, code 1); None if it may."""
     if not rule.is_sync or rule.group is Group.PLAIN:
         return None
     have = standing.in_sync_replicas
@@ -69,7 +69,7 @@ def why_refused(rule: PutRule, standing: Standing) -> str | None:
 
 
 def acknowledgements_needed(rule: PutRule, standing: Standing) -> int:
-    """Return how many slaves must acknowledge a put that was stored; 0 if it waits for none."""
+    """Return the number of slaves that must acknowledge a stored put; 0 if it does not wait."""
     if not rule.is_sync:
         return 0
     if rule.needs_one_slave:
@@ -88,12 +88,12 @@ def _acting_replicas(rule: PutRule, have: int) -> int:
 
 
 def status_at_once(rule: PutRule, standing: Standing) -> PutStatus | None:
-    """Return the status of a put that need not wait, or for which waiting is of no use; None if it must wait."""
+    """Return the status of a put that need not wait, or cannot succeed by waiting; None if it must wait."""
     if rule.is_sync and rule.needs_one_slave and not standing.in_sync:
         return PutStatus.SLAVE_NOT_AVAILABLE
     return None if acknowledgements_needed(rule, standing) else PutStatus.PUT_OK
 
 
 def joint_status(flushed: PutStatus, replicated: PutStatus) -> PutStatus:
-    """Return the status of a put from those of the disk and of the slaves. If both fail, the slaves' is told."""
+    """Combine the statuses of the disk and of the slaves. If both fail, the slaves' status wins."""
     return flushed if replicated is PutStatus.PUT_OK else replicated

@@ -1,4 +1,4 @@
-"""Rules for accepting what the other side of a replication connection says. Pure: no socket, no clock, no log line.
+"""Checks of data received on a replication connection. Pure: no socket, no clock, no log line.
 
 A refusal closes the connection. Its text says what happened and what an operator can do; its kind labels a metric.
 Apache's master sends heartbeats for ever to a slave that it cannot serve (#3388), and counts acknowledgements of bytes
@@ -10,19 +10,19 @@ from typing import Final, NamedTuple
 
 
 class RefusalKind(StrEnum):
-    """Why a connection is refused; the label of the metric."""
+    """Reason of a refused connection; the label of the metric."""
 
     ADDRESS = "address"  # the peer is not in the list of allowed addresses
     CONNECTIONS = "connections"  # too many connections
     SILENT = "silent"  # nothing was heard for the housekeeping interval
-    NOT_A_SLAVE = "not_a_slave"  # what it sent is no report
-    BELOW_START = "below_start"  # the log no longer has what the slave needs
+    NOT_A_SLAVE = "not_a_slave"  # it sent something other than reports
+    BELOW_START = "below_start"  # the log no longer has the bytes that the slave needs
     BEYOND_END = "beyond_end"  # the slave has more than the master
     ACK_BEYOND_SENT = "ack_beyond_sent"
     ACK_BACKWARDS = "ack_backwards"
-    NOT_A_MASTER = "not_a_master"  # what it sent is no piece
+    NOT_A_MASTER = "not_a_master"  # it sent something other than pieces
     OTHER_OFFSET = "other_offset"  # the piece does not continue the slave's log
-    DIVERGED = "diverged"  # what the piece holds does not continue the slave's log
+    DIVERGED = "diverged"  # the content of the piece does not continue the slave's log
     STORE = "store"  # the slave's disk or files refuse the bytes
 
 
@@ -34,7 +34,7 @@ class Refusal(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """What a log holds: the bytes from *start* to *end*, in files of *file_bytes*."""
+    """Extent of a log: the bytes from *start* to *end*, in files of *file_bytes*."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class LogRange(NamedTuple):
 
     @property
     def last_file(self) -> int:
-        """Where the last file begins; the end itself if the last file is full."""
+        """Return the start of the last file; the end itself if the last file is full."""
         return self.end - self.end % self.file_bytes
 
 
@@ -69,7 +69,7 @@ def start_position(report: int, log: LogRange) -> int | Refusal:
 
 
 def _beyond(report: int, log: LogRange) -> Refusal:
-    """Tell a peer that speaks another protocol from a slave that has more than its master."""
+    """Distinguish a peer of another protocol from a slave that has more than its master."""
     if not 0 <= report < _NO_LOG_IS_LONGER:
         opening = report.to_bytes(8, "big", signed=True)
         return Refusal(RefusalKind.NOT_A_SLAVE, f"its first bytes {opening!r} are no position in a log: it is no slave")

@@ -1,7 +1,7 @@
-"""Puts that wait until an offset is acknowledged. Pure: moments are given by the caller, in seconds of one clock.
+"""Puts that wait for the acknowledgement of an offset. Pure: the caller passes moments in seconds of one clock.
 
-Offsets and deadlines come in ascending order, as one thread appends, so releasing and expiring take from the left. The
-answers of one loop iteration wait together: their owner adds them once, with the end of the last message.
+Offsets and deadlines are ascending, as one thread appends, so releasing and expiring take from the left. The replies of
+one loop iteration wait together: their owner adds them once, with the end of the last message.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ class _Waiter(NamedTuple):
 
 
 class Waiters:
-    """The puts that wait for one kind of acknowledgement, at most *count_max* of them."""
+    """Puts that wait for one kind of acknowledgement, at most *count_max* of them."""
 
     def __init__(self, count_max: int) -> None:
         self._waiting: deque[_Waiter] = deque()
@@ -30,9 +30,10 @@ class Waiters:
         return len(self._waiting)
 
     def add(self, offset: int, deadline: float, on_done: OnDone) -> bool:
-        """Call *on_done* once: when *offset* is acknowledged, or at *deadline*. False if there is no room: not called.
+        """Call *on_done* once: when *offset* is acknowledged, or at *deadline*. Return False, without a call, if it is
+        full.
 
-        An offset or a deadline below the last one waits as long as that: no answer is early.
+        An offset or a deadline below the last one waits as long as the last: no reply is early.
         """
         waiting = self._waiting
         if len(waiting) >= self._count_max:
@@ -43,27 +44,27 @@ class Waiters:
         return True
 
     def release(self, acked: int) -> int:
-        """End all that wait for *acked* or less with PUT_OK; return how many."""
+        """End all that wait for *acked* or less with PUT_OK; return their number."""
         ended = self._take(lambda waiter: waiter.offset <= acked)
         return _finish(ended, PutStatus.PUT_OK)
 
     def expire(self, now: float) -> int:
-        """End all whose deadline has come with FLUSH_SLAVE_TIMEOUT; return how many."""
+        """End all whose deadline has passed with FLUSH_SLAVE_TIMEOUT; return their number."""
         ended = self._take(lambda waiter: waiter.deadline <= now)
         return _finish(ended, PutStatus.FLUSH_SLAVE_TIMEOUT)
 
     def end_all(self, status: PutStatus) -> int:
-        """End all with *status*; return how many."""
+        """End all with *status*; return their number."""
         ended, self._waiting = [*self._waiting], deque()
         return _finish(ended, status)
 
     @property
     def next_deadline(self) -> float | None:
-        """When the first of them expires; None if none waits."""
+        """Return the earliest deadline; None if none waits."""
         return self._waiting[0].deadline if self._waiting else None
 
     def _take(self, is_over: Callable[[_Waiter], bool]) -> list[_Waiter]:
-        """Remove those at the left that are over, before any of them is told: a callback may add others."""
+        """Remove the finished ones at the left before calling any of them: a callback may add new ones."""
         waiting, ended = self._waiting, []
         while waiting and is_over(waiting[0]):
             ended.append(waiting.popleft())

@@ -40,7 +40,7 @@ def cleaning_handlers(
 
 
 class CleaningHandlers:
-    """Handlers for an administrator who needs disk space now."""
+    """Handlers that free disk space now."""
 
     def __init__(
         self,
