@@ -1,7 +1,7 @@
-"""How one broker keeps its messages: one frozen value, with the key names and defaults of RocketMQ's broker.conf.
+"""The store settings of a broker: one frozen value, with the key names and defaults of RocketMQ's broker.conf.
 
 The facts are those of MessageStoreConfig.java 4.9.8. Keys of other parts (replication, delay levels) are not here:
-each part has its own struct beside it and takes its own keys from the same file.
+each part has its own struct and takes its own keys from the same file.
 """
 
 import enum
@@ -14,11 +14,11 @@ from msgspec import field
 from hanabi.errors import ConfigError
 
 CONSUME_QUEUE_ENTRY_BYTES = 20
-PAGE_BYTES = 4096  # Apache counts in pages of this size whatever the machine's own page is
+PAGE_BYTES = 4096  # Apache counts in pages of this size on every machine
 
 
 class FlushMode(enum.StrEnum):
-    """When a message counts as stored: as soon as it is in memory, or only when it is on the disk."""
+    """The moment a message counts as stored: as soon as it is in memory, or only when it is on the disk."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
     SYNC_FLUSH = "SYNC_FLUSH"
@@ -103,7 +103,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "StoreConfig":
-        """Return the settings in *properties* that are ours; a bad one raises ConfigError, others are not looked at."""
+        """Return the store's settings in *properties*. A bad value raises ConfigError; other keys are ignored."""
         ours = {key: value.strip() for key, value in properties.items() if key in STORE_KEYS}
         try:
             return msgspec.convert(ours, cls, strict=False)

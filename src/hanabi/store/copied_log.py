@@ -2,7 +2,7 @@
 
     append ─> record chain (is it the same log?) ─> commit log ─> consume queue ─> key index ─> on_append
 
-What is here is a prefix of the master's log, perhaps with a part of a record at its end; a restart cuts that part off.
+The copy is a prefix of the master's log. It may end in a partial record, which a restart cuts off.
 """
 
 import logging
@@ -59,7 +59,7 @@ class CopiedLog:
         self._chain = after
 
     def _dispatch(self) -> None:
-        """Give the whole records their places in queues and index, and tell the listeners."""
+        """Add the complete records to queues and index, and notify the listeners."""
         while self._dispatched_to < self._chain.whole_to:
             base = self._dispatched_to
             view = self._log.read_tail(base)

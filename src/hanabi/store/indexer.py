@@ -1,9 +1,9 @@
-"""What follows each append: the entry in the consume queue, the entries in the key index, the call of `on_append`.
+"""The steps after each append: the entry in the consume queue, the entries in the key index, the call of `on_append`.
 
     append ─> consume queue (and its extension) ─> key index ─> on_append            one chain of plain calls
 
-On the way of a new message nothing is read back from the log. The same steps for records that lie there already
-(recovery, a slave's copy) are `dispatch`. Agrees with Java's CommitLogDispatcherBuildConsumeQueue and IndexService: a
+For a new message nothing is read back from the log. `dispatch` does the same for records that are already in the log
+(recovery, a slave's copy). Agrees with Java's CommitLogDispatcherBuildConsumeQueue and IndexService: a
 message of type prepared or rollback gets no place in a queue, one of type rollback is not found by its keys. (Half
 messages are none of these: the broker stores them under a topic of its own, with type none.)
 """
@@ -55,7 +55,7 @@ def _never(_topic: str, _queue_id: int) -> bool:
 
 
 class Hooks(NamedTuple):
-    """What the broker hands in. All of it is called in the thread that appends."""
+    """The broker's callbacks. All of them are called in the thread that appends."""
 
     on_append: Callable[[Dispatched], None] | None = None
     listens: Callable[[str, int], bool] | None = None  # whether on_append does anything for a queue; None: always
@@ -89,7 +89,7 @@ class Indexer:
         """*index* is None where messageIndexEnable is off."""
         self._queues, self._index, self._hooks = queues, index, hooks or Hooks()
         self._on_append = self._hooks.on_append
-        # Whether a listener wants to be told about a queue.
+        # Returns whether the listener wants notifications of a queue.
         self.listens = (self._hooks.listens or _always) if self._on_append is not None else _never
         self.dispatched_ms = 0  # the store time of the newest message that is in the queues
         self.failure: StoreError | None = None  # a message is in the log, but not in its queue
@@ -119,7 +119,7 @@ class Indexer:
             self.tell(dispatched)
 
     def tell(self, dispatched: Dispatched) -> None:
-        """Tell the listener, if there is one, that readers can find a message."""
+        """Notify the listener, if there is one, that a message became readable."""
         if self._on_append is not None:
             self._on_append(dispatched)
 
@@ -131,13 +131,14 @@ class Indexer:
         fill_holes: bool = True,
         has_message: Callable[[ConsumeQueue, int], bool] | None = None,
     ) -> None:
-        """A record that lies in the log already, and perhaps in queue and index.
+        """Add a record of the log to queue and index, where it may be already.
 
         When messages are missing before it in its queue they become blanks, or, without *fill_holes*, QueueHoleError
         is raised and the queue left alone.
 
-        *has_message* tells whether the log has the message of an entry. Such entries are not given up for *record*, but
-        for the last one of the queue (either may be wrong), and for the first message of a queue that was made again.
+        *has_message* returns whether the log has the message of an entry. Such entries are not given up for *record*.
+        Exceptions: the last entry of the queue (either may be wrong), and the first message of a queue that was made
+        again.
         """
         topic, properties, sys_flag = record.topic, record.properties, record.sys_flag
         store_ms = record.store_timestamp_ms
@@ -154,7 +155,7 @@ class Indexer:
             except QueueOrderError as error:
                 is_far_back = 0 < dispatched.queue_offset < queue.max_offset - 1
                 if is_far_back and has_message is not None and has_message(queue, dispatched.queue_offset):
-                    raise  # a bad bit in the record's head, which no CRC covers: the others are right
+                    raise  # a bad bit in the record's head, which no CRC covers: the entries are right
                 dispatched = self._put_newer(queue, dispatched, error, fill_holes=fill_holes)
         self.index(record)
         if notify and dispatched is not None:
@@ -188,7 +189,7 @@ class Indexer:
     def _put_newer(
         self, queue: ConsumeQueue, dispatched: Dispatched, error: QueueOrderError, *, fill_holes: bool
     ) -> Dispatched:
-        """The log has the last word: what a queue says otherwise goes.
+        """Put the log's message and discard queue entries that contradict it.
 
         There is a hole when the messages between are gone from the log, and something to give up when a topic was
         deleted and made again, or when the queue's files are damaged.
@@ -231,7 +232,7 @@ class Indexer:
         self.unindexed.append(_Unindexed(topic, names, log_offset, store_ms))
 
     def _deliver_time(self, properties: bytes, store_ms: int, code: int) -> int:
-        """Return what the delay topic's queues keep in place of the tags code."""
+        """Return the delivery time, which the delay topic's queues keep in place of the tags code."""
         level = find_property(properties, b"DELAY")
         if level is None or self._hooks.deliver_time_ms is None:
             return code

@@ -1,4 +1,4 @@
-"""The face of the store: put, get, query. It joins the parts and has little to say itself.
+"""The facade of the store: put, get, query. It wires the parts together and has little logic of its own.
 
     put ─> commit log ─> consume queue ─> key index ─> on_append        in the caller's thread, one message at a time
            flush of the log, flush of queues and index, retention       in threads of their own, after `start`
@@ -55,7 +55,7 @@ _SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the file could 
 
 
 class PutStatus(enum.Enum):
-    """How a put ended, by RocketMQ's names. Those of slaves are for the broker to give.
+    """The result of a put, by RocketMQ's names. Results that concern slaves are set by the broker.
 
     OS_PAGECACHE_BUSY never comes from here: it means that another thread has been appending for a second, and there is
     only one.
@@ -73,7 +73,7 @@ class PutStatus(enum.Enum):
     UNKNOWN_ERROR = "UNKNOWN_ERROR"
 
 
-PUT_OK: Final = PutStatus.PUT_OK  # for those who need it with every message: to find a member in its enum takes a call
+PUT_OK: Final = PutStatus.PUT_OK  # for hot paths: an attribute lookup in the enum takes a call
 
 
 class PutResult(msgspec.Struct, frozen=True, gc=False):
@@ -143,7 +143,7 @@ class MessageStore:
     ) -> "MessageStore":
         """Lock the directory, recover what is in it, and be ready for messages. Nothing is flushed before `start`.
 
-        *is_clock_settled* tells whether *now_ms* can be believed so far that messages are deleted for their age.
+        *is_clock_settled* returns whether *now_ms* is reliable enough to delete messages by age.
         """
         root = Path(config.root)
         with contextlib.ExitStack() as undo:
@@ -151,7 +151,7 @@ class MessageStore:
             crashed = has_crashed(root)
             commit_log = CommitLog.open(config, now_ms=now_ms, crashed=crashed)
             undo.callback(commit_log.log.close)
-            # The messages tell the time as well, when the clock was set back.
+            # If the clock was set back, the messages' store times are later.
             latest_ms = max(now_ms(), newest_file_ms(commit_log.log) + _HOUR_MS)
             checkpoint = Checkpoint.load(config.checkpoint_path, now_ms=latest_ms)
             queues = ConsumeQueues(
@@ -259,7 +259,7 @@ class MessageStore:
 
     @property
     def is_sync(self) -> bool:
-        """Whether a message counts as stored only when it is on the disk (SYNC_FLUSH): then `await_flush`."""
+        """True if a message counts as stored only when it is on the disk (SYNC_FLUSH): call `await_flush` then."""
         return self.config.flush_mode is FlushMode.SYNC_FLUSH
 
     def await_flush(self, end_offset: int, on_done: Callable[[PutStatus], None]) -> None:
@@ -306,7 +306,7 @@ class MessageStore:
 
     @property
     def max_log_offset(self) -> int:
-        """Where the next message will begin."""
+        """The log offset of the next message."""
         return self._log.end_offset
 
     @property
@@ -316,17 +316,17 @@ class MessageStore:
 
     @property
     def undispatched(self) -> int:
-        """How many messages the key index lacks, as it could not be written. Queues are never behind."""
+        """The number of messages missing in the key index because it could not be written. Queues never lag."""
         return len(self._indexer.unindexed)
 
     @property
     def latest_store_ms(self) -> int:
-        """When the newest message of all was stored; 0 if there was none."""
+        """The store time of the newest message of all; 0 if there was none."""
         return self._commit_log.store_timestamp_ms
 
     @property
     def descriptors_max(self) -> int:
-        """How many descriptors its files may take: the queues', and two for each mapped file and the next one."""
+        """The most descriptors its files may take: the queues', and two for each mapped file and the next one."""
         file_systems = 2
         mapped = len(self._log.segments) + 1 + (len(self._index.files) + 1 if self._index is not None else 0)
         return self._queues.descriptors.limit + file_systems + 2 * mapped
@@ -352,7 +352,7 @@ class MessageStore:
         return self._queues.delete_topic(topic)
 
     def delete_queue(self, topic: str, queue_id: int) -> bool:
-        """Delete one queue; False if there is none. For who must not take the time that a whole topic can take."""
+        """Delete one queue; False if there is none. Use instead of delete_topic when the caller must not block."""
         self._commit_log.forget_queue(topic, queue_id)
         return self._queues.delete_queue(topic, queue_id)
 
@@ -386,8 +386,8 @@ class MessageStore:
         self._work_ahead.start()
 
     def use(self, config: StoreConfig) -> None:
-        """Keep to the limits, intervals and times in *config* from now on. Paths, sizes of files and the flush mode
-        are as at the start, whatever it says."""
+        """Apply the limits, intervals and times in *config* from now on. Changes of paths, file sizes and the flush
+        mode are ignored until a restart."""
         self.config = config
         self._commit_log.message_bytes_max = config.message_bytes_max
         for part in (self.reader, self.retention, self._log_flusher, self._queue_flusher):
@@ -416,7 +416,7 @@ class MessageStore:
             steps.callback(self._retention_thread.stop)
 
     def _stop_flushing(self) -> None:
-        """Stop both flushers, whatever one of them raises, and raise the first error."""
+        """Stop both flushers, even if the first one raises, and raise the first error."""
         errors: list[Exception] = []
         for flusher in (self._log_flusher, self._queue_flusher):
             try:

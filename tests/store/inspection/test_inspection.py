@@ -556,7 +556,7 @@ def test_an_index_that_fits_no_layout_is_one_damage(tmp_path: Path) -> None:
     (path,) = (tmp_path / "index").iterdir()
     flip(path, 31)
     damage = only(check(tmp_path))
-    assert "how many slots it has cannot be told" in damage.reason
+    assert "its number of slots is unknown" in damage.reason
 
 
 @pytest.mark.parametrize("count", [1, 2, 20])

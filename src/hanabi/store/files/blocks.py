@@ -18,7 +18,7 @@ _ZEROS: Final = bytes(1 << 20)
 
 
 def step_bytes(position: int) -> int:
-    """Return how far ahead of *position* a file gets its blocks: a file that has grown will go on growing."""
+    """Return the number of bytes to allocate ahead of *position*; more for a file that has grown."""
     return min(max(position, STEP_BYTES_MIN), STEP_BYTES_MAX)
 
 
@@ -49,6 +49,6 @@ def _free_bytes(descriptor: int) -> int:
 
 
 def _write_zeros(descriptor: int, start: int, end: int) -> None:
-    """As posix_fallocate, where there is none. Nothing is stored in this range yet."""
+    """Allocate the range by writing zeros, where posix_fallocate is missing. Nothing is stored in it yet."""
     while start < end:
         start += os.pwrite(descriptor, _ZEROS[: end - start], start)

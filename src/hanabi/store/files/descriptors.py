@@ -1,11 +1,11 @@
 """A bounded number of open files, shared by tens of thousands of queues.
 
 40,000 queues cannot each keep a file open: the usual limit of a process is 1,024 descriptors, and sockets need them
-too. The files used last stay open; the others are opened again when they are needed. When the process has no free
-descriptor left, the files that were not used for longest are closed for the one that is needed now.
+too. The most recently used files stay open; all other files are reopened on use. When the process runs out of
+descriptors, the least recently used files are closed.
 
-A descriptor is closed when nobody holds it any more, not when it leaves this cache. A thread that is just reading
-therefore never finds its number closed, or worse, given to another file.
+A descriptor is closed with its last reference, not when it is evicted from this cache. So the descriptor of a thread
+that is reading is never closed, or worse, reused for another file.
 """
 
 import errno
@@ -24,7 +24,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 def limit_of_process() -> int:
-    """Return how many descriptors this process may have."""
+    """Return the descriptor limit of this process."""
     if sys.platform == "win32":
         return sys.maxsize
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -58,8 +58,7 @@ class Descriptors:
 
     @staticmethod
     def share_of(process_limit: int) -> int:
-        """Return how many of the *process_limit* descriptors a cache keeps: the rest is for connections and other
-        files."""
+        """Return a cache's share of the *process_limit* descriptors: the rest is for connections and other files."""
         return min(DESCRIPTORS_MAX, max(DESCRIPTORS_MIN, process_limit // 4))
 
     def __len__(self) -> int:

@@ -1,13 +1,13 @@
-"""How full a disk is."""
+"""Disk usage."""
 
 import shutil
 from pathlib import Path
 
 
 def used_ratio(path: Path) -> float:
-    """Return how full the disk of *path* is, from 0 to 1 in hundredths rounded up; -1 if nobody can tell.
+    """Return the used share of the disk of *path*, from 0 to 1 in hundredths rounded up; -1 if it is unknown.
 
-    Of what a normal user can have, as Java's UtilAll.getDiskPartitionSpaceUsedPercent.
+    Counts only the space that a normal user can have, as Java's UtilAll.getDiskPartitionSpaceUsedPercent does.
     """
     try:
         usage = shutil.disk_usage(path)

@@ -19,8 +19,10 @@ class FileSystem:
         self.close = weakref.finalize(self, os.close, self._descriptor)
 
     def sync(self) -> None:
-        """Return when everything written before the call is on the disk; OSError if a write failed. Blocks; other
-        threads run meanwhile."""
+        """Block until everything written before the call is on the disk; OSError if a write failed.
+
+        Other threads run meanwhile.
+        """
         if sys.platform != "linux":
             os.sync()
         elif ctypes.CDLL(None, use_errno=True).syncfs(self._descriptor):

@@ -1,7 +1,6 @@
-"""What the kernel does for the pages of a mapped file.
+"""System calls on the pages of a mapped file.
 
-Others run meanwhile, as Python's own `flush` and `madvise` would not let them: both keep the interpreter's lock until
-the kernel is done.
+Other threads run during these calls. Python's own `flush` and `madvise` hold the GIL until the kernel is done.
 """
 
 import ctypes
@@ -28,7 +27,7 @@ def populate(memory: mmap.mmap, start: int, end: int) -> bool:
 
 def why_unreadable(memory: mmap.mmap, start: int, end: int) -> int:
     """Read the pages of a part of *memory* in; 0, or the number of the error. EFAULT: a look there would be a SIGBUS.
-    EINVAL: this kernel cannot tell."""
+    EINVAL: this kernel does not support the call."""
     return _call("madvise", memory, start, end, _MADV_POPULATE_READ) if IS_KNOWN else errno.EINVAL
 
 

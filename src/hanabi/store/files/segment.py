@@ -171,7 +171,7 @@ class Segment:
         self.flushed = max(start, end)
 
     def write_again(self, position: int) -> None:
-        """Bring everything written from *position* on to the disk, whatever the kernel believes is there already.
+        """Write everything from *position* on to the disk, including pages that the kernel takes for clean.
 
         For recovery only: no other thread writes.
         """
@@ -235,7 +235,7 @@ class Segment:
             ) from error
 
     def check_file(self) -> None:
-        """Raise StoreDamaged if someone has deleted or cut the file under us."""
+        """Raise StoreDamaged if the file was deleted or truncated from outside."""
         state = os.fstat(self._descriptor)
         if state.st_nlink == 0 and not self._deleted:
             raise StoreDamaged(f"{self.path} was deleted while in use")
@@ -258,7 +258,7 @@ class Segment:
             logger.warning("%s of %s failed: %s", what, self.path, refused)
 
     def delete(self) -> None:
-        """Remove the file's name, for good. Its bytes live on for those who read them now; then the space is free."""
+        """Unlink the file. Current readers keep its bytes; the space is freed with the last of them."""
         self._deleted = True
         try:
             self.path.unlink(missing_ok=True)
@@ -308,6 +308,6 @@ def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, i
                 return
             if error.errno != errno.EINVAL:
                 raise
-            data, hole = start, end  # a file system that cannot tell: look at every byte
+            data, hole = start, end  # a file system without SEEK_HOLE: read every byte
         yield data, min(hole, end)
         start = hole

@@ -59,7 +59,7 @@ _unpack_slot, _unpack_entry = SLOT.unpack_from, ENTRY.unpack_from
 
 
 def index_file_bytes(slots: int, entries_max: int) -> int:
-    """Return how long an index file is: 420,000,040 bytes with Apache's defaults."""
+    """Return the length of an index file: 420,000,040 bytes with Apache's defaults."""
     return HEADER.size + slots * SLOT.size + entries_max * ENTRY.size
 
 
@@ -241,7 +241,7 @@ class IndexFile:
         """Take back the entries from *log_offset* of the log on, newest first; return how many."""
         taken = 0
         if self.is_full and self.end_log_offset >= log_offset:
-            self._check_slots_readable()  # of others they were read when the file was opened
+            self._check_slots_readable()  # in any other file the slots were read at opening
         while self.next_entry > 1:
             number = self.next_entry - 1
             hashed_key, entry_log_offset, seconds, previous = self.entry(number)
@@ -312,8 +312,8 @@ class IndexFile:
             return
         last, first = self.entry(number - 1)[1], self.entry(1)[1]
         if last != self.end_log_offset or first != self.begin_log_offset:
-            # Which of them is right nobody can tell. The lower end costs double entries at worst, a higher one would
-            # keep messages out of the index.
+            # Either may be right. A low end costs duplicate entries at worst; a high one would keep messages out
+            # of the index.
             logger.error("%s: its header does not agree with its entries; nothing more is added to it", self.path)
             self.end_log_offset = max(min(last, self.end_log_offset), 0)
             self.is_sealed = True
@@ -338,7 +338,7 @@ class IndexFile:
     def _check_entry_readable(self, number: int) -> None:
         """See that an entry can be read, with those of its chunk that are before it, or in use.
 
-        The others have no blocks yet, perhaps: to read them in may be to ask for some, of a disk that is full.
+        The other pages may have no blocks yet: reading them could allocate blocks, which fails on a full disk.
         """
         chunk = self._entry_at(number) >> CHUNK_BITS
         used = self._entry_at(max(number, self.next_entry - 1))
@@ -354,7 +354,7 @@ class IndexFile:
             raise StoreDamaged(f"{self.path}: bytes {start} to {end} cannot be read ({error.strerror})") from error
 
     def sync(self) -> None:
-        """Return when everything put before the call is on the disk. Lets other threads run meanwhile."""
+        """Block until everything put before the call is on the disk. Other threads run meanwhile."""
         self.is_synced = True  # first, so that a put meanwhile takes it back
         try:
             sync_file(self._fd)
@@ -368,7 +368,7 @@ class IndexFile:
         self._close_fd()
 
     def delete(self) -> None:
-        """Remove the file. Who still searches or syncs it keeps it until then."""
+        """Unlink the file. Searches and syncs that are running keep it until they end."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
@@ -376,8 +376,8 @@ class IndexFile:
 
 
 def _step_bytes(used: int) -> int:
-    """Return how far ahead of *used* bytes of entries their blocks are allocated: less than the log's, as a message
-    is."""
+    """Return the number of bytes to allocate ahead of *used* bytes of entries. Less than the log's step: an entry is
+    smaller than a message."""
     return blocks.step_bytes(used) // 4
 
 

@@ -47,12 +47,12 @@ def key_hash(text: str) -> int:
 
 
 def prefix_code(text: str) -> int:
-    """What `key_hash_after` wants to know of a text that comes before others."""
+    """Return the hash state of a prefix, for `key_hash_after`."""
     return java_hash(text) & 0xFFFF_FFFF
 
 
 def key_hash_after(prefix: int, text: str) -> int:
-    """As `key_hash`, of *text* with another one before it, whose `prefix_code` is *prefix*."""
+    """Return the `key_hash` of *text* behind a prefix whose `prefix_code` is *prefix*."""
     try:
         raw = text.encode("latin-1")
     except UnicodeEncodeError:  # characters that are no single byte in Java either
@@ -70,7 +70,7 @@ def key_hash_after(prefix: int, text: str) -> int:
 
 
 def _hash_short(text: bytes) -> int:
-    """As `_hash`, of at most 16 characters; not reduced to 32 bits."""
+    """Return the `_hash` of at most 16 characters, not reduced to 32 bits."""
     lanes = int.from_bytes(text)
     lanes -= (lanes >> 8 & _SHORT_MASK_1) * _EXCESS_1
     lanes -= (lanes >> 16 & _SHORT_MASK_2) * _EXCESS_2
@@ -80,7 +80,7 @@ def _hash_short(text: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def _start_code(start: bytes) -> int:
-    """Return what the start of a unique key adds to its hash. It is the same for all messages of a producer."""
+    """Return the share of a unique key's start in its hash. It is the same for all messages of a producer."""
     return _hash(start) * _POWERS[_UNIQUE_KEY_CHARACTERS - len(start)] & 0xFFFF_FFFF
 
 

@@ -1,12 +1,12 @@
-"""Which messages have a key: the index files of a store, from "topic#key" to positions in the commit log.
+"""The key index of a store: its index files, from "topic#key" to positions in the commit log.
 
     index/20261115064547147            named by the local time of its making, to the millisecond
 
 Agrees with IndexService.java. Only hashes are compared here: the reader compares the keys in the records. Knows nothing
 of records; time comes in as a parameter.
 
-The index is a help, not the truth. So a file that cannot be read is set aside: it stays where it is, one line names it,
-and the others are searched without it.
+The log is the source of truth, the index only an aid. So an unreadable file is skipped: it stays on the disk, one log
+line names it, and searches use the other files.
 """
 
 import logging
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class KeyMatches(NamedTuple):
-    """What a search found: log offsets, newest first. The other fields are what a query answer tells of the index."""
+    """The result of a search: log offsets, newest first. The other fields are the index's in a query answer."""
 
     log_offsets: list[int]
     last_update_ms: int
@@ -59,7 +59,7 @@ class KeyIndex:
 
     @property
     def end_log_offset(self) -> int:
-        """Where the last message in the index begins; 0 if there is none."""
+        """The log offset of the last message in the index; 0 if there is none."""
         return self.files[-1].end_log_offset if self.files else 0
 
     def load(self, *, trusted_until_ms: int | None = None) -> None:
@@ -133,7 +133,7 @@ class KeyIndex:
         return code
 
     def _put_again(self, topic: str, keys: Iterable[str], log_offset: int, store_ms: int) -> None:
-        """As `put`, for a message that may be in the index, or with some of its keys if a crash came between them."""
+        """Put a message of which the index may have all keys or, after a crash, some of them."""
         known = self._hashes_at_end(log_offset)
         if known is None:
             return
@@ -184,7 +184,7 @@ class KeyIndex:
 
     @property
     def is_missing(self) -> bool:
-        """Whether its folder is not there. An index that has no messages yet may be missing, too."""
+        """Return True if the index has no folder. An index without messages may have none, too."""
         return not self.directory.is_dir()
 
     def make_directory(self) -> None:

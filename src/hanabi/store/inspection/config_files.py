@@ -1,4 +1,4 @@
-"""The tables in `config/`: which there are, and whether they can be read."""
+"""The tables in `config/`: their names, and whether they can be read."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def read_config_files(home: StoreHome) -> list[ConfigFile]:
 
 
 def known_topics(home: StoreHome) -> set[str] | None:
-    """Return the topics in topics.json or its backup; None if neither tells."""
+    """Return the topics in topics.json or its backup; None if neither can be read."""
     for name in ("topics.json", "topics.json.bak"):
         try:
             table = _parse((home.config / name).read_bytes())

@@ -1,8 +1,8 @@
-"""What consume queues and index should say of a record. Pure: from the record alone, and the broker's delay levels.
+"""The entries a record should have in consume queues and index. Pure: from the record and the broker's delay levels.
 
-A store does not tell the delay levels of its broker, and they may have been others before. Where they are not given, of
-the time of delivery that stands in the queues of delayed messages no more is known than that it is a time. It may even
-lie before that of storing: while a broker's clock is behind its store's times, our brokers count from the clock.
+A store does not record the delay levels of its broker, and they may have changed. If they are not given, the delivery
+time in the queues of delayed messages is only known to be a time. It may even precede the store time: while a broker's
+clock is behind its store's times, our brokers count from the clock.
 
 Agrees with CommitLog.java (checkMessageAndReturnSize), the two dispatchers of DefaultMessageStore.java, and
 ScheduleMessageService.java for the levels.
@@ -25,7 +25,7 @@ _LIGHT_QUEUE_PREFIX: Final = "%LMQ%"  # MixAll.LMQ_PREFIX
 
 
 class ExpectedEntry(NamedTuple):
-    """Where a record should be found, and what stands there beside its offset and size."""
+    """The place where a record should be found, and the fields there other than its offset and size."""
 
     topic: str
     queue_id: int

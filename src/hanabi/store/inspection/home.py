@@ -1,4 +1,4 @@
-"""Where the files of a store lie, and how they are read without touching them.
+"""The files of a store, and reads that leave them untouched.
 
 Everything under `inspection` may look into the directory of a running broker, a copy or a read-only mount, ours or
 Apache's: it opens files for reading only, takes no lock and makes no file. Files are read with pread in pieces and not
@@ -83,7 +83,7 @@ class StoreHome(msgspec.Struct, frozen=True):
 
 
 def cannot_read(path: str | Path, error: OSError) -> StoreError:
-    """What to raise when the system does not let us look."""
+    """Return the error to raise when the system refuses a read."""
     return StoreError(f"{path} cannot be read: {error.strerror or error}")
 
 
@@ -107,18 +107,17 @@ def list_files(directory: Path | str) -> list[DataFile]:
 
 
 def file_bytes(files: list[DataFile]) -> int:
-    """Return how long each of *files* should be. They tell it themselves: a file that was cut is shorter than the
-    others."""
+    """Return the expected length of each of *files*: that of the longest, as a truncated file is shorter."""
     return max((file.size for file in files), default=0)
 
 
 def sequence_problems(files: list[DataFile]) -> Iterator[tuple[DataFile, int, str]]:
-    """Files that are missing or of another size than the others: file, position in it, reason."""
+    """Yield files that are missing or differ in size from the rest: file, position in it, reason."""
     size = file_bytes(files)
     for index, file in enumerate(files):
         following = files[index + 1] if index + 1 < len(files) else None
         if file.size != size and (file.size or following):  # the last one may have been made just now
-            yield file, file.size, f"the file has {file.size} bytes, others have {size}"
+            yield file, file.size, f"the file has {file.size} bytes, the rest have {size}"
         if following is not None and following.base != file.base + size:
             missing = f"{Path(file.path).parent}/{segment_name(file.base + size)}"
             reason = f"the file is missing: {segment_name(file.base)} is followed by {segment_name(following.base)}"
@@ -174,7 +173,7 @@ class FileReader:
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return None
-            if error.errno == errno.EINVAL:  # a file system that cannot tell
+            if error.errno == errno.EINVAL:  # a file system without SEEK_HOLE
                 return position
             raise cannot_read(path, error) from error
 

@@ -1,7 +1,7 @@
 """The index files of a store, as they lie on the disk: header, entries, chains.
 
-A file does not say how many slots it has: that stands in the broker's settings. It is found out from the file itself:
-the newest entry is always the first of its slot's chain, which fits for one number of slots only.
+A file does not record its number of slots, which is a setting of the broker. It is derived from the file: the newest
+entry is always the first of its slot's chain, which fits one number of slots only.
 """
 
 import os
@@ -59,18 +59,18 @@ class IndexOnDisk(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many entries there are; the first has number 1."""
+        """The number of entries; the first has number 1."""
         return max(self.next_entry - 1, 0)
 
     def entries_max(self, slots: int) -> int:
         return (self.size - HEADER.size - slots * SLOT.size) // ENTRY.size
 
     def entry_at(self, slots: int, number: int) -> int:
-        """Return where in the file an entry lies."""
+        """Return an entry's position in the file."""
         return HEADER.size + slots * SLOT.size + number * ENTRY.size
 
     def slot_at(self, slot: int) -> int:
-        """Return where in the file a slot lies."""
+        """Return a slot's position in the file."""
         return HEADER.size + slot * SLOT.size
 
     def entry(self, reader: FileReader, slots: int, number: int) -> IndexEntry | None:
@@ -129,8 +129,7 @@ def read_header(path: str, reader: FileReader) -> Header:
 
 
 def find_slots(file: IndexOnDisk, reader: FileReader, known: dict[int, int]) -> int | None:
-    """Return how many slots *file* has, None if nothing fits. *known* remembers it by file size, for the other
-    files."""
+    """Return the number of slots in *file*; None if nothing fits. *known* caches it by file size."""
     if file.size in known:
         return known[file.size]
     usual, rest_of_usual = divmod(file.size - HEADER.size, SLOT.size + _USUAL_ENTRIES_PER_SLOT * ENTRY.size)

@@ -1,9 +1,9 @@
 """A scan of the commit log, record by record, in pieces of a megabyte.
 
-Damage does not end the scan: behind it the next record is searched by its magic, and must say itself that it lies
+Damage does not end the scan: the next record behind it is found by its magic number, and must state the log offset
 where it was found. So one bad bit costs one record, also in the report.
 
-A running broker appends while we look. What was half written when it was read is read again before it counts as broken.
+A running broker may append during the scan. So a record that is not valid is read again before it counts as damaged.
 """
 
 import re
@@ -79,7 +79,7 @@ class LogScan:
         start: int | None = None,
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Begins with the first record at or behind log offset *start*. *on_bytes* is told how far it came."""
+        """Begin with the first record at or behind log offset *start*. *on_bytes* receives the progress."""
         self._files, self._reader, self._start, self._on_bytes = files, reader, start, on_bytes
         self.min_offset = files[0].base if files else 0
         self.end_offset = self.min_offset
@@ -151,7 +151,7 @@ class LogScan:
         return None
 
     def _deleted(self, file: DataFile) -> None:
-        """A broker deleted *file* while we looked: the log begins later now."""
+        """Move the beginning of the log behind *file*, which a broker deleted during the scan."""
         if file.base == self.min_offset:
             self.min_offset = file.end
         self.end_offset = max(self.end_offset, file.end)
@@ -168,11 +168,11 @@ class _Window:
 
     @property
     def is_gone(self) -> bool:
-        """Whether a broker deleted the file before anything of it was read."""
+        """Return True if a broker deleted the file before anything of it was read."""
         return not self.data and not self._start and not self._reader.is_there(self._file.path)
 
     def check(self, position: int) -> tuple[Checked, Dispatch | None]:
-        """What lies at *position*. What is not valid is read a second time: perhaps it was being written."""
+        """Check the record at *position*. If it is not valid, read it again: it may have been half written."""
         data = self.data
         at = self.at = position - self._start
         size = int.from_bytes(data[at : at + _SIZE_BYTES], "big") if at + BLANK_BYTES_MIN <= len(data) else 0
@@ -186,12 +186,12 @@ class _Window:
         return checked, dispatch
 
     def check_again(self, position: int) -> tuple[Checked, Dispatch | None]:
-        """As `check`, from the file itself."""
+        """Check the record at *position* again, read from the file."""
         self._set(position, read_record(self._reader, self._file, position))
         return _check(self._file, position, self.data, 0)
 
     def advance(self, position: int) -> None:
-        """Tell how far we came."""
+        """Report the progress."""
         self._on_bytes(position - self._told)
         self._told = position
 
@@ -200,7 +200,7 @@ class _Window:
 
 
 def _check(file: DataFile, position: int, data: bytes, at: int) -> tuple[Checked, Dispatch | None]:
-    """What lies at *position* of *file* and *at* in *data*; the second is None if it is not a record that is valid."""
+    """Check the record at *position* of *file*, *at* in *data*. The second result is None if it is not valid."""
     checked = check_record(data, at)
     if checked.state is not RecordState.WHOLE:
         if checked.state is RecordState.UNWRITTEN:

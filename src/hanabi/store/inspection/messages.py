@@ -1,4 +1,4 @@
-"""Messages of a store that somebody asked for, one after the other.
+"""The messages of a store that match a request, one after the other.
 
 One queue is read through its entries. Everything else is a scan of the log, which needs neither queues nor index and
 so shows what they have lost; files whose times cannot match are left out.
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages. What is None does not matter; all that is given must hold."""
+    """The criteria for messages. All that are given must match; None matches everything."""
 
     topic: str | None = None
     queue_id: int | None = None

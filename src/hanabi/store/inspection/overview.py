@@ -1,4 +1,4 @@
-"""What is in a store, without reading all of it: file names, headers, the two ends of everything.
+"""An overview of a store from file names, headers and the two ends of each sequence of files.
 
 Only the last log file is walked from record to record, to find the end of the log.
 """
@@ -71,7 +71,7 @@ class CheckpointInfo(msgspec.Struct, rename="camel"):
 
 
 class Overview(msgspec.Struct, rename="camel"):
-    """What `hanabi store info` shows."""
+    """The content of `hanabi store info`."""
 
     home: str
     abort: bool

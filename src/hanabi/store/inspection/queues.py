@@ -1,4 +1,4 @@
-"""The consume queues of a store, read from their files: which there are, where they end, their entries.
+"""The consume queues of a store, read from their files: their names, ends and entries.
 
 Knows the files only, not what the log says about them.
 """
@@ -35,13 +35,13 @@ class QueueOnDisk:
         return self.files[0].base // ENTRY_BYTES if self.files else 0
 
     def file_at(self, queue_offset: int) -> tuple[str, int]:
-        """In which file the entry belongs, whether or not there is one, and where in it."""
+        """Return the file to which the entry belongs, whether or not it exists, and the position in it."""
         position = queue_offset * ENTRY_BYTES
         at = position % self.file_bytes if self.file_bytes else position
         return f"{self.directory}/{position - at:020d}", at
 
     def read(self, reader: FileReader, queue_offset: int, size: int) -> bytes:
-        """At most *size* bytes from an entry on, all from one file."""
+        """Read at most *size* bytes from an entry on, all from one file."""
         path, at = self.file_at(queue_offset)
         return reader.read(path, at, min(size, self.file_bytes - at)) if at < self.file_bytes else b""
 
@@ -96,7 +96,7 @@ def unpack_entry(data: bytes, at: int) -> Entry | None:
 
 
 def _used_bytes(file: DataFile, reader: FileReader) -> int:
-    """Return how much of *file* are entries. Binary search over blocks: the first entry of each tells where to look."""
+    """Return the number of bytes of entries in *file*, by binary search over the first entry of each block."""
     low, high = 0, -(-file.size // _BLOCK_BYTES)
     while high - low > 1:
         middle = (low + high) // 2
@@ -117,7 +117,7 @@ def find_queues(directory: Path) -> Iterator[QueueOnDisk]:
 
 def _names(directory: str) -> list[str]:
     try:
-        # A name that is not text was made by nobody who stores messages.
+        # A name that is not printable is not a topic's.
         return sorted(name for name in os.listdir(directory) if name.isprintable())  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -150,7 +150,7 @@ class EntryWindows:
 
 
 class QueueExtensions:
-    """What entries refer to in `consumequeue_ext`."""
+    """The units of `consumequeue_ext` that entries refer to."""
 
     def __init__(self, directory: Path, reader: FileReader) -> None:
         self._directory, self._reader = directory, reader

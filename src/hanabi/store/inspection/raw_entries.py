@@ -1,4 +1,4 @@
-"""The entries of consume queues and index as they are stored, for those who look for the cause of something."""
+"""The entries of consume queues and index as they are stored, for debugging."""
 
 from collections.abc import Callable, Iterator
 
@@ -77,7 +77,7 @@ def _index_entries(home: StoreHome, is_wanted: Callable[[IndexEntry], bool]) -> 
                 continue
             slots = find_slots(file, reader, slots_by_size)
             if slots is None:
-                raise StoreError(f"{file.path} is damaged: how many slots it has cannot be told")
+                raise StoreError(f"{file.path} is damaged: its number of slots is unknown")
             name = file.path.rpartition("/")[2]
             for entry in file.entries(reader, slots):
                 if is_wanted(entry):

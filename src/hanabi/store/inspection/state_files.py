@@ -1,4 +1,4 @@
-"""The small files beside the data: `checkpoint`, `abort`, `lock`."""
+"""The small state files of a store: `checkpoint`, `abort`, `lock`."""
 
 from typing import Final, NamedTuple
 
@@ -17,7 +17,7 @@ class CheckpointFile(NamedTuple):
 
 
 def read_checkpoint(home: StoreHome) -> CheckpointFile:
-    """What `checkpoint` says."""
+    """Read `checkpoint`."""
     try:
         raw = home.checkpoint.read_bytes()
     except FileNotFoundError:

@@ -48,7 +48,7 @@ class PendingMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where a message went."""
+    """The place where a message was appended."""
 
     log_offset: int
     size: int
@@ -106,7 +106,7 @@ class CommitLog:
         segment.append(record)
         if counted:
             self.queue_offsets[queue] = queue_offset + 1
-        self.store_timestamp_ms = now_ms  # after the bytes: who reads this and then flushes has flushed them
+        self.store_timestamp_ms = now_ms  # after the bytes: a thread that reads this and then flushes has flushed them
         return AppendResult(log_offset, size, queue_offset, now_ms, message.store_host)
 
     def append_batch(self, messages: Sequence[PendingMessage]) -> list[AppendResult]:
@@ -204,7 +204,7 @@ class CommitLog:
         self.queue_offsets = dict(next_offsets)
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
-        """The queue was deleted; should it come again, it begins at 0."""
+        """Forget the next offset of a deleted queue: if it is made again, it begins at 0."""
         self.queue_offsets.pop((topic, queue_id), None)
 
     # Reading
@@ -221,7 +221,7 @@ class CommitLog:
         return self.log.read(log_offset, size) if size >= BLANK_BYTES_MIN else None
 
     def store_timestamp_at(self, log_offset: int, size: int) -> int | None:
-        """Return when the record of *size* bytes at *log_offset* was stored; None if there is no such record."""
+        """Return the store time of the record of *size* bytes at *log_offset*; None if there is no such record."""
         record = self.log.read(log_offset, size)
         if record is None:
             return None

@@ -3,8 +3,8 @@
     00000000000000000000   00000000001073741824   00000000002147483648   00000000003221225472
     min_offset ............................................. end_offset    prepared ahead, not part of the log yet
 
-Knows bytes and offsets, not messages. One thread writes (append, roll, truncate); others may read, flush and delete
-the oldest: the tuple of segments is never changed, only replaced, so that a reader always sees a whole one.
+Knows bytes and offsets, not messages. One thread writes (append, roll, truncate). Other threads may read, flush and
+delete the oldest segments: the tuple of segments is replaced, never changed, so a reader always sees a whole one.
 """
 
 import itertools
@@ -24,7 +24,7 @@ _AHEAD_BYTES = 64 << 10
 class Log:
     """The sequence of segments. Invariant: they are adjacent, and all but the last are full.
 
-    When it is opened every segment counts as full; whoever knows the content finds the true end and says so with
+    At opening every segment counts as full. The caller knows the content: it finds the true end and calls
     `truncate_to`.
     """
 
@@ -60,7 +60,7 @@ class Log:
 
     @property
     def end_offset(self) -> int:
-        """Where the next byte will be written."""
+        """The offset of the next byte to be written."""
         segment = self.active
         return segment.base_offset + segment.written if segment else 0
 
@@ -217,8 +217,11 @@ class Log:
         return self.flushed_offset
 
     def write_again(self, offset: int) -> None:
-        """Bring everything from *offset* on to the disk, whatever the kernel believes is there already: what an earlier
-        process left in memory counts only then. Raises StoreError, with the file, if the disk fails."""
+        """Write everything from *offset* on to the disk, including pages that the kernel takes for clean.
+
+        Only then does data count that an earlier process left in memory. Raises StoreError, with the file, if the disk
+        fails.
+        """
         for segment in self.segments:
             if segment.base_offset + segment.size > offset:
                 segment.write_again(max(offset - segment.base_offset, 0))

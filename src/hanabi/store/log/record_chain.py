@@ -19,7 +19,7 @@ _MAGICS: Final = (MAGIC, MAGIC_LONG_TOPIC)
 
 
 class RecordChain(NamedTuple):
-    """How far the records of a log that is being received are known."""
+    """The known ends of a log that is being received."""
 
     file_bytes: int
     received_to: int

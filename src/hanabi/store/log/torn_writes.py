@@ -1,4 +1,4 @@
-"""Long runs of zeros in properties, told from a write that a crash has torn.
+"""Marks that distinguish long runs of zeros in properties from a torn write.
 
 The CRC of a record covers its body alone. What a torn write leaves of the properties are zeros: up to their end, or as
 long as a sector. A client may send such properties too, so the commit log marks these when it encodes them:

@@ -1,4 +1,4 @@
-"""Walking over the records of a log from a given place on, to the first that is not whole and valid.
+"""The walk over the records of a log from a given offset to the first record that is not whole and valid.
 
 A log ends where a write was torn. But a bad bit is not its end: what follows may have been flushed and acknowledged.
 What lies before a valid record is damage, which is reported and passed over, if one of these holds. Else the log ends.
@@ -14,8 +14,8 @@ acknowledged, and then all before it was on the disk: the zeros are damage, and 
 It must not be older than what lies before the damage: such a record was given up at an earlier crash. A filler up to
 the end of the file counts as a valid record.
 
-All pages are asked for before they are looked at: one that cannot be read is StoreDamaged, with the file's name, and
-not the end of the log.
+Every page is read in before it is accessed: an unreadable one raises StoreDamaged with the file's name, and is not
+taken for the end of the log.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Damage(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """What may have happened to the newest records, which no checkpoint vouches for.
+    """The possible faults of the newest records, which no checkpoint covers.
 
     `may_be_torn`: the writer crashed, so properties that look torn count only if a whole record follows.
     `may_lack_pages`: a power cut may have taken any page. `marks_zeros`: the writer marked zeros in properties.
@@ -70,7 +70,7 @@ NO_DOUBT: Final = Doubt()
 
 
 def record_at(log: Log, log_offset: int, *, check_crc: bool = False) -> Dispatch | None:
-    """The record at *log_offset* if a whole and valid one begins there. Raises StoreDamaged if it cannot be read."""
+    """Return the record at *log_offset*; None if no valid one begins there. StoreDamaged if it cannot be read."""
     view = log.read_tail(log_offset)
     if view is None:
         return None
@@ -97,7 +97,7 @@ class LogWalk:
     ) -> None:
         """Records stored before *flushed_before_ms* are known to have been on the disk, so they were never torn.
 
-        *certain_before_ms*: of those stored later, `uncertain_from` tells where the first lies."""
+        *certain_before_ms*: `uncertain_from` is the offset of the first record stored later."""
         self._log, self._check_crc, self._flushed_before_ms = log, check_crc, flushed_before_ms
         self._certain_before_ms, self._doubt = certain_before_ms, doubt
         self.start = self.end = start
@@ -157,8 +157,7 @@ class LogWalk:
         return following is not None and following.store_timestamp_ms >= record.store_timestamp_ms
 
     def _resume_after(self, segment: Segment, position: int, reason: str) -> int | None:
-        """Return where in the file the walk goes on behind what lies at *position*; None if that is the end of the
-        log."""
+        """Return the position in the file at which to resume behind *position*; None if the log ends there."""
         log_offset = segment.base_offset + position
         end = self._end_if_flushed(log_offset)
         if end is None:
@@ -175,7 +174,7 @@ class LogWalk:
         return self._doubt.may_lack_pages and segment.base_offset + _first_unwritten(segment, position) < end
 
     def _end_if_flushed(self, log_offset: int) -> int | None:
-        """Where the next record begins, if that was flushed before the crash."""
+        """Return the beginning of the next record, if it was flushed before the crash."""
         if self.last_store_ms >= self._flushed_before_ms:
             return None
         following = _next_record(self._log, log_offset + 1)
@@ -184,7 +183,7 @@ class LogWalk:
         return following.log_offset
 
     def _end_by_size(self, segment: Segment, position: int) -> int | None:
-        """Where the record at *position* ends by its own word, if a record or a filler begins there."""
+        """Return the end that the record at *position* states, if a record or a filler begins there."""
         view = segment.tail(position)
         size = _stated_size(view, 0)
         if not BLANK_BYTES_MIN <= size <= len(view) - BLANK_BYTES_MIN:
@@ -196,7 +195,7 @@ class LogWalk:
         return None
 
     def _end_by_search(self, segment: Segment, position: int) -> int | None:
-        """Where the next record begins, if all before it was written."""
+        """Return the beginning of the next record, if all before it was written."""
         view, base = segment.tail(0), segment.base_offset
         end = _first_unwritten(segment, position)
         found = _first_record(self._log, base + position + 1, view[position + 1 : end])
@@ -237,8 +236,8 @@ def _is_filler(view: memoryview, position: int) -> bool:
 
 
 def _claim(segment: Segment, position: int, end: int) -> Dispatch | None:
-    """Return what a damaged record would be with the size, the magic number and the place that it must have; its
-    body may be damaged."""
+    """Return the record at *position* with the size, magic number and offset that it must have; its body may be
+    damaged."""
     log_offset = segment.base_offset + position
     record = bytearray(segment.tail(position)[: end - log_offset])
     if len(record) > _HEAD_BYTES:
@@ -290,9 +289,11 @@ def _first_record(log: Log, log_offset: int, view: memoryview) -> Dispatch | Non
 
 
 def _first_unwritten(segment: Segment, position: int) -> int:
-    """Return where from *position* on something was never written: the size and the magic number of the record there
-    (a copy may write them last), as far as they lie in one sector, or a sector that is all zeros. If all was, as far
-    as a search goes."""
+    """Return the first position from *position* on that was never written; the end of the search if there is none.
+
+    Unwritten are a sector that is all zeros, and a zero size and magic number of the record there (a copy may write
+    them last), as far as they lie in one sector.
+    """
     view = segment.tail(0)[: position + _DAMAGE_BYTES_MAX]
     end = checked = position - position % _SECTOR_BYTES + _SECTOR_BYTES
     head_end = min(position + BLANK_BYTES_MIN, max(end, position + _MAGIC_AT))
@@ -309,7 +310,7 @@ def _first_unwritten(segment: Segment, position: int) -> int:
 
 
 def _find_magic(log: Log, log_offset: int, view: memoryview, start: int) -> int | None:
-    """Where in *view*, the bytes at *log_offset* of the log, a magic number lies at or behind *start*."""
+    """Find a magic number at or behind *start* in *view*, the bytes at *log_offset* of the log."""
     while start < len(view):
         end = min(start + _SEARCH_BYTES, len(view))
         log.check_readable(log_offset + start, log_offset + end)

@@ -48,8 +48,7 @@ def is_blank(log_offset: int, size: int) -> bool:
 
 
 def count_present(data: bytes) -> int:
-    """Return how many entries *data* begins with before the first that is none. Looks at columns, so a megabyte
-    takes 1 ms."""
+    """Return the number of entries at the start of *data*. Works on columns, so a megabyte takes 1 ms."""
     count = len(data) // ENTRY_BYTES
     data = data[: count * ENTRY_BYTES]
     signs = data[0::ENTRY_BYTES], data[8::ENTRY_BYTES]
@@ -83,8 +82,8 @@ class ConsumeQueue(QueueFiles):
     def put(self, queue_offset: int, log_offset: int, size: int, tags_code: int) -> bool:
         """Add the entry of one message; False if it was here already.
 
-        Raises QueueOrderError if it does not follow the last one. Never fails for the disk: what cannot be written
-        waits in the tail, and the next flush tells.
+        Raises QueueOrderError if it does not follow the last one. Never fails because of the disk: bytes that cannot be
+        written stay in the tail, and the next flush raises the error.
         """
         if queue_offset != self.max_offset or log_offset < self.max_log_offset or size <= 0 or log_offset < 0:
             return self._put_unexpected(queue_offset, log_offset, size, tags_code)
@@ -116,7 +115,7 @@ class ConsumeQueue(QueueFiles):
     def put_extended(
         self, queue_offset: int, log_offset: int, size: int, tags_code: int, store_time_ms: int, bitmap: bytes | None
     ) -> bool:
-        """As `put`, with the store time and the filter bits in the extension, if this queue has one."""
+        """Put an entry, and the store time and filter bits into the extension, if this queue has one."""
         if self.ext is None or queue_offset != self.max_offset or log_offset < self.max_log_offset:
             return self.put(queue_offset, log_offset, size, tags_code)
         address = self.ext.put(tags_code, store_time_ms, bitmap)
@@ -172,7 +171,7 @@ class ConsumeQueue(QueueFiles):
         return data if not len(data) % ENTRY_BYTES else data[: -(len(data) % ENTRY_BYTES)]
 
     def entries(self, queue_offset: int, count: int) -> list[Entry]:
-        """As `read`, taken apart: log offset, size, tags code."""
+        """Read entries decoded: log offset, size, tags code."""
         return list(ENTRY.iter_unpack(self.read(queue_offset, count)))
 
     def entry(self, queue_offset: int) -> Entry | None:
@@ -239,7 +238,7 @@ class ConsumeQueue(QueueFiles):
             self.ext.truncate_behind(self._last_ext_address())
 
     def correct_min(self, log_offset_min: int) -> None:
-        """The log now begins at *log_offset_min*: move `min_offset` to the first message that is still there.
+        """Move `min_offset` to the first message at or behind *log_offset_min*, where the log now begins.
 
         As Apache 5.x: if all are gone, it becomes `max_offset`. (4.9.8 left it where it was, and lag looked too large.)
         """
@@ -248,7 +247,7 @@ class ConsumeQueue(QueueFiles):
             return
 
         def is_alive(log_offset: int, size: int) -> bool:
-            # An entry that is none is damage. Counted as alive it leaves the minimum too low, which harms nobody.
+            # An entry that is none is damage. Counted as alive it only leaves the minimum too low, which is harmless.
             return not is_present(log_offset, size) or (log_offset >= log_offset_min and not is_blank(log_offset, size))
 
         oldest = self.entry(low)
@@ -287,8 +286,8 @@ class ConsumeQueue(QueueFiles):
         """Find out what the files at *bases* hold; return what is wrong with them, if anything is.
 
         Looks at the last file only, and there searches for the end. *thorough*, after a crash, reads the last three
-        from their beginning, as pages that were not synced may be missing between others. What lies behind the end
-        is removed, so that it cannot come back as entries later.
+        from their beginning, as any page that was not synced may be missing. Bytes behind the end are removed, so
+        that they cannot come back as entries later.
         """
         problem = None
         whole = contiguous(bases, self.family.file_bytes)
@@ -324,7 +323,7 @@ class ConsumeQueue(QueueFiles):
         return last[2] if last is not None and is_ext_address(last[2]) else None
 
     def _find_end(self, bases: list[int], *, thorough: bool) -> tuple[int, int, bool]:
-        """Where the entries end, the file that is the last one then, and whether all is as it should be."""
+        """Return the end of the entries, the last file with entries, and whether no damage was found."""
         file_bytes = self.family.file_bytes
         if thorough:
             for base in bases[-3:]:
@@ -352,7 +351,7 @@ class ConsumeQueue(QueueFiles):
         return used, True
 
     def _search_file(self, base: int) -> tuple[int, bool]:
-        """Binary search over blocks: each block's first entry tells whether the end lies before or behind it."""
+        """Search one file for its end, by binary search over the first entry of each block."""
         data = self.read_in_file(base, 0, TAIL_BYTES)
         low, high = 0, -(-self.family.file_bytes // TAIL_BYTES)
         if count_present(data) * ENTRY_BYTES == TAIL_BYTES:
@@ -368,7 +367,7 @@ class ConsumeQueue(QueueFiles):
 
 
 def contiguous(bases: list[int], file_bytes: int) -> int:
-    """Return how many of *bases* follow each other without a hole."""
+    """Return the number of *bases* that follow each other without a hole."""
     for index in range(1, len(bases)):
         if bases[index] != bases[0] + index * file_bytes:
             return index

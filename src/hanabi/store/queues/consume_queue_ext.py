@@ -1,4 +1,4 @@
-"""The extension of a consume queue: what a filter wants to know of a message without reading it from the log.
+"""The extension of a consume queue: the data for filters that do not read the message from the log.
 
     consumequeue_ext/TOPIC/QUEUE/00000000000000000000     files of one size; no unit crosses from one to the next
 
@@ -33,7 +33,7 @@ _SCAN_BYTES: Final = 1 << 20
 
 
 class ExtUnit(NamedTuple):
-    """What the extension keeps of one message."""
+    """The extension's data of one message."""
 
     tags_code: int
     store_time_ms: int
@@ -135,7 +135,7 @@ class ConsumeQueueExt(QueueFiles):
             self.truncate_to(bases[-1] + self._walk(bases[-1]))
 
     def _walk(self, base: int) -> int:
-        """Return where the units of one file end."""
+        """Return the end of the units in one file."""
         at = start = 0
         data = b""
         while True:

@@ -3,7 +3,7 @@
     consumequeue/TOPIC/QUEUE/FILE        consumequeue_ext/TOPIC/QUEUE/FILE
 
 Queues are made when the first message for them comes, and found in the directories at the start. Loading costs one
-listing and one or two short reads a queue, whatever is in it, so that 40,000 of them load in seconds.
+listing and one or two short reads a queue, regardless of its length, so that 40,000 of them load in seconds.
 """
 
 import logging
@@ -54,7 +54,7 @@ class ConsumeQueues:
         ext_file_bytes: int = 48 << 20,
         writable: bool = True,
     ) -> None:
-        """With an *ext_directory* every queue has an extension. Not *writable*: to look, and to change nothing."""
+        """Open the queues. With an *ext_directory* every queue has an extension. Not *writable*: read only."""
         if file_bytes <= 0 or file_bytes % ENTRY_BYTES:
             raise ConfigError(f"mappedFileSizeConsumeQueue must be a multiple of {ENTRY_BYTES}, not {file_bytes}")
         self.descriptors = Descriptors() if descriptors is None else descriptors
@@ -94,7 +94,7 @@ class ConsumeQueues:
     def max_log_offset(self) -> int:
         """Behind the last message that any queue knows, -1 if there is none.
 
-        After a crash others may know less: tails are written queue by queue.
+        After a crash other queues may end earlier: tails are written queue by queue.
         """
         return max((queue.max_log_offset for queue in self), default=-1)
 
@@ -147,7 +147,7 @@ class ConsumeQueues:
         return damaged
 
     def ends(self) -> list[QueueEnd]:
-        """Where each queue that has messages ends in its files, and its checksums."""
+        """Return the end in its files, and the checksums, of each queue that has messages."""
         return [queue.end_in_files(queue.max_log_offset) for queue in self if queue.max_offset]
 
     def complete_checksums(self) -> None:
@@ -157,12 +157,12 @@ class ConsumeQueues:
             check.complete(queue)
 
     def report_to(self, ends: QueueEnds) -> None:
-        """Tell *ends* from now on what makes a queue shorter."""
+        """Report every shortening of a queue to *ends* from now on."""
         self._family.ends = ends
 
     @property
     def changes(self) -> int:
-        """How often anything was written or deleted."""
+        """The number of writes and deletions so far."""
         return self._family.changes
 
     def _list(self) -> Iterator[_Found]:
@@ -209,7 +209,7 @@ class ConsumeQueues:
             self.sync()
 
     def sync(self) -> None:
-        """Return when all that `flush` has written is on the disk.
+        """Block until all that `flush` has written is on the disk.
 
         After a StoreError a second call may succeed without writing: the kernel takes the pages for clean.
         """
@@ -220,20 +220,20 @@ class ConsumeQueues:
     def truncate(self, log_offset: int) -> list[ConsumeQueue]:
         """Forget all messages that do not end by *log_offset*, the end of the log; return the queues that had some.
 
-        For recovery only. If the log has lost nothing, such a queue was damaged: it needs to be told again what
-        lies behind its `max_log_offset`.
+        For recovery only. If the log has lost nothing, such a queue was damaged: the messages behind its
+        `max_log_offset` must be dispatched to it again.
         """
         return [queue for queue in self if queue.truncate(log_offset)]
 
     def correct_min(self, log_offset_min: int) -> None:
-        """The log begins at *log_offset_min*: move each queue's minimum there. Deletes nothing."""
+        """Move each queue's minimum to *log_offset_min*, where the log begins. Deletes nothing."""
         for queue in self:
             queue.correct_min(log_offset_min)
 
     def delete_expired(self, log_offset_min: int) -> int:
         """Delete the files whose messages the log no longer has; return how many.
 
-        A queue that cannot be read now does not keep the others from it; the first error is raised at the end.
+        An unreadable queue does not stop the rest; the first error is raised at the end.
         """
         count, first_error = 0, None
         for queue in self:

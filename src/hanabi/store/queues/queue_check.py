@@ -1,7 +1,7 @@
-"""Comparing a queue's files with what `consumequeue.ends` says of them: what lacks, and what was changed.
+"""The comparison of a queue's files with `consumequeue.ends`: finds missing and changed files.
 
-The last file of each queue is read and its checksum compared, older ones as far as an allowance of bytes goes, so that
-a start takes little longer however much is stored. What differs is cut off; recovery builds it again from the log.
+The last file of each queue is read and its checksum compared. Older ones are read within a budget of bytes, so that a
+start takes little longer however much is stored. A difference is cut off; recovery rebuilds it from the log.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class QueueCheck:
         self._last_files_bytes, self._older_files_bytes = LAST_FILES_BYTES_MAX, OLDER_FILES_BYTES_MAX
 
     def compare(self, queue: ConsumeQueue, known: QueueEnd) -> str | None:
-        """Return what is wrong with *queue*, which is cut before that; None if it holds what is *known* of it."""
+        """Cut *queue* before its first fault and return the reason; None if it holds everything in *known*."""
         if queue.first > known.first:
             queue.destroy()
             return f"{queue.path(known.first)} is missing"

@@ -10,7 +10,7 @@ again from the log. It says the least that must be there: queues only grow, and 
 before it is done.
 
 Apache's broker knows no such file. It writes "lock" over ours at its start, and then this file has another owner and
-tells nothing: whatever was done to the queues since is right.
+is ignored: every change of the queues since then is right.
 """
 
 import logging
@@ -35,7 +35,7 @@ QueueKey = tuple[str, int]
 
 
 class QueueEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is known of one queue's files."""
+    """The known facts about one queue's files."""
 
     topic: str
     queue_id: int
@@ -58,8 +58,7 @@ class QueueEnds:
         self._last_error = ""
 
     def load(self) -> dict[QueueKey, QueueEnd]:
-        """Return what is known of each queue; nothing if there is no such file, or it is another owner's, or
-        damaged."""
+        """Return the known facts about each queue; none if the file is missing, damaged or another owner's."""
         try:
             raw = self.path.read_bytes()
         except FileNotFoundError:
@@ -121,11 +120,11 @@ class QueueEnds:
     # Changes
 
     def moved(self, topic: str, queue_id: int, first: int) -> None:
-        """The queue's files begin at *first* from now on."""
+        """Record that the queue's files begin at *first* from now on."""
         self._add(_line([topic, queue_id, first]))
 
     def gone(self, topic: str, queue_id: int) -> None:
-        """The queue is deleted, or cut: nothing that is known of it is true any more."""
+        """Record that the queue was deleted or cut: earlier facts about it are void."""
         self._add(_line([topic, queue_id, None]))
 
     def _add(self, line: bytes) -> None:
@@ -144,7 +143,7 @@ class QueueEnds:
                 self._delete()
 
     def sync(self) -> None:
-        """Return when the lines of changes are on the disk. Blocks."""
+        """Block until the lines of changes are on the disk."""
         with self._lock:
             descriptor = os.dup(self._descriptor) if self._descriptor is not None and not self._is_synced else None
             self._is_synced = True
@@ -184,7 +183,7 @@ def _line(value: object) -> bytes:
 
 
 def _decode(raw: bytes) -> tuple[str, dict[QueueKey, QueueEnd]]:
-    """Return whose the file is, and what it says. StoreDamaged, or msgspec's error, if it is none of ours."""
+    """Return the file's owner and its content. StoreDamaged, or msgspec's error, if the file is not ours."""
     lines = raw.split(b"\n")
     if len(lines) < 3 or lines.pop():
         raise StoreDamaged(f"its last line is not whole at byte {len(raw)}")

@@ -8,8 +8,8 @@ megabytes. New bytes collect in a small tail and reach the file with one pwrite;
 is an error from pwrite that leaves the tail where it is. After a write the bytes on disk are those that Apache's
 MappedFile would have. What a crash takes from the tail is built again from the commit log.
 
-Threads: one thread appends and deletes, any thread reads, others may write tails, sync, and delete old files.
-`truncate_to` and the loading of files belong to recovery, when nobody else is there.
+Threads: one thread appends and deletes; any thread may read, write tails, sync, and delete old files. `truncate_to`
+and the loading of files belong to recovery, which runs alone.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ from hanabi.store.queues.queue_ends import UNKNOWN, QueueEnd, QueueEnds
 from hanabi.wire.message.crc import crc32
 
 TAIL_BYTES = 4_080  # a tail this long is written at once: one page, a whole number of 20-byte entries
-SYNC_EACH_MAX = 256  # above so many changed files, one sync of the file system costs less than an fdatasync each
+SYNC_EACH_MAX = 256  # with more changed files, one sync of the file system costs less than an fdatasync each
 REPORTS_MAX = 1_000
-UNFINISHED = ".new"  # how the name of a file ends that is still being made, beside the tree
+UNFINISHED = ".new"  # suffix of a file that is still being made, outside the tree
 ZEROS = bytes(1 << 16)
 SUM_BYTES = 1 << 20
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class QueueFamily:
-    """What all queues in one directory share: where, how large, which files are open, who has something to write."""
+    """The state shared by all queues in one directory: path, file size, open files, queues with unwritten bytes."""
 
     def __init__(self, root: Path, file_bytes: int, descriptors: Descriptors, *, writable: bool = True) -> None:
         self.root = str(root)
@@ -57,8 +57,8 @@ class QueueFamily:
     def flush(self, least_bytes: int = 0, count_max: int | None = None) -> None:
         """Write all tails of at least *least_bytes* to their files, or any *count_max* of them.
 
-        A queue whose files are damaged does not keep the others from being written; the first error is raised
-        at the end. A full disk stops it at once.
+        A queue with damaged files does not stop the rest from being written; the first error is raised at the end.
+        A full disk stops it at once.
         """
         first_error: StoreError | None = None
         for queue in list(self.dirty)[:count_max]:
@@ -75,7 +75,7 @@ class QueueFamily:
             raise first_error
 
     def sync(self) -> None:
-        """Return when everything written before the call is on the disk. After an error no later call can tell."""
+        """Block until everything written before the call is on the disk. After an error later calls prove nothing."""
         changed = list(self.unsynced)
         if len(changed) > SYNC_EACH_MAX and self._file_system is not None:
             self._sync_all(self._file_system, changed)
@@ -112,7 +112,7 @@ class QueueFamily:
             self._file_system.close()
 
     def remove_unfinished(self) -> None:
-        """Remove what a kill in the middle of making a file left beside the tree."""
+        """Remove unfinished files, which a kill leaves outside the tree."""
         root = Path(self.root)
         for path in root.parent.glob(f"{root.name}.*{UNFINISHED}") if self.writable else ():
             logger.info("%s was left unfinished: removed", path)
@@ -152,8 +152,8 @@ class QueueFiles:
         self._written = 0
         self._checksum = 0  # CRC of what the last file holds; UNKNOWN: some of it was never looked at
         self._full: list[int] | None = None  # those of the files before it, from `first` on
-        # Appending to the tail is one operation of a bytearray and needs no lock; whoever takes bytes away from
-        # its front or needs `_written` and `_tail` to agree holds the lock.
+        # Appending to the tail is one operation of a bytearray and needs no lock. Removing bytes from its front
+        # needs the lock, and so does code that needs `_written` and `_tail` to agree.
         self._tail = bytearray()
         self._lock = threading.Lock()
         # Held while files are written, made or deleted: a write that is under way must not make a deleted file again.
@@ -181,7 +181,7 @@ class QueueFiles:
         return f"{self.family.root}/{self.topic}/{self.queue_id}/{base:020d}"
 
     def bases(self) -> range:
-        """Where each file begins, including one that so far is only in the tail."""
+        """Return the beginning of each file, including one that so far is only in the tail."""
         return range(self.first, max(self.end, self.first), self.family.file_bytes)
 
     # reading
@@ -235,7 +235,7 @@ class QueueFiles:
         return data
 
     def read_in_file(self, base: int, at: int, size: int) -> bytes:
-        """For loading: as it is in one file. Raises what goes wrong, as what cannot be read is not yet damaged."""
+        """Read bytes of one file, for loading. Raises every error: an unreadable file is not yet a damaged one."""
         try:
             descriptor = self.family.descriptors.get((self, base)) or self._open(base)
             return os.pread(descriptor.fd, min(size, self.family.file_bytes - at), at)
@@ -309,7 +309,7 @@ class QueueFiles:
         self._checksum = _added(self._checksum, data)
 
     def sync_file(self, base: int) -> None:
-        """Return when the file at *base* is on the disk. A file that is gone needs nothing."""
+        """Block until the file at *base* is on the disk. A deleted file needs no sync."""
         with contextlib.suppress(FileNotFoundError):
             descriptor = self.family.descriptors.get((self, base)) or self._open(base)
             sync_file(descriptor.fd)
@@ -353,8 +353,8 @@ class QueueFiles:
         return family.descriptors.keep((self, base), fd)  # only now: the other thread takes it for whole
 
     def _make_whole(self, path: str) -> int:
-        """Return a new file of full size. Made beside the tree and moved in: Apache does not start where one is
-        shorter, as a kill would leave it, nor where a file in the tree has another name."""
+        """Return a new file of full size. It is made outside the tree and moved in: Apache does not start with a
+        shorter file, which a kill would leave, nor with a file in the tree that has another name."""
         family = self.family
         if not os.path.isdir(self.directory):  # noqa: PTH112
             os.makedirs(self.directory, exist_ok=True)  # noqa: PTH103 (strings: 40,000 Path objects are 20 MB)
@@ -377,7 +377,7 @@ class QueueFiles:
     # what the files hold, as known at a checkpoint
 
     def end_in_files(self, log_offset: int) -> QueueEnd:
-        """Where the files begin and end, and their checksums."""
+        """Return the beginning and the end of the files, and their checksums."""
         with self._lock:
             checksums = tuple(self._full or ())
             if self._written % self.family.file_bytes:
@@ -385,7 +385,7 @@ class QueueFiles:
             return QueueEnd(self.topic, self.queue_id, self.first, self._written, log_offset, checksums)
 
     def bytes_in_file(self, base: int) -> int:
-        """Return how much of the file at *base* is written."""
+        """Return the number of bytes written to the file at *base*."""
         return min(self._written - base, self.family.file_bytes)
 
     def checksums_of(self, base: int, then: int, now: int) -> tuple[int, int]:
@@ -403,7 +403,7 @@ class QueueFiles:
         return found, checksum
 
     def note_checksum(self, base: int, checksum: int) -> None:
-        """The file at *base* was summed up as it is now. For recovery, when nobody else is there."""
+        """Record the checksum of the file at *base* as it is now. For recovery, which runs alone."""
         number = (base - self.first) // self.family.file_bytes
         if self._full is not None and number < len(self._full):
             self._full[number] = checksum
@@ -411,7 +411,7 @@ class QueueFiles:
             self._checksum = checksum
 
     def unknown_files(self) -> list[int]:
-        """Where the files begin that were never summed up, newest first."""
+        """Return the beginnings of the files without a checksum, newest first."""
         file_bytes = self.family.file_bytes
         unknown = [self.first + number * file_bytes for number, sum_ in enumerate(self._full or ()) if sum_ == UNKNOWN]
         if self._checksum == UNKNOWN:
@@ -419,7 +419,7 @@ class QueueFiles:
         return unknown[::-1]
 
     def set_range(self, first: int, end: int) -> None:
-        """The files begin at *first* and what is in them ends at *end*. For a queue without a tail."""
+        """Set the beginning of the files and the end of their content. For a queue without a tail."""
         file_bytes = self.family.file_bytes
         with self._lock:
             self.first, self._written = first, end
@@ -465,7 +465,7 @@ class QueueFiles:
         family.unsynced.add((self, base))
 
     def delete_file(self, base: int) -> None:
-        """Remove one file. Who still reads it keeps it until then."""
+        """Unlink one file. Its current readers keep it until they are done."""
         family = self.family
         family.descriptors.drop((self, base))
         family.unsynced.discard((self, base))
@@ -551,7 +551,7 @@ def _data_extents(fd: int, at: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def list_bases(directory: str) -> list[int]:
-    """Where the files in *directory* begin, oldest first. Names that are not 20 digits are not ours."""
+    """Return the beginnings of the files in *directory*, oldest first. Names that are not 20 digits are not ours."""
     try:
         names = os.listdir(directory)  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Which message of a queue was stored at a given time. Binary search over times that the commit log tells.
+"""The lookup of a queue's message by store time: a binary search over store times in the commit log.
 
 Store times do not go back within a queue. Messages that the log no longer has count as older than everything.
 """
@@ -12,7 +12,7 @@ StoreTimeOf = Callable[[int, int], int]  # (log offset, size) -> store time in m
 
 
 class BoundaryType(enum.Enum):
-    """Which side to take, as in RocketMQ 5: the first message at or after the time, or the last at or before it."""
+    """The side to take, as in RocketMQ 5: the first message at or after the time, or the last at or before it."""
 
     LOWER = "lower"
     UPPER = "upper"
@@ -29,7 +29,7 @@ def offset_by_time(
     """Return the queue offset for *time_ms*.
 
     Without a *boundary* the nearest message, as RocketMQ 4.9.8 answers. LOWER: `max_offset` if all are older. UPPER:
-    `min_offset` if all are younger. As in Apache, if the log cannot tell the time of a message that it should have, 0,
+    `min_offset` if all are younger. As in Apache, if the log lacks the time of a message that it should have, 0,
     or with a boundary `min_offset`.
     """
     times = _Times(queue, store_time_of, log_offset_min)
@@ -78,7 +78,7 @@ class _Times:
 
 
 def _nearest(queue: ConsumeQueue, time_ms: int, times: _Times) -> int:
-    """As ConsumeQueue.getOffsetInQueueByTime of 4.9.8: choose a file, then search only there.
+    """Choose a file, then search only there, as ConsumeQueue.getOffsetInQueueByTime of 4.9.8 does.
 
     Apache chooses the first file that was last changed at or after the time. The time of a file's last message says the
     same and does not depend on when the system wrote a page.

@@ -1,4 +1,4 @@
-"""Finding messages other than by their queue: by place in the log, by key and time, by unique key, by store time.
+"""Lookups of messages other than by queue: by log offset, by key and time, by unique key, by store time.
 
 The index knows hashes only, so every record that it points at is read and its keys are compared. (Apache leaves that to
 the client.)
@@ -26,7 +26,7 @@ def for_ever() -> bool:
 
 
 class KeyQuery(NamedTuple):
-    """The messages with a key, oldest first, and what the answer tells of the index."""
+    """The messages with a key, oldest first, and the index's fields in the answer."""
 
     records: list[memoryview]
     last_update_ms: int
@@ -35,7 +35,7 @@ class KeyQuery(NamedTuple):
 
 
 class QueueEntry(NamedTuple):
-    """What a consume queue says of one message. `ext` is None where there is no extension, or what it had is lost."""
+    """A consume queue's entry of one message. `ext` is None if there is no extension or its data is lost."""
 
     log_offset: int
     size: int
@@ -158,27 +158,27 @@ class Queries:
         return offset_by_time(queue, time_ms, self._store_time_at, log_offset_min=log_offset_min, boundary=boundary)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Return when a message was stored; -1 if it is not there."""
+        """Return the store time of a message; -1 if it is not there."""
         queue = self._queues.find(topic, queue_id)
         entries = queue.entries(offset, 1) if queue is not None else []
         return self._store_time_at(entries[0][0], entries[0][1]) if entries else -1
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """Return when the oldest message of a queue was stored; -1 if there is none."""
+        """Return the store time of a queue's oldest message; -1 if there is none."""
         queue = self._queues.find(topic, queue_id)
         return self.store_time(topic, queue_id, queue.min_offset) if queue is not None else -1
 
     def latest_store_time(self, topic: str, queue_id: int) -> int:
-        """Return when the newest message of a queue was stored; -1 if there is none."""
+        """Return the store time of a queue's newest message; -1 if there is none."""
         queue = self._queues.find(topic, queue_id)
         return self.store_time(topic, queue_id, queue.max_offset - 1) if queue is not None else -1
 
     def store_time_at(self, log_offset: int) -> int:
-        """Return when the message at *log_offset* was stored; -1 if none begins there."""
+        """Return the store time of the message at *log_offset*; -1 if none begins there."""
         return self._store_time_at(log_offset, 0)
 
     def earliest_store_time_in_log(self) -> int:
-        """Return when the oldest message of all was stored; -1 if there is none."""
+        """Return the store time of the oldest message of all; -1 if there is none."""
         return self._store_time_at(self._log.min_offset, 0)
 
     def _store_time_at(self, log_offset: int, _size: int) -> int:

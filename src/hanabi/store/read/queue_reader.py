@@ -1,11 +1,12 @@
-"""Reading messages by their queue: a range of a queue as slices of the log, and where a queue begins and ends.
+"""Reads of messages by queue: a range of a queue as slices of the log, and the first and last offset of a queue.
 
-Statuses, limits and the next offset agree with Java's DefaultMessageStore.getMessage. But a
-read looks at no more entries than those limits allow messages, or 800, however many it was asked for, and ends when the
-expression of its filter has taken a few milliseconds; its next offset says where to go on. What is added: no entry is
-believed. The record at its place must be the message that was asked for, or it is reported and passed over, so that a
-bad bit in a queue never delivers a wrong message. The CRC of a body is checked for what was in the log when the store
-was opened; what came later was checked by nobody's disk yet. (Apache checks neither.)
+Statuses, limits and the next offset agree with Java's DefaultMessageStore.getMessage. But a read looks at no more
+entries than those limits allow messages, or 800, even if it was asked for more. It ends when its filter expression has
+taken a few milliseconds; its next offset says where to resume.
+
+In addition every entry is verified: the record at its offset must be the requested message, or it is reported and
+skipped. So a bad bit in a queue never delivers a wrong message. The CRC of a body is checked for messages that were in
+the log when the store was opened; later ones have not come back from a disk yet. (Apache checks neither.)
 """
 
 import enum
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 _FILTERED_ENTRIES_MAX: Final = 800  # how many entries one read looks at when a filter takes few; Apache's 16,000 bytes
 _FILTER_SECONDS_MAX: Final = 0.005
 _REPORTS_MAX: Final = 1_000
-_MANY_SLICES: Final = 4  # so many, no longer than this, are copied: see `_join`
+_MANY_SLICES: Final = 4  # from this number on slices are joined by copying, if they are short: see `_join`
 _SHORT_SLICE_BYTES: Final = 4096
 
 # Of a record: its system flag, then the born time, the born host of 8 or 20 bytes, and the store time.
@@ -54,7 +55,7 @@ _NO_VIEW: Final = memoryview(b"")
 
 
 class GetStatus(enum.Enum):
-    """How a read ended, by RocketMQ's names."""
+    """The result of a read, by RocketMQ's names."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -67,7 +68,7 @@ class GetStatus(enum.Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-FOUND: Final = GetStatus.FOUND  # for those who need it with every read: to find a member in its enum takes a call
+FOUND: Final = GetStatus.FOUND  # for hot paths: an attribute lookup in the enum takes a call
 
 
 class GetResult(msgspec.Struct, gc=False):
@@ -136,7 +137,7 @@ class QueueReader:
         return ends is not None and self.corrects_offsets and offset > self.max_offset(topic, queue_id)
 
     def _end_at_start(self, queue: ConsumeQueue, end: int) -> int:
-        """Where *queue* ended when the store was opened, if that was after a crash; its *end* if it was not."""
+        """Return the end of *queue* when the store was opened after a crash; *end* if there was no crash."""
         ends = self._recovered_ends
         return end if ends is None else ends.get(queue, 0)
 
@@ -159,9 +160,9 @@ class QueueReader:
         entry_filter: EntryFilter | None = None,
         record_filter: RecordFilter | None = None,
     ) -> GetResult:
-        """At most *max_count* messages from *offset* on that the filters let pass, and at least one if there is one.
+        """Read at most *max_count* messages from *offset* on that pass the filters, and at least one if there is one.
 
-        StoreError if the system refuses to read the queue: nothing is known then, so no offset is corrected.
+        StoreError if the system refuses to read the queue: no offset is corrected then.
         """
         max_count = max(min(max_count, self.count_max), 1)
         queue = self._queues.find(topic, queue_id)
@@ -305,9 +306,9 @@ class QueueReader:
         return (view, base, base + len(view)) if log_offset + size <= base + len(view) else (_NO_VIEW, 0, 0)
 
     def _part_with(self, log_offset: int, size: int, in_disk_below: int, *, found: int) -> tuple[memoryview, int, int]:
-        """As `_segment_view`, but of what may have to be read from the disk only pages that can be: to look at another
-        one is a SIGBUS. Where this record cannot be read, what was *found* is delivered (the last number is -1); the
-        next read meets the error."""
+        """Return the `_segment_view`, limited to readable pages where the disk may have to be read: access to any other
+        page is a SIGBUS. If this record cannot be read, the messages *found* so far are delivered (the last number is
+        -1); the next read raises the error."""
         view, base, limit = self._segment_view(log_offset, size)
         if not limit or log_offset >= max(in_disk_below, self._opened_at):
             return view, base, limit
@@ -333,7 +334,7 @@ class QueueReader:
         return field
 
     def _pass_over(self, queue: ConsumeQueue, offset: int, log_offset: int, size: int, result: GetResult) -> None:
-        """The log does not have this message: it was deleted, or there is damage."""
+        """Skip a message that the log does not have: it was deleted, or there is damage."""
         if 0 <= log_offset < self._log.min_offset or is_blank(log_offset, size):
             result.status = GetStatus.MESSAGE_WAS_REMOVING
             return
@@ -366,7 +367,7 @@ class QueueReader:
         return queue.max_offset if queue is not None else 0
 
     def log_offset(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Where in the log a message lies, if it is there."""
+        """Return the log offset of a message; None if it is not there."""
         queue = self._queues.find(topic, queue_id)
         entries = queue.entries(offset, 1) if queue is not None else []
         return entries[0][0] if entries else None
@@ -388,7 +389,7 @@ def _next_entries(queue: ConsumeQueue, offset: int, count: int, *, found: int) -
 
 
 def _store_time(picked: list[Run]) -> int:
-    """Return when the last of these records was stored."""
+    """Return the store time of the last of these records."""
     if not picked:
         return 0
     view, position, _ = picked[-1]

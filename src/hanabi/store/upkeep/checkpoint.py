@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES: Final = 4096
 _STAMPS = struct.Struct(">qqq")
-SLACK_MS: Final = 3_000  # the stamps are taken beside the appends, not in them; Apache's figure
+SLACK_MS: Final = 3_000  # the stamps are not taken within the appends; Apache's figure
 
 
 class Checkpoint:
@@ -35,8 +35,8 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path, *, now_ms: int) -> "Checkpoint":
-        """Return what *path* says. A file that is missing, short or cannot be right counts as zeros: recover from
-        far back."""
+        """Load the checkpoint at *path*. A file that is missing, short or implausible counts as zeros, so that recovery
+        starts far back."""
         try:
             raw = path.read_bytes()[: _STAMPS.size]
         except FileNotFoundError:

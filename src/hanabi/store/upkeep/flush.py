@@ -1,8 +1,8 @@
-"""When what is written goes to the disk, and who is told.
+"""Flushes of log, queues and index to the disk, and the notification of waiting callers.
 
-SYNC_FLUSH is group commit: all who wait while one fdatasync runs are served together by the next one. ASYNC_FLUSH
-brings the log to the disk when enough pages have come together, and all of it from time to time. Consume queues and
-index have a rhythm of their own, and the checkpoint is written after them.
+SYNC_FLUSH is group commit: all callers that wait while one fdatasync runs are served together by the next one.
+ASYNC_FLUSH flushes the log when enough pages are dirty, and all of it from time to time. Consume queues and index have
+their own intervals, and the checkpoint is written after them.
 
 Every step can be called without a thread; `start` only calls them again and again. What is on the disk when agrees with
 Java's GroupCommitService, FlushRealTimeService and FlushConsumeQueueService.
@@ -25,7 +25,7 @@ Clock = Callable[[], float]  # seconds; must not jump, so not the time of day
 
 
 class Rhythm:
-    """How much must have come together to be worth a flush: some pages, and from time to time anything at all."""
+    """The least amount worth a flush: some pages, and from time to time anything at all."""
 
     def __init__(self, least_pages: int, thorough_interval_ms: int) -> None:
         self._least_pages = least_pages
@@ -54,7 +54,7 @@ class _Waiter(NamedTuple):
 
 
 class LogFlusher:
-    """Brings the commit log to the disk, and tells those who wait for it."""
+    """Flushes the commit log to the disk and notifies waiting callers."""
 
     def __init__(
         self, commit_log: CommitLog, checkpoint: Checkpoint, config: StoreConfig, *, clock: Clock = time.monotonic
@@ -76,7 +76,7 @@ class LogFlusher:
         self._interval_seconds = config.flush_commit_log_interval_ms / 1000
         self._wakes_on_append = is_sync or not config.flush_commit_log_timed
 
-    # For the one who appends
+    # For the appending thread
 
     def await_flush(self, offset: int, on_done: Callable[[bool], None]) -> None:
         """Call *on_done* once: with True when everything below *offset* is on the disk, with False when that took
@@ -89,14 +89,14 @@ class LogFlusher:
         self._flush_thread.wake()
 
     def appended(self) -> None:
-        """Something was appended that nobody waits for."""
+        """Note an append for which no caller waits."""
         if self._wakes_on_append:
             self._flush_thread.wake()
 
     # Steps
 
     def step(self) -> float:
-        """Flush what is due, tell those who wait; return the seconds until the next step is due."""
+        """Flush what is due and notify the waiters; return the seconds until the next step is due."""
         now, log = self._clock(), self._log
         with self._lock:
             needed = max((waiter.offset for waiter in self._waiters), default=0)
@@ -108,13 +108,13 @@ class LogFlusher:
             self._tell(lambda waiter: waiter.offset <= needed, stored=False)
             raise
         flushed = log.flushed_offset
-        self._tell(lambda waiter: waiter.offset <= flushed, stored=True)  # also who came while the disk worked
+        self._tell(lambda waiter: waiter.offset <= flushed, stored=True)  # also waiters that came during the flush
         return self._interval_seconds
 
     def expire(self) -> float:
-        """Tell those who have waited too long; return the seconds until the next one could have.
+        """Expire the waiters whose deadline has passed; return the seconds until the next deadline.
 
-        Not part of `step`, because the disk that lets them wait is the one that `step` hangs on.
+        Not part of `step`, because the slow disk that makes them wait also blocks `step`.
         """
         now = self._clock()
         self._tell(lambda waiter: waiter.deadline <= now, stored=False)
@@ -149,7 +149,7 @@ class LogFlusher:
         self._deadline_thread.start()
 
     def stop(self) -> None:
-        """Take no more waiters, flush everything and tell the rest. Raises what the last flush raised."""
+        """Take no more waiters, flush everything and notify the rest. Raises what the last flush raised."""
         with self._lock:
             self._stopped = True
         self._flush_thread.stop()
@@ -166,7 +166,7 @@ class QueueFlusher:
     """Brings consume queues and index to the disk, and then the checkpoint.
 
     *flush* is called with the least number of pages that a queue must have to be flushed (0: everything);
-    *dispatched_ms* tells the store time of the newest message that is in the queues.
+    *dispatched_ms* returns the store time of the newest message that is in the queues.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Repeater:
     def _run(self) -> None:
         last_error = ""
         while True:
-            self._wake.clear()  # before all else: who wakes or stops us from here on is seen below
+            self._wake.clear()  # first: a wake or stop from here on is seen below
             if self._stopping:
                 return
             try:

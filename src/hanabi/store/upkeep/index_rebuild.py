@@ -1,4 +1,4 @@
-"""A key index that is missing as a whole: deleted by hand, left out of a backup, or never kept by an Apache broker.
+"""The rebuild of a missing key index: deleted by hand, left out of a backup, or never kept by an Apache broker.
 
 Recovery brings the index in step with the newest messages only. So where the folder is missing, the keys of all older
 messages are read from the log first. Queues are left alone: those of deleted topics must not come back.
@@ -13,7 +13,7 @@ from hanabi.store.indexer import Indexer
 from hanabi.store.log.log import Log
 from hanabi.store.log.walk import LogWalk
 
-_PROGRESS_RECORDS: Final = 65_536  # how often the log tells how far it is
+_PROGRESS_RECORDS: Final = 65_536  # a progress line every so many records
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
-"""Who has the store's directory: the file `lock` while someone does, and `abort`, which a crash leaves behind.
+"""The ownership of a store's directory: the file `lock`, held by the owner, and `abort`, which a crash leaves behind.
 
 The lock is the one Java takes (a POSIX record lock on the first byte, DefaultMessageStore.start), so an Apache broker
-on the same directory is kept out, and keeps us out. A second one, on the directory itself, keeps others of us out even
-when the file was removed meanwhile: the next one would lock a new file.
+on the same directory is kept out, and keeps us out. A second lock, on the directory itself, keeps other Hanabi brokers
+out even when the file was removed meanwhile: the next broker would lock a new file.
 """
 
 import contextlib
@@ -92,7 +92,7 @@ class StoreLock:
 
 
 def _owner(descriptor: int) -> str:
-    """Return what the file says, after it was made ours if another broker had it."""
+    """Return the content of the lock file, after claiming it if it was another broker's."""
     content = os.pread(descriptor, 64, 0)
     if not _OWNER.fullmatch(content):
         content = b"Hanabi %s" % secrets.token_hex(8).encode()
@@ -103,9 +103,9 @@ def _owner(descriptor: int) -> str:
 
 
 def mark_running(root: Path) -> None:
-    """Leave the mark `abort` until `mark_stopped`. Whoever finds it at the start knows that there was a crash.
+    """Leave the mark `abort` until `mark_stopped`. Finding it at the start means that there was a crash.
 
-    Apache's is empty and nobody reads it; ours says whose it is, if the disk has room for that.
+    Apache's file is empty and its content is never read; ours names its owner, if the disk has room for that.
     """
     path = root / "abort"
     try:
@@ -173,7 +173,7 @@ else:
 
 
 def _holder(descriptor: int) -> str:
-    """Who holds the lock, as far as the system tells."""
+    """Return the holder of the lock, as far as the system reports it."""
     if sys.platform == "linux":
         flock = struct.Struct("hhqqi4x")  # type, whence, start, length, process id
         answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, flock.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))

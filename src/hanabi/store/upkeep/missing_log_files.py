@@ -1,8 +1,7 @@
 """Newest log files that are missing: deleted by hand, or lost with a disk. The consume queues still know of them.
 
-What was in them is lost. But a queue must not give the numbers of lost messages out again: a group that has consumed
-them would pass over new messages with the same numbers. So each queue goes on counting behind them, and has blanks in
-their places.
+Their content is lost. But a queue must not reuse the offsets of lost messages: a group that has consumed them would
+skip new messages with the same offsets. So each queue continues behind them, with blanks in their places.
 
 An Apache broker must not be put on such a store before each of these queues has a new message: it takes a blank at the
 end of a queue for a message far ahead in the log, and leaves new ones out of the queue.

@@ -1,4 +1,4 @@
-"""A thread that makes what the next messages need before they come: disk blocks, pages in memory, the next log file.
+"""A thread that prepares disk blocks, pages in memory and the next log file before messages need them.
 
     blocks    of the log and of the key index, a step at a time: see `blocks`
     pages     the first write to a page of a mapped file waits until the kernel has found memory for it and cleared it:
@@ -7,8 +7,8 @@
               kernel writes back meanwhile is written twice.
     a file    once the active one is half full: early enough for the thread, late enough for a log that hardly grows
 
-The writer does not depend on it: it makes what is missing itself, and waits for that. What fails here is logged and
-tried again a second later, long before the writer needs it.
+The writer does not depend on it: it makes missing parts itself, and waits for them. A failure here is logged and
+retried a second later, long before the writer needs the part.
 """
 
 from typing import Final

@@ -1,14 +1,14 @@
-"""What happens when a store is opened: find the true end of the log, and bring queues and index in step with it.
+"""Recovery of a store at opening: find the true end of the log, and bring queues and index in step with it.
 
-After a clean stop the queues know where the log ends, and only the last record is looked at.
+After a clean stop the queues have the end of the log, and only the last record is checked.
 
 After a crash every record is checked (size, magic, place, CRC) and dispatched again, from a place where everything
 before is certainly on the disk: the checkpoint says up to which time that is. The place is the newest log file whose
 first message is older, as in Java's CommitLog.recoverAbnormally, or nearer where the crashed process was ours. So the
 time it takes depends on how much was written since the last checkpoint and not on how much is stored.
 
-The log is the truth. What queues and index hold beyond its end is taken back, what they lack is built again; a damaged
-queue is built again from its last good entry on.
+The log is the source of truth. Entries of queues and index beyond its end are removed, missing ones are rebuilt; a
+damaged queue is rebuilt from its last good entry on.
 """
 
 import heapq
@@ -42,7 +42,7 @@ _START_QUEUES: Final = 8  # how many queues are asked for a place to begin
 
 
 class Parts(NamedTuple):
-    """What recovery works on."""
+    """The parts of a store that recovery works on."""
 
     commit_log: CommitLog
     queues: ConsumeQueues
@@ -52,7 +52,7 @@ class Parts(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What recovery did."""
+    """The result of recovery."""
 
     start: int
     end: int
@@ -85,7 +85,7 @@ def recover(
     if not log.segments and queues.max_log_offset >= 0:
         raise StoreDamaged(
             f"{log.directory} is empty, but the consume queues have messages up to log offset {queues.max_log_offset}: "
-            "put the files back, or delete consumequeue and index to begin anew"
+            "put the files back, or delete consumequeue and index to start with an empty store"
         )
     beyond = queues_beyond(log, queues)
     for queue in damaged:
@@ -118,7 +118,7 @@ def recover(
 
 
 def _tell(done: Recovery, log: Log, walk: LogWalk, *, crashed: bool) -> None:
-    """One line; why the log ends where it does is in it only if more may have been there."""
+    """Log one line. It has the reason for the log's end only if there may have been more."""
     logger.info(
         "recovered after a %s: log %d..%d, looked at %d messages from %d on, %.1f s%s",
         "crash" if crashed else "clean stop",
@@ -166,7 +166,7 @@ def _certain_before(parts: Parts, config: StoreConfig) -> int:
 
 
 def newest_file_ms(log: Log) -> int:
-    """Return when the first message of the newest file that has one was stored; 0 if there is none."""
+    """Return the store time of the first message in the newest file that has one; 0 if there is none."""
     for segment in reversed(log.segments):
         first = record_at(log, segment.base_offset)
         if first is not None:
@@ -175,7 +175,7 @@ def newest_file_ms(log: Log) -> int:
 
 
 def _last_before(log: Log, queues: ConsumeQueues, safe_ms: int) -> int:
-    """Where a message begins that was stored by *safe_ms*, as late as some queues can tell; 0 if they cannot."""
+    """Return the latest offset, among the queues that reach furthest, of a message stored by *safe_ms*; 0 if none."""
 
     def is_later(log_offset: int, size: int) -> bool:
         record = None if is_blank(log_offset, size) else record_at(log, log_offset)

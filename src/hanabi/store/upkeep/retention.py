@@ -1,10 +1,10 @@
-"""Which log files are deleted, and when messages are refused because the disk fills up.
+"""The retention of log files, and the refusal of messages when the disk fills up.
 
 `decide` is pure: facts in, decision out. `Retention` gathers the facts, deletes, and lets queues and index follow the
 log's new beginning. Agrees with Java's CleanCommitLogService and CleanConsumeQueueService, but for the age of a file:
 that is the age of its newest message, not of its last change, which a copy or a late flush would make younger.
 
-What a reader still holds is not taken from it: a deleted file lives on until it is let go.
+Current readers are not disturbed: a deleted file lives on until the last of them releases it.
 """
 
 import itertools
@@ -31,17 +31,17 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Facts(NamedTuple):
-    """What a decision depends on."""
+    """The facts a decision depends on."""
 
     hour: int  # of the day, local time
     disk_ratios: Sequence[float]  # of the log's disk and of the queues'; negative: unknown
     file_ages_ms: Sequence[int]  # oldest first, without the file that is written to
-    is_asked_for: bool  # somebody asked for it
+    is_asked_for: bool  # an operator asked for a clean-up
     is_clock_settled: bool = True  # otherwise ages mean nothing
 
 
 class Decision(NamedTuple):
-    """How many of the oldest files go, and whether messages are refused."""
+    """The number of oldest files to delete, and whether messages are refused."""
 
     files: int
     refuses: bool
@@ -61,7 +61,7 @@ def decide(facts: Facts, config: StoreConfig) -> Decision:
     elif facts.hour in config.delete_hours:
         reason = f"it is the hour to delete ({config.delete_when})"
     elif facts.is_asked_for:
-        reason = "somebody asked for it"
+        reason = "an operator asked for it"
     else:
         return Decision(0, refuses, "")
     if not facts.is_clock_settled:
@@ -77,7 +77,7 @@ def _expired(ages_ms: Sequence[int], reserved_ms: int) -> int:
 
 
 class Retention:
-    """Deletes what is due, step by step. Runs in a thread of its own, beside the one that appends."""
+    """Deletes expired files, step by step. Runs in its own thread, concurrently with appends."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Retention:
         self._config = config
 
     def ask(self) -> None:
-        """Delete what is too old now, whatever the hour: in the next rounds."""
+        """Delete expired files in the next rounds, at any hour."""
         self._rounds_asked_for = ROUNDS_WHEN_ASKED
 
     def step(self) -> float:
@@ -117,7 +117,7 @@ class Retention:
         return self._config.clean_interval_ms / 1000
 
     def run_round(self) -> None:
-        """A whole round at once, without the pauses between files."""
+        """Run a whole round at once, without the pauses between files."""
         self.step()
         while self._due:
             self.step()
@@ -158,10 +158,10 @@ class Retention:
         self.refuses = decision.refuses
 
     def _ages_ms(self, now_ms: int) -> list[int]:
-        """Return how old the newest message of each file is: hardly older than the first one of the next file.
+        """Return the age of the newest message of each file: hardly older than the first one of the next file.
 
-        After the clock was ahead for a while messages have times in the future. Then the file's own time tells, and it
-        is never younger than the files behind it.
+        After the clock was ahead for a while messages have times in the future. Then the file's own time counts, and
+        it is never younger than the files behind it.
         """
         segments = self._log.segments[: FILES_A_ROUND_MAX + 1]
         ages: list[int] = []

@@ -44,7 +44,7 @@ def find_index(home: StoreHome) -> tuple[list[KnownIndex], list[pa.RecordBatch]]
             name = home.relative(file.path)
             slots = find_slots(file, reader, slots_by_size)
             if slots is None:
-                reason = "its header does not agree with any entry: how many slots it has cannot be told"
+                reason = "its header does not agree with any entry: its number of slots is unknown"
                 problems.append(wrong("index-header", reason, file=name))
                 continue
             known.append(KnownIndex(file, slots))

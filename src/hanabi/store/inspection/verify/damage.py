@@ -1,8 +1,8 @@
-"""What a check found wrong: the first of each file, and how many there are."""
+"""The damage that a check found: the first case of each file, and the number of cases."""
 
 import msgspec
 
-FILES_MAX = 1_000  # more than anybody reads; the rest is only counted
+FILES_MAX = 1_000  # enough for a report; the rest is only counted
 
 
 class Damage(msgspec.Struct, rename="camel"):

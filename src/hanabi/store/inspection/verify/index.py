@@ -1,4 +1,4 @@
-"""Does every entry of the key index lead to a message with that key, and does every chain lead to its entries?"""
+"""The check of the key index: every entry leads to a message with that key, and every chain to its entries."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ _SECONDS_MAX: Final = 2**31 - 1
 
 
 class IndexCounts(msgspec.Struct, rename="camel"):
-    """What was seen in the index."""
+    """Counts of the check of the index."""
 
     files: int = 0
     entries: int = 0  # of messages that the log has
@@ -26,7 +26,7 @@ class IndexCounts(msgspec.Struct, rename="camel"):
 
 
 class _Keys(NamedTuple):
-    """What the index keeps of one record."""
+    """The fields of one record that the index keeps."""
 
     hashes: set[int]
     stored_ms: int
@@ -56,7 +56,7 @@ class IndexChecks:
             if file.count:
                 slots = find_slots(file, self._reader, slots_by_size)
                 if slots is None:
-                    reason = "its header does not agree with any entry: how many slots it has cannot be told"
+                    reason = "its header does not agree with any entry: its number of slots is unknown"
                     self._report(file, 0, reason)
                 else:
                     self._check_header(file, slots, log_offset_min)
@@ -101,7 +101,7 @@ class IndexChecks:
                 self._report(file, file.entry_at(slots, entry.number), reason, entry.log_offset)
 
     def _wrong_record(self, file: IndexOnDisk, entry: IndexEntry) -> str | None:
-        """Return what is wrong with the record that *entry* points at; None if it has the key."""
+        """Return the reason why the record at *entry* is the wrong one; None if it has the key."""
         keys = self._keys_at(entry.log_offset)
         if isinstance(keys, str):
             return f"entry {entry.number} points at log offset {entry.log_offset}, {keys}"

@@ -1,8 +1,8 @@
-"""Do the consume queues say what the log says?
+"""The check of the consume queues against the log.
 
-The scan of the log asks for the entry of every record (`QueueChecks.record`), which reads both from front to back.
-Then every queue is walked (`finish`): where each entry had its record, there is nothing more to do. Only in a queue
-where the numbers do not agree are the records looked up one by one.
+The scan of the log looks up the entry of every record (`QueueChecks.record`), which reads both from front to back.
+Then every queue is walked (`finish`). A queue whose counts agree needs no more; in any other queue the records are
+looked up one by one.
 
 A message without an entry is not always damage. Its topic may have been deleted since, or deleted and made again; and
 behind the end of its queue, in a store that was not stopped cleanly, the next start will make the entry.
@@ -25,7 +25,7 @@ from hanabi.wire.message.record import Dispatch, decode_dispatch
 
 
 class QueueCounts(msgspec.Struct, rename="camel"):
-    """What was seen in the consume queues."""
+    """Counts of the check of the consume queues."""
 
     queues: int = 0
     entries: int = 0  # of messages that the log has
@@ -42,7 +42,7 @@ class _Missing(msgspec.Struct, frozen=True):
 
 
 class _Tally(msgspec.Struct):
-    """What the scan of the log found out about one queue."""
+    """The scan's findings about one queue."""
 
     queue: QueueOnDisk
     matched: int = 0
@@ -64,7 +64,7 @@ class QueueChecks:
         stopped_cleanly: bool,
         delays_ms: tuple[int, ...] | None,
     ) -> None:
-        """*topics* are those that the broker knows, *delays_ms* its delay levels; None if that cannot be told."""
+        """*topics* are those that the broker knows, *delays_ms* its delay levels; None if unknown."""
         self.counts = QueueCounts()
         self._home, self._damage = home, damage
         self._topics, self._checkpoint, self._stopped_cleanly = topics, checkpoint, stopped_cleanly
@@ -190,7 +190,7 @@ class QueueChecks:
         self._damage.add(Damage("consumequeue", self._home.relative(path), position, reason, log_offset, queue_offset))
 
     def wrong_record(self, queue: QueueOnDisk, queue_offset: int, entry: Entry) -> str | None:
-        """Return what is wrong with the record that *entry* points at; None if it is the right one."""
+        """Return the reason why the record at *entry* is the wrong one; None if it is the right one."""
         log_offset, _, _ = entry
         data = self._log.read(log_offset)
         if data is None:
@@ -237,7 +237,7 @@ class _QueueWalk:
                         next_offset = queue_offset + 1
                     continue
                 if queue_offset > next_offset and not in_doubt and self._has_file(next_offset):
-                    self._checks.report(self._queue, next_offset, "no entry here, but others behind it")
+                    self._checks.report(self._queue, next_offset, "no entry here, but entries behind it")
                 next_offset = self.end = queue_offset + 1
                 if is_blank(log_offset, size):
                     self.blank += not in_doubt

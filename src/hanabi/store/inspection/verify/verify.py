@@ -1,4 +1,4 @@
-"""Look at every byte of a store that means something, and tell what is wrong.
+"""The check of a whole store: every byte that has a meaning is read, and damage is reported.
 
     log         every record is whole and valid: size, magic, CRC, and it says where it lies
     queues      every entry is that of its record, and every record has its entry
@@ -25,7 +25,7 @@ from hanabi.wire.delay_levels import parse_delay_levels
 
 
 class LogCounts(msgspec.Struct, rename="camel"):
-    """What was seen in the commit log."""
+    """Counts of the check of the commit log."""
 
     files: int
     min_offset: int
@@ -36,7 +36,7 @@ class LogCounts(msgspec.Struct, rename="camel"):
 
 
 class VerifyReport(msgspec.Struct, rename="camel"):
-    """What a look at everything found."""
+    """The result of a whole check."""
 
     home: str
     clean: bool
@@ -53,8 +53,11 @@ def verify(
     delay_levels: str | None = None,
     on_progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> VerifyReport:
-    """Check the store in *home*; the times of delivery of delayed messages only if *delay_levels* are given, the
-    broker's messageDelayLevel. *on_progress* is told what is looked at, how many bytes are done, and of how many."""
+    """Check the store in *home*.
+
+    The delivery times of delayed messages are checked only if *delay_levels* are given, the broker's
+    messageDelayLevel. *on_progress* receives the part, the bytes done and the total.
+    """
     damage = DamageList()
     files = home.log_files()
     tables = read_config_files(home)
