@@ -1,4 +1,4 @@
-"""How much a topic gives: a push consumer whose listener only counts, and how old messages are when they come."""
+"""Measurement of consuming: a push consumer whose listener only counts, and the age of messages on arrival."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ AT_ONCE: Final = 32  # messages that a listener gets: as many as a pull brings
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read, as a member of which group. `start` counts where the group has not begun yet."""
+    """The topic to read, and the group to join. `start` counts where the group has no committed offset yet."""
 
     topic: str
     group: str

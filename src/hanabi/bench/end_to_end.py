@@ -1,4 +1,4 @@
-"""How long a message takes from `send` to a listener, and whether each comes, and once.
+"""Measurement of end-to-end latency from `send` to a listener, with a check that each message comes once.
 
 Producer and consumer are in this process, so there is one clock. Messages have a tag of this measurement, which brokers
 filter by: what else is in the topic does not come.
@@ -29,7 +29,7 @@ WARM_UP_SECONDS: Final = 15.0  # for a message to each queue, before anything is
 
 
 class Trip(msgspec.Struct, frozen=True, kw_only=True):
-    """What travels, how fast, and how long the last ones are waited for."""
+    """The messages to send, their rate, and how long the last ones are waited for."""
 
     topic: str
     group: str
@@ -72,7 +72,7 @@ async def end_to_end(
         rate=trip.limits.rate or 0.0,
         sent=flow_of(sent.messages, sent.body_bytes, seconds),
         received=journeys.received,
-        lost=0 if stop.is_set() else journeys.missing,  # who is stopped does not wait: what is on its way is not lost
+        lost=0 if stop.is_set() else journeys.missing,  # a stopped run does not wait: messages in flight are not lost
         duplicated=journeys.duplicated,
         latency=times_of(listening.meter.times),
         send_latency=times_of(sent.times),
@@ -83,7 +83,7 @@ async def end_to_end(
 
 
 class _Listening:
-    """What comes. Numbers below 0 are those of the warm-up."""
+    """Arrivals. Numbers below 0 are those of the warm-up."""
 
     def __init__(self) -> None:
         self.journeys, self.meter = Journeys(), Meter("received", clock())
@@ -101,7 +101,7 @@ class _Listening:
         self._came.set()
 
     async def until(self, true: Callable[[], bool], stop: asyncio.Event, seconds: float) -> None:
-        """Until *true*, which is looked at whenever messages came; or *stop*, or the end of so many *seconds*."""
+        """Wait until *true*, which is checked whenever messages came; or *stop*, or the end of so many *seconds*."""
         ends = clock() + seconds
         while not true() and not stop.is_set() and (left := ends - clock()) > 0:
             self._came.clear()
@@ -134,7 +134,7 @@ class _Sending:
 
 
 async def _warm_up(sending: _Sending, listening: _Listening, stop: asyncio.Event) -> None:
-    """A message to each queue must come, so that connections are made and the consumer is there."""
+    """Send a message to each queue and wait for it, so that connections and the consumer are ready."""
     queues = await sending.producer.queues(sending.topic)
     numbers = {-number: queue for number, queue in enumerate(queues, start=1)}
     for number, queue in numbers.items():

@@ -25,7 +25,7 @@ def largest_in(bucket: int) -> int:
 
 
 class Histogram:
-    """How often which time was seen, in microseconds."""
+    """Counts of observed times, in microseconds."""
 
     def __init__(self) -> None:
         self.count = self.sum_us = self.max_us = 0

@@ -1,4 +1,4 @@
-"""Which message was sent when, which was acknowledged, and how often which came. Pure: whoever tells says the time."""
+"""A record of messages sent, acknowledged and received. Pure: the caller brings the time."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Counts what is measured: in all, and since it was last asked, for those who watch. Reads no clock."""
+"""Counters of a measurement: in total, and since the last look. Reads no clock."""
 
 from hanabi.bench.histogram import Histogram
 from hanabi.bench.results import MEGABYTE, Failure, Second
@@ -46,7 +46,7 @@ class Meter:
         return self._times
 
     def second(self, now: float) -> Second:
-        """What happened since this was last called."""
+        """Return the counts since the last call."""
         before, messages, body_bytes, failed = self._told
         self._told = (now, self.messages, self.body_bytes, self.failed)
         per_second = 1 / max(now - before, 1e-9)

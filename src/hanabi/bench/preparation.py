@@ -1,4 +1,4 @@
-"""What a measurement finds or makes at a cluster before it begins, and takes away when it is over."""
+"""Preparation of a measurement: topics and groups that it creates before, and removes after."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""How much a topic takes: many sends at once, or at a rate, and how long each takes until it is answered."""
+"""Measurement of sending: many sends at once, or at a rate, and the latency of each."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ SETTINGS: Final = ProducerConfig(retries=0, compress_over_bytes=1 << 30)
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send. With `batch` a request carries so many messages."""
+    """The messages to send. `batch` is the number of messages in one request."""
 
     topic: str
     limits: Limits

@@ -1,4 +1,4 @@
-"""What was measured: frozen values. Their JSON is that of `hanabi bench ... --json`, so names stay.
+"""Results of measurements: frozen values. Their JSON is that of `hanabi bench ... --json`, so names stay.
 
 MB are millions of bytes, and bytes are those of bodies: what a program gave, not what travelled or was stored.
 """
@@ -13,7 +13,7 @@ MEGABYTE = 1_000_000
 
 
 class Ended(StrEnum):
-    """Why a measurement ended."""
+    """Reasons for the end of a measurement."""
 
     TIME = "time"
     COUNT = "count"
@@ -37,7 +37,7 @@ class Times(Measured, frozen=True, kw_only=True):
 
 
 class Flow(Measured, frozen=True, kw_only=True):
-    """How many messages, and how fast."""
+    """Number and rate of messages."""
 
     messages: int
     megabytes: float
@@ -115,7 +115,7 @@ class StoreMeasured(Measured, frozen=True, kw_only=True):
 
 
 class Second(Measured, frozen=True, kw_only=True):
-    """What happened since the last one, while it is measured."""
+    """Progress since the last line, while a measurement runs."""
 
     what: str
     at_seconds: float
@@ -126,7 +126,7 @@ class Second(Measured, frozen=True, kw_only=True):
 
 
 def times_of(histogram: Histogram) -> Times | None:
-    """None: nothing was measured."""
+    """Return the percentiles; None if nothing was measured."""
     if not histogram.count:
         return None
     return Times(
@@ -140,7 +140,7 @@ def times_of(histogram: Histogram) -> Times | None:
 
 
 def flow_of(messages: int, body_bytes: int, seconds: float) -> Flow:
-    """No time at all, as when nothing happened, is no speed."""
+    """Return the rate; 0 if no time has passed."""
     per_second = 1 / seconds if seconds > 0 else 0.0
     return Flow(
         messages=messages,

@@ -1,4 +1,4 @@
-"""What every measurement of a cluster needs while it runs: workers that take turns, a line a second, an end.
+"""The frame of a running measurement: workers that take turns, a progress line a second, an end.
 
 `stop` ends a measurement early: what is under way is finished, and what was measured counts.
 """
@@ -13,7 +13,7 @@ from hanabi.bench.meter import Meter
 from hanabi.bench.results import Second
 from hanabi.bench.send_schedule import SendSchedule
 
-LOOK_SECONDS: Final = 0.1  # how long whoever waits for his turn takes to see that it is over
+LOOK_SECONDS: Final = 0.1  # until a worker that waits for its turn sees the end
 
 Told = Callable[[Second], None]
 clock = time.perf_counter
@@ -74,7 +74,7 @@ async def _wait_until(due: float, stop: asyncio.Event) -> None:
 
 
 async def first_of(*events: asyncio.Event, seconds: float | None) -> None:
-    """Until one of *events* is set, or so many *seconds* are over."""
+    """Wait until one of *events* is set, or *seconds* are over."""
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -85,7 +85,7 @@ async def first_of(*events: asyncio.Event, seconds: float | None) -> None:
 
 
 class Cpu:
-    """How much of one core this process has used since."""
+    """Return the share of one core that this process has used since."""
 
     def __init__(self) -> None:
         self._began, self._used = clock(), time.process_time()

@@ -1,4 +1,4 @@
-"""When the next message is due, and when it was the last one. Pure: whoever asks says what time it is."""
+"""The schedule of sends: when the next message is due, and which is the last. Pure: the caller brings the time."""
 
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ BESIDE_BODY_BYTES: Final = 200
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long, how many, how many bytes on a disk (about), how fast (messages a second); None is without limit."""
+    """Limits of a run: duration, messages, bytes on disk (about), rate (messages a second). None is unlimited."""
 
     seconds: float | None = None
     count: int | None = None
@@ -33,7 +33,7 @@ class Turn(NamedTuple):
 
 
 class SendSchedule:
-    """Gives turns to those who send. With a rate, turns are due at equal distances from the beginning on, however late
+    """Turns for senders. With a rate, turns are due at equal distances from the beginning on, however late
     the ones before were: so a cluster that stalls is not asked less, and what had to wait for it shows in the times."""
 
     def __init__(self, limits: Limits, began: float, *, size: int, per_turn: int = 1) -> None:

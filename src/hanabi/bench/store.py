@@ -1,7 +1,7 @@
-"""What our store can do on a disk: appends, reads of what was appended, and appends that each wait for the disk.
+"""Measurement of the store on a disk: appends, reads of these, and appends that each wait for the disk.
 
 On a fresh store in a folder of its own inside the directory that is given; the folder is removed in any case. Blocks:
-whoever has an event loop calls it in a thread.
+call it in a thread where there is an event loop.
 """
 
 import os
@@ -39,8 +39,8 @@ clock = time.perf_counter
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What to append. The limits are those of the appends; waiting for the disk has a quarter of the time for itself,
-    or `sync_count` messages where there is no time."""
+    """The messages to append. The limits are those of the appends. Appends that wait for the disk get a quarter of the
+    time in addition, or `sync_count` messages where there is no time limit."""
 
     directory: Path
     limits: Limits
@@ -161,7 +161,7 @@ def _opened(root: Path, flush_mode: FlushMode) -> Iterator[MessageStore]:
 
 @contextmanager
 def _fresh(work: Work) -> Iterator[Path]:
-    """A new folder, with room for what shall be written."""
+    """Provide a new folder with room for the run."""
     directory, limits = work.directory, work.limits
     if not directory.is_dir():
         raise ConfigError(f"--home {directory}: there is no such directory")

@@ -174,10 +174,10 @@ def members(
         ),
     ] = None,
     stacks: Annotated[bool, typer.Option("--stacks", help="With --client: what its threads do.")] = False,
-    producers: Annotated[bool, typer.Option("--producers", help="Who sends by this group's name.")] = False,
+    producers: Annotated[bool, typer.Option("--producers", help="The producers of this group.")] = False,
     watch: Watch = None,
 ) -> None:
-    """Show who is in a group; with --client, what one of them says of itself; with --producers, who sends."""
+    """Show the members of a group; with --client, one member's report; with --producers, its producers."""
     if producers and client is not None:
         raise ConfigError("--client asks a consumer, and not with --producers: those cannot be asked")
     if producers:
@@ -243,7 +243,7 @@ def _subscriptions_text(found: "GroupSubscriptions") -> str:
     rows = [(each.topic, each.expression_type, each.expression, ",".join(each.brokers)) for each in found.subscriptions]
     text = table(("topic", "type", "expression", "brokers"), rows, empty=f"group {found.group} has no members now")
     if not found.consistent:
-        text += "\nThe members do not agree: some messages will be consumed by nobody.\n"
+        text += "\nThe members subscribe differently: no member will consume some of the messages.\n"
         text += table(
             ("subscribes", "clients"),
             [(each.subscribes, ",".join(each.client_ids)) for each in found.opinions],

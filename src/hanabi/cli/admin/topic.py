@@ -203,7 +203,7 @@ def delete(site: Site, topic: Name, cluster: Cluster = None, yes: Yes = False) -
 
 @command(app, "route")
 def route(site: Site, topic: Name, watch: Watch = None) -> None:
-    """Show who serves a topic, as the name server tells clients."""
+    """Show the route of a topic: the brokers and queues that clients get from the name server."""
     site.show(lambda admin: admin.topics.route(topic), _route_text, watch)
 
 

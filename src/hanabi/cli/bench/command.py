@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0
 CONCURRENCY = 64
-UNASKED_BYTES = 1_000_000_000  # more is written only if somebody says so
+UNASKED_BYTES = 1_000_000_000  # more is written only with --yes
 BODY_BYTES_MAX = 4 << 20  # what brokers take unless they are told otherwise
 FIRST, LAST = "first", "last"
 
@@ -128,7 +128,7 @@ def consume(
 ) -> None:
     """Receive messages, and show how many a second a topic gives and how old they are when they come.
 
-    Ages are by the clocks of those who sent and of this machine. Exit code 1: nothing came.
+    Ages compare the producers' clocks with this machine's. Exit code 1: nothing came.
     """
     from hanabi.bench.consume import Reading
     from hanabi.bench.consume import consume as measure
@@ -159,7 +159,7 @@ def consume(
                 return await measure(site.config, reading, stopped.event, progress.second)
 
         if group is not None:
-            await admin.groups.settings(group)  # to join one that nobody knows would make it
+            await admin.groups.settings(group)  # joining an unknown group would create it
             return await as_member(group)
         async with throw_away_group(admin, topic, first=from_ == FIRST) as own:
             found = await as_member(own.name)
@@ -286,7 +286,7 @@ def _end(code: int) -> None:
 def _limits(
     site: Site | None, seconds: float | None, count: int | None, rate: float | None, size: int, yes: bool
 ) -> "Limits":
-    """Return how long and how much. What is known to be more than 1 GB must be wanted; what nobody knows ends there."""
+    """Return the limits. Runs known to exceed 1 GB need --yes; unbounded runs stop at 1 GB."""
     from hanabi.bench.send_schedule import BESIDE_BODY_BYTES, Limits
 
     if seconds is not None and count is not None:

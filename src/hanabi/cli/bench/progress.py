@@ -1,6 +1,6 @@
-"""How a measurement comes along, on stderr: a line a second. And Ctrl-C, which ends it and loses nothing.
+"""Progress of a measurement on stderr: a line a second. Ctrl-C ends the measurement and loses nothing.
 
-Whoever wants JSON and has no terminal is told only what is wrong: the rest is in the JSON.
+With --json and without a terminal only errors are printed: the rest is in the JSON.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Progress:
 
 
 class Stopped:
-    """Whether a signal came, and which."""
+    """The signal that came, if any."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -67,8 +67,8 @@ class Stopped:
 
 @contextmanager
 def stop_signals(stopped: Stopped) -> Iterator[None]:
-    """Meanwhile SIGINT and SIGTERM are told to *stopped*. A second one, at least AGAIN_SECONDS later, does what it
-    always does; before, it is the same one: `timeout` and others send it to a process and once more to its group."""
+    """Pass SIGINT and SIGTERM to *stopped* meanwhile. A second one, at least AGAIN_SECONDS later, has its usual effect.
+    An earlier one counts as the same: `timeout` sends it to a process and once more to its group."""
     loop = asyncio.get_running_loop()
 
     def signalled(number: signal.Signals) -> None:

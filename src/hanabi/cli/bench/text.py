@@ -1,4 +1,4 @@
-"""What was measured, for people."""
+"""Results of a measurement as text."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING

@@ -1,10 +1,10 @@
-"""A log file that is begun anew when it is long, and of which so many old ones are kept: bytes in, nothing else known.
+"""A log file that is rotated by size, with a limit of old files kept: bytes in, nothing else known.
 
     broker.log     is written
     broker.log.1   the one before it ... broker.log.9   the oldest; it goes when there is a new one
 
 Blocks, so a thread of its own calls it (`log_queue.py`). What fails raises OSError, and can be tried again: a line that
-was half written then is ended first. If somebody moved or deleted the file, a new one is begun.
+was half written then is ended first. If the file was moved or deleted, a new one is begun.
 """
 
 import os
@@ -17,7 +17,7 @@ FILES_MAX: Final = 10
 
 
 class LogFile:
-    """Appends to *path*. Invariant: `_size` is how long the open file is, of which nobody else writes."""
+    """Appends to *path*. Invariant: `_size` is the size of the open file, which no other process writes."""
 
     def __init__(self, path: Path, *, bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX) -> None:
         self.path = path

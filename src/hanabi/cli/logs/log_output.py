@@ -1,4 +1,4 @@
-"""Where log lines go and how they look. Only the command line decides that; every other part just logs.
+"""The destination and format of log lines. Only the command line decides these; every other part just logs.
 
 Much of what is logged was written by peers: names, addresses, remarks. So a message is one line, whatever is in it, of
 bounded length, and a kind of line that is repeated without end is left out for the rest of its minute.
@@ -31,7 +31,7 @@ _PLAIN = "\x1b[0m"
 
 
 class LogLevel(StrEnum):
-    """How much is told."""
+    """Levels of verbosity."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -129,7 +129,7 @@ class Patience:
 
 
 def own_record(level: int, message: str, *arguments: object) -> logging.LogRecord:
-    """Return a line about the log itself, for those who cannot log it because they are what writes it."""
+    """Return a line about the log itself, for the writer of the log, which cannot log it."""
     return logging.LogRecord(__name__, level, __file__, 0, message, arguments, None)
 
 

@@ -1,8 +1,8 @@
-"""Log lines on their way to somewhere slow: a disk that is full, a terminal that somebody stopped, a pipe nobody reads.
+"""Log lines on their way to a slow target: a full disk, a stopped terminal, a pipe that is not read.
 
     event loop ─> format ─> queue, bounded ─> thread ─> stderr, or a file
 
-Whoever logs never waits. What does not fit into the queue, or could not be written, is counted, and the count is told
+Logging never waits. What does not fit into the queue, or could not be written, is counted, and the count is told
 when lines get through again. Tries again once a second, so nothing here ends the serving.
 """
 

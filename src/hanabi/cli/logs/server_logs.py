@@ -1,4 +1,4 @@
-"""Where a server's log lines go: stderr, and files beside its data.
+"""The log of a server: stderr, and files next to its data.
 
 with server_logs(LogLevel.INFO, as_json=False) as logs:     stderr from here on; lines for the file wait
     ...read settings, find the home...
@@ -51,7 +51,7 @@ class ServerLogs:
         logging.getLogger().removeHandler(self._file)
 
     def note_failure(self, sentence: str) -> None:
-        """Why the server did not start, or ended, for who reads the file; the terminal is told by others."""
+        """Write to the file why the server did not start, or ended; the caller prints it to the terminal."""
         if self._log_file is not None:
             self._file.handle(own_record(logging.ERROR, "%s", sentence))
 
@@ -86,14 +86,14 @@ def _write_text(stream: TextIO, lines: bytes) -> None:
     """Past the stream's own buffer, which would keep what cannot be written and fail with it again."""
     try:
         descriptor = stream.fileno()
-    except (OSError, ValueError):  # none of the system's: somebody looks at us from inside
+    except (OSError, ValueError):  # no stream of the system: a program embeds us
         stream.write(lines.decode())
         stream.flush()
         return
     while lines:
         try:
             lines = lines[os.write(descriptor, lines) :]
-        except BlockingIOError:  # somebody who shares it with us made it so, and it is full
+        except BlockingIOError:  # a process that shares it made it so, and it is full
             time.sleep(_FULL_SECONDS)
 
 

@@ -182,7 +182,7 @@ def _resent_text(each: "Resent") -> str:
 
 @contextmanager
 def _progress_bar() -> Iterator[tuple[Callable[[int], None], Callable[[], None]]]:
-    """A bar on stderr if that is a terminal and the letters themselves go somewhere else."""
+    """Provide a bar on stderr if that is a terminal and the letters themselves go somewhere else."""
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda _: None, lambda: None
         return

@@ -134,7 +134,7 @@ def trace(
         str, typer.Option("--topic", "-t", help="Where the traces are.", autocompletion=completion.topics)
     ] = TRACE_TOPIC,
 ) -> None:
-    """Show who sent and who consumed a message, when, and how that ended; as far as its clients trace."""
+    """Show when a message was sent and consumed, by which clients, and with which outcome, if its clients trace."""
     site.show(lambda admin: admin.messages.trace(message_id, topic), _trace_text)
 
 

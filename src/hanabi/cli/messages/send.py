@@ -54,7 +54,7 @@ Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line
 
 
 class SentLine(msgspec.Struct, rename="camel", kw_only=True):
-    """What became of one message, in JSON."""
+    """The outcome of one message, in JSON."""
 
     status: str
     message_id: str
@@ -83,8 +83,8 @@ def send(
 ) -> None:
     """Send a message, and say where it is stored.
 
-    Exit code 0: every message is stored. 1: one is not, or nobody knows; stderr says which and why. 2: what was asked
-    for is wrong.
+    Exit code 0: every message is stored. 1: one is not, or its outcome is unknown; stderr says which and why. 2: the
+    options are wrong.
     """
     if lines and (body not in (None, STDIN) or count != 1):
         raise ConfigError("--lines takes the messages from stdin, one a line: give no BODY and no --count")
@@ -151,7 +151,7 @@ def _copies(body: bytes, count: int) -> Iterator[list[bytes]]:
 
 
 def _lines() -> Iterator[list[bytes]]:
-    """Yield the lines of stdin as they come: whoever writes one now and then sees it sent at once."""
+    """Yield the lines of stdin as they come: a line is sent at once."""
     rest = b""
     while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")

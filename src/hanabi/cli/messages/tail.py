@@ -78,7 +78,7 @@ def tail(
         def show(message: "StoredMessage") -> None:
             line = message_line(message)
             write(json_line(line) if json else message_text(line) if full else short_text(line))
-            sys.stdout.flush()  # whoever reads a pipe wants it now
+            sys.stdout.flush()  # the reader of a pipe wants it now
 
         async def work() -> None:
             await Tail(config, topic, expression, start, count=count, show=show, on_ready=_tell_ready).run()
@@ -103,7 +103,7 @@ def _start(text: str) -> "Start":
 
 
 def _tell_ready(queues: list["MessageQueue"]) -> None:
-    """On stderr, as stdout is the messages'."""
+    """Print to stderr, as stdout has the messages."""
     names = sorted({queue.broker_name for queue in queues})
     noun = "queue" if len(queues) == 1 else "queues"
     typer.echo(f"tailing {len(queues)} {noun} of {', '.join(names) or 'no broker'}", err=True)

@@ -1,4 +1,4 @@
-"""What `hanabi tail` does: pull every queue of a topic and show what comes, without being a consumer.
+"""The work of `hanabi tail`: pull every queue of a topic and show its messages, without joining a group.
 
 No heartbeat, no membership, no offset saved: each pull carries its own subscription, under the name of the group that
 brokers keep for tools. So no group notices, and a broker forgets us with the last pull.
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Where to begin: at the first message, at the end, or at those stored at this time or later."""
+    """The start: the first message, the end, or messages stored at this time or later."""
 
     first: bool = False
     since_ms: int | None = None
@@ -60,7 +60,7 @@ class Tail:
         self._new_route = asyncio.Event()
 
     async def run(self) -> None:
-        """Until the end; what will not pass is raised."""
+        """Pull until the end; raise errors that will not pass."""
         with _stop_signals() as stopped:
             core = await Core.acquire(self._config)
             try:
@@ -156,7 +156,7 @@ async def _until(stopped: asyncio.Event, work: Coroutine[Any, Any, None]) -> Non
 
 @contextmanager
 def _stop_signals() -> Iterator[asyncio.Event]:
-    """The event is set by SIGINT and SIGTERM."""
+    """Set the event on SIGINT and SIGTERM."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     caught: list[signal.Signals] = []

@@ -1,4 +1,4 @@
-"""Where Spark's own log goes: to a file that is kept if the user wants it, or if the run fails."""
+"""The log of Spark itself: a file that is kept if the user wants it, or if the run fails."""
 
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from hanabi.spark.pipelines.contract import SparkFailed
 
 @contextmanager
 def spark_log(wanted: Path | None) -> Iterator[Path]:
-    """A file to write to. If nobody asked for it, it is there afterwards only where it may explain a failure."""
+    """Provide a file to write to. Without --log it is kept only if it may explain a failure."""
     if wanted is not None:
         try:
             wanted.open("ab").close()

@@ -1,4 +1,4 @@
-"""How a run comes along, on stderr: a bar on a terminal, else a line a step."""
+"""Progress of a run on stderr: a bar on a terminal, else a line a step."""
 
 import sys
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class Lines:
             self._last = text
 
     def advance(self, done: int, total: int | None = None) -> None:
-        """Nobody watches."""
+        """Progress that is not shown."""
 
 
 class Bar:

@@ -97,7 +97,7 @@ def namesrv_alone(
     config: options.ShowConfig = False,
     json: options.AsJson = False,
     home: options.Home = Path(DEFAULT_HOME),
-    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is for others to reach
+    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is reached from other machines
     port: Annotated[int | None, options.port_option("--port", "listenPort of the file, or 9876")] = None,
     tls_config: options.TlsFile = None,
     log_level: options.LogLevelOption = LogLevel.INFO,
@@ -128,7 +128,7 @@ def broker_alone(
     config: options.ShowConfig = False,
     json: options.AsJson = False,
     home: options.StoreHome = None,
-    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is for others to reach
+    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is reached from other machines
     port: Annotated[int | None, options.port_option("--port", "listenPort of the file, or 10911")] = None,
     namesrv: options.Namesrvs = None,
     advertise: options.Advertise = None,
@@ -155,7 +155,7 @@ def broker_alone(
 
 
 class Start:
-    """What one command is going to start: filled in by the functions below, and then shown or done."""
+    """The servers that one command starts: filled in by the functions below, and then shown or started."""
 
     def __init__(self, context: typer.Context) -> None:
         self.options = options.ProcessOptions(
@@ -190,7 +190,7 @@ class Start:
 
 @contextmanager
 def _started(context: typer.Context, name: str) -> Iterator[Start]:
-    """The block says what to start; then it is shown, if that was asked for, or started. *name* is that of the log."""
+    """Let the block say what to start; then show it, if that was asked for, or start it. *name* is that of the log."""
     show, json = context.params["config"], context.params["json"]
     if json and not show:
         raise ConfigError("--json goes with --config")
@@ -212,7 +212,7 @@ def _started(context: typer.Context, name: str) -> Iterator[Start]:
 def _tell_fatal_signals() -> None:
     """Let a signal that ends the process leave a stack on stderr: SIGBUS, where a mapped file cannot be read."""
     if not faulthandler.is_enabled():
-        with suppress(OSError, ValueError):  # stderr is none of the system's: somebody looks at us from inside
+        with suppress(OSError, ValueError):  # stderr is no stream of the system: a program embeds us
             faulthandler.enable(sys.stderr)
 
 
@@ -287,7 +287,7 @@ def _broker(
     default_namesrv: str | None = None,
 ) -> "BrokerToStart":
     """Return what the file says, and over it what the command line says. *name* is for a new broker that no file
-    describes, *default_namesrv* for one that nobody has told its name servers."""
+    describes, *default_namesrv* for one without name servers in its settings."""
     from hanabi.broker.config import BrokerConfig, read_broker_config
     from hanabi.broker.home_name import remembered_name
     from hanabi.cli.serve.serving import BrokerToStart
@@ -351,7 +351,7 @@ def _parse_advertise(text: str) -> tuple[str, int]:
 
 
 def _check_addresses(config: "BrokerConfig") -> None:
-    """An address that cannot be one would be tried for ever without success."""
+    """Refuse an address that cannot be one: it would be retried for ever."""
     from hanabi.remoting.address import parse_address
 
     for address in config.namesrv_addresses:
@@ -362,7 +362,7 @@ def _check_addresses(config: "BrokerConfig") -> None:
 
 
 def _refuse_options_before(context: typer.Context, command: str) -> None:
-    """Options of `hanabi serve` itself do nothing for its commands, and whoever wrote them thinks they do."""
+    """Refuse options of `hanabi serve` itself before one of its commands: they would have no effect."""
     for name in context.params:
         if _is_given(context, name):
             raise ConfigError(

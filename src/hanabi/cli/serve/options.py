@@ -18,7 +18,7 @@ _IN_FILES, _METRICS = "Log files", "Metrics and health"
 
 
 class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What belongs to the process and not to a server in it."""
+    """Options of the process, not of a server in it."""
 
     log_level: LogLevel
     log_json: bool

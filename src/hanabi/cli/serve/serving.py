@@ -1,4 +1,4 @@
-"""What `hanabi serve` does once the command line is understood: servers on one loop, until a signal.
+"""The work of `hanabi serve` once the command line is parsed: servers on one loop, until a signal.
 
 Each server says "ready" on stdout when it and the other one accept connections. The modules of the servers are
 imported here and not at the top, so that every other command stays quick.
@@ -65,8 +65,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None, metrics: Metrics | None = None) -> None:
     """Start what there is, the name server first, and stop in the opposite order when a signal comes.
 
-    Nobody is said to be ready before everybody is: whoever reads the first line may take it for a start that succeeded.
-    The port for operators is there before and after all others, so that they can see what a server waits for.
+    No server is reported ready before all are: a reader of the first line may take it for a successful start.
+    The operators' port opens first and closes last, so that they can see what a server waits for.
     """
     stopped = _stop_signal()
     start_pool(asyncio.get_running_loop())
@@ -148,10 +148,10 @@ async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "M
         port.broker_started(broker)
     if not wanted.config.namesrv_addresses:
         logger.warning(
-            "no name server is set, so only who knows this broker's address finds it: --namesrv HOST:PORT, namesrvAddr"
-            " in the file or the variable NAMESRV_ADDR sets one"
+            "no name server is set, so only clients that know this broker's address find it: --namesrv HOST:PORT,"
+            " namesrvAddr in the file or the variable NAMESRV_ADDR sets one"
         )
-    # Whoever reads the line may ask for a route at once. A name server that does not answer is no reason to wait long.
+    # A reader of the line may ask for a route at once. A name server that does not answer is no reason to wait long.
     with suppress(TimeoutError):
         async with asyncio.timeout(_REGISTRATION_SECONDS):
             await broker.registration.until_registered()
@@ -174,7 +174,7 @@ def _registered_with(broker: BrokerToStart, address: tuple[str, int]) -> BrokerT
 
 
 def _announce(line: str) -> None:
-    """Tell whoever started us; at once, also through a pipe. That nobody can hear it is no reason not to serve."""
+    """Print the ready line at once, also through a pipe. A closed stdout is no reason not to serve."""
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()

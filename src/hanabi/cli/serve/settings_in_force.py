@@ -1,4 +1,4 @@
-"""What a server would run with, and where each setting comes from: `hanabi serve --config`.
+"""The settings of a server, and the source of each: `hanabi serve --config`.
 
 Reads what a start would read, and writes nothing. Secrets are not shown.
 """
@@ -25,7 +25,7 @@ _SECRET = re.compile("password|secret|token|credential|access.?key", re.IGNORECA
 
 
 class Source(StrEnum):
-    """Where a setting comes from; what stands further down wins."""
+    """Sources of a setting; a later one wins."""
 
     DEFAULT = "default"
     HOME = "home"  # as it was before
@@ -50,7 +50,7 @@ Sources = Mapping[str, Source]  # what is not in it has its default
 def broker_settings(
     config: "BrokerConfig", store: "StoreConfig", sources: Sources, in_file: Mapping[str, str]
 ) -> list[Setting]:
-    """Of the broker and its store. *in_file* is the file, for the keys in it that have no effect."""
+    """Return the settings of the broker and its store. *in_file* is the file: some of its keys may have no effect."""
     from hanabi.broker.config import BROKER_KEYS, parse_broker_config
     from hanabi.broker.ignored_keys import IGNORED_KEYS
     from hanabi.broker.settings import kept_changes
@@ -73,7 +73,7 @@ def broker_settings(
 def namesrv_settings(
     config: "NamesrvConfig", home: Path, sources: Sources, in_file: Mapping[str, str]
 ) -> list[Setting]:
-    """Of the name server."""
+    """Return the settings of the name server."""
     from hanabi.namesrv.config import KEYS
     from hanabi.namesrv.settings import kept_changes
     from hanabi.wire.settings_text import with_properties
@@ -90,7 +90,7 @@ def namesrv_settings(
 
 
 def tls_settings(config: "TlsConfig", in_file: Iterable[str]) -> list[Setting]:
-    """Of --tls-config."""
+    """Return the settings of --tls-config."""
     return list(_of_struct(config, dict.fromkeys(in_file, Source.FILE), {}))
 
 
@@ -123,7 +123,7 @@ def _plain(value: object) -> str | int | float | bool | None:
 
 
 def as_table(sections: Mapping[str, list[Setting]]) -> str:
-    """For people."""
+    """Return the settings as text."""
     rows = [
         (name, setting.key, cell_text(_word(setting.value)), setting.source.value, setting.note or None)
         for name, settings in sections.items()
@@ -133,10 +133,10 @@ def as_table(sections: Mapping[str, list[Setting]]) -> str:
 
 
 def _word(value: str | int | float | bool | None) -> str | None:
-    """As the file has it: true, and not yes."""
+    """Return a value as the file has it: true, and not yes."""
     return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_json(sections: Mapping[str, list[Setting]]) -> str:
-    """For programs: {"broker": [{"key": ..., "value": ..., "from": ..., "note": ...}, ...], ...}, note where needed."""
+    """Return the settings as JSON: {"broker": [{"key": ..., "value": ..., "from": ..., "note": ...}, ...], ...}."""
     return json_line(sections)

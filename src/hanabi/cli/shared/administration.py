@@ -1,4 +1,4 @@
-"""What all administration commands have in common: how they find their cluster, answer, ask back and end.
+"""Shared parts of administration commands: finding a cluster, output, questions to the user, exit codes.
 
     @command(app, "list")
     def list_topics(site: Site, cluster: Cluster = None) -> None: ...
@@ -92,7 +92,7 @@ class Site:
             write(json_line(found) if self.as_json else text(found))
 
     def write_lines(self, found: Iterable[T], text: Callable[[T], str]) -> None:
-        """One JSON object a line, or one *text* after another."""
+        """Print one JSON object a line, or one *text* after another."""
         with output() as write:
             for each in found:
                 write(json_line(each) if self.as_json else text(each))
@@ -137,7 +137,7 @@ class Site:
         if yes:
             return
         if not sys.stdin.isatty():
-            raise ConfigError(f"{question} Nobody is here to be asked: say --yes")
+            raise ConfigError(f"{question} There is no terminal to ask on: use --yes")
         try:
             wanted = typer.confirm(question, err=True)
         except typer.Abort as aborted:  # Ctrl-C, or Ctrl-D

@@ -79,7 +79,7 @@ def request_seconds(default: float) -> float:
 
 @contextmanager
 def told_in_one_sentence() -> Iterator[None]:
-    """What the cluster refuses, or that it cannot be reached, becomes exit code 1; what was written wrongly stays 2."""
+    """Turn refusals of the cluster and failed connections into exit code 1; usage errors stay 2."""
     try:
         yield
     except (ConfigError, InvalidMessage):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 1.0
 PATIENCE_VARIABLE: Final = "HANABI_COMPLETION_SECONDS"
-BROKER_SHARE: Final = 0.7  # a broker that hangs leaves time for what the others said
+BROKER_SHARE: Final = 0.7  # a broker that hangs leaves time for the answers of other brokers
 SHELLS: Final = ("bash", "zsh", "fish", "powershell", "pwsh")
 CALLERS_SHELL: Final = "auto"
 OPTIONS: Final = ("--install-completion", "--show-completion")
@@ -118,7 +118,7 @@ def join_colons(words: Sequence[str], current: int) -> tuple[list[str], int]:
 
 
 def _completing(ask: Ask) -> Complete:
-    """What typer calls to complete a word with the names that *ask* finds."""
+    """Return a function for typer that completes a word with the names that *ask* finds."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         return matching(_asked(context, ask), incomplete)

@@ -1,4 +1,4 @@
-"""What commands say in JSON when something was done that leaves nothing to show."""
+"""The JSON of commands that changed something and have nothing else to show."""
 
 import msgspec
 

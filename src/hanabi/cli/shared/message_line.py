@@ -1,4 +1,4 @@
-"""How the commands show a message: to programs as one JSON object, to people in a line or in full."""
+"""A message as commands show it: one JSON object, one line, or in full."""
 
 import base64
 from typing import Final
@@ -74,7 +74,7 @@ def message_line(message: StoredMessage, *, sys_flag: int | None = None, problem
 
 
 def message_text(message: MessageLine, body_characters_max: int | None = None) -> str:
-    """*message* in full, for people to read. A limit is for those who show very many."""
+    """Return *message* in full as text. A limit helps commands that show very many."""
     lines = [
         f"{message.topic}/{message.queue_id} offset {message.queue_offset}, log offset {message.log_offset},"
         f" {message.size} bytes",

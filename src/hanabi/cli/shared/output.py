@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
 @contextmanager
 def output() -> Iterator[Callable[[str], None]]:
-    """Write to stdout. Whoever reads it may close it when they have enough (`| head`): that is no error."""
+    """Write to stdout. A reader that closes it early (`| head`) is no error."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     try:

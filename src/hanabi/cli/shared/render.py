@@ -1,4 +1,4 @@
-"""Tables for people: as wide as their terminal, or as the content where nobody's terminal is written to."""
+"""Tables as text: as wide as the terminal, or as the content where stdout is no terminal."""
 
 import re
 import sys
@@ -117,7 +117,7 @@ def moment(time_ms: int) -> str:
 
 
 def perm_text(perm: int) -> str:
-    """As mqadmin writes it: RW-."""
+    """Return a permission as mqadmin writes it: RW-."""
     return f"{'R' if perm & 4 else '-'}{'W' if perm & 2 else '-'}{'X' if perm & 1 else '-'}"
 
 

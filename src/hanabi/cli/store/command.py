@@ -175,7 +175,7 @@ def _open(home: Path, commit_log: Path | None) -> "StoreHome":
 
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr if that is a terminal."""
+    """Provide a bar on stderr if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return

@@ -1,4 +1,4 @@
-"""How `hanabi store` shows things to people, and messages to programs."""
+"""The output of `hanabi store`: text, and messages as JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -33,7 +33,7 @@ def _count(number: int, noun: str, nouns: str | None = None) -> str:
 
 
 def overview_text(store: Overview) -> str:
-    """What `hanabi store info` shows."""
+    """Return the output of `hanabi store info`."""
     log = store.log
     lines = [
         f"store {store.home}",
@@ -89,7 +89,7 @@ def overview_text(store: Overview) -> str:
 
 
 def verify_text(report: VerifyReport) -> str:
-    """What `hanabi store verify` shows."""
+    """Return the output of `hanabi store verify`."""
     log, queues, index = report.log, report.queues, report.index
     lines = [
         f"commit log      {_count(log.records, 'record')} in {_count(log.files, 'file')},"
