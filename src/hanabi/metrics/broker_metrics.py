@@ -1,7 +1,7 @@
-"""What a broker shows of itself: counters that are kept anyway, read when somebody asks.
+"""The metrics of a broker: counters that it keeps anyway, read at each scrape.
 
-Nothing is counted here, and the broker does not know that it is looked at. Everything is iterators of lines, over
-copies of the tables' keys: whoever writes them out gives way in between, and meanwhile topics come and go.
+Nothing is counted here, and the broker does not know of scrapes. Everything is iterators of lines, over copies of the
+tables' keys: the writer yields to the event loop in between, and meanwhile topics come and go.
 
 Topics, groups and queues are named by clients, so no family has more than `series_max` samples: the first ones in the
 tables' order, which is the order in which they came, so that a series that is shown stays. How many are left out is
@@ -24,26 +24,26 @@ PUT_BOUNDS = tuple(ms / 1000 for ms in CLASS_LIMITS_MS)
 
 
 class Bounded:
-    """Passes on so many samples of a family, and notes how many there would be."""
+    """Limits the samples of a family, and counts those that are left out."""
 
     def __init__(self, series_max: int) -> None:
         self._series_max = series_max
         self._left_out: dict[str, int] = {}
 
     def __call__(self, family: str, samples: Iterable[Sample], count: int) -> Iterator[Sample]:
-        """Of *samples*, of which there are *count*. Those that are left out are not made: there may be very many."""
+        """Yield the first of *samples*, which are *count*. The rest is not computed: there may be very many."""
         if count > self._series_max:
             self._left_out[family] = count - self._series_max
         return islice(samples, self._series_max)
 
     def left_out(self) -> Iterator[Sample]:
-        """Known when all families have been passed on."""
+        """Yield the number of samples left out of each family; complete after all families were written."""
         for name, count in self._left_out.items():
             yield labels(family=name), count
 
 
 class DiskFacts(NamedTuple):
-    """How full the disks of a store are: to ask may wait for a disk, so it is done in a thread."""
+    """The usage of a store's disks. It is read in a thread, because the call may block."""
 
     log_ratio: float
     root_ratio: float
@@ -93,7 +93,7 @@ def _traffic(broker: Broker, bounded: Bounded) -> Iterator[str]:
 
 
 def _fast_path(broker: Broker) -> Iterator[str]:
-    """By kind. Without compiled functions there are no samples."""
+    """Yield the fast path's counters by kind. Without compiled functions there are no samples."""
     counts = broker.fast_path_counts
     served = [
         (labels(kind=each.kind, path=path), count)
@@ -110,7 +110,7 @@ def _fast_path(broker: Broker) -> Iterator[str]:
 def _latency(broker: Broker) -> Iterator[str]:
     store = broker.tables.stats.store
     slow = store.slow_puts.copy()
-    counts = [max(store.puts - sum(slow[1:]), 0), *slow[1:]]  # the quick ones are not told one by one
+    counts = [max(store.puts - sum(slow[1:]), 0), *slow[1:]]  # the quick ones are not counted one by one
     yield from histogram(
         "hanabi_put_seconds",
         "Time to append a message to the log, without waiting for the disk.",

@@ -1,7 +1,7 @@
 """Prometheus' text format, version 0.0.4: families of samples as lines. Pure; knows nothing of what is measured.
 
 Ours and not a library's, because a broker has tens of thousands of samples: lines are made one at a time, by iterators,
-so that whoever writes them out can give way to the event loop in between.
+so that the writer can yield to the event loop in between.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,12 +29,12 @@ def family(name: str, kind: str, about: str, samples: Iterable[Sample]) -> Itera
 
 
 def counter(name: str, about: str, samples: Iterable[Sample] | int | float) -> Iterator[str]:
-    """What only grows, until the process ends."""
+    """Yield the lines of a counter: a value that only grows until the process ends."""
     return family(name, "counter", about, _several(samples))
 
 
 def gauge(name: str, about: str, samples: Iterable[Sample] | int | float) -> Iterator[str]:
-    """What goes up and down."""
+    """Yield the lines of a gauge: a value that goes up and down."""
     return family(name, "gauge", about, _several(samples))
 
 

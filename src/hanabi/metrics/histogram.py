@@ -1,4 +1,4 @@
-"""How long things took, in classes. Adding one is a search in a short tuple and two additions."""
+"""A histogram of durations. Adding one is a search in a short tuple and two additions."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """A very small HTTP server for a few pages that are read and never written: GET and HEAD, one request a connection.
 
 It shares the loop with a broker, so everything is bounded: connections, the size of a request, the time a peer takes to
-ask and to read. What a page shows is not known here. No TLS and no passwords: bind it where only operators reach it.
+ask and to read. It does not know the pages' content. No TLS and no passwords: bind it where only operators reach it.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class HttpServer:
         return bound_host, bound_port
 
     async def stop(self) -> None:
-        """Close everything, answered or not: nobody depends on a last figure."""
+        """Close all connections, answered or not: a scrape may be lost at the end."""
         if self._server is None:
             return
         self._server.close()

@@ -1,4 +1,4 @@
-"""How late the event loop is: what every request of everybody waits before anybody looks at it."""
+"""The delay of the event loop: the time that every request waits before it is read."""
 
 import asyncio
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a name server shows of itself, beside what all servers show."""
+"""The metrics of a name server, in addition to those of all servers."""
 
 from collections.abc import Iterator
 

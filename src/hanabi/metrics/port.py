@@ -5,8 +5,8 @@
     NameServer(..., around=port.namesrv_times.around)   then `port.namesrv_started(server)`
     Broker(..., around=port.broker_times.around)        then `port.broker_started(broker)`; `around_express`, too
 
-A scrape is made in slices of a millisecond with longer pauses between them, so that tens of thousands of samples stall
-nobody; those who ask meanwhile get the same one.
+A scrape is made in slices of a millisecond with longer pauses between them, so that tens of thousands of samples do not
+stall the event loop. Concurrent scrapes share one result.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _INDEX: Final = b"""\
 
 
 class _State(msgspec.Struct):
-    """What /ready answers."""
+    """The answer of /ready."""
 
     ready: bool
     checks: dict[str, str]
@@ -86,7 +86,7 @@ class MetricsPort:
         self._waits_for.pop("broker", None)
 
     def stopping(self) -> None:
-        """The servers are about to stop: show nothing of theirs any more, and be ready no more."""
+        """Stop showing the servers' metrics and report not ready, as the servers are about to stop."""
         self._waits_for["servers"] = STOPPING
         self._namesrv = self._broker = None
         if self._scrape is not None:
@@ -98,7 +98,7 @@ class MetricsPort:
         return Page(_INDEX)
 
     async def _health(self) -> Page:
-        return Page(b"ok\n")  # whoever reads this knows that the loop goes round
+        return Page(b"ok\n")  # an answer proves that the event loop runs
 
     async def _ready(self) -> Page:
         checks = dict(self._waits_for)
@@ -163,5 +163,5 @@ class MetricsPort:
 
 
 def _outside(broker: Broker | None) -> tuple[ProcessFacts, DiskFacts | None]:
-    """What has to be asked of the system."""
+    """Return the figures that need system calls."""
     return process_facts(), disk_facts(broker) if broker is not None else None

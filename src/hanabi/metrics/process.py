@@ -1,6 +1,6 @@
-"""What this process takes of its machine, under the names that Prometheus' own clients give it.
+"""The resource usage of this process, under the names that Prometheus' own clients give it.
 
-Reads files of the system, so it is called in a thread. What a system does not tell is left out.
+Reads files of the system, so it is called in a thread. Figures that a system does not provide are left out.
 """
 
 import os
@@ -21,7 +21,7 @@ _STARTED = time.time()  # as near as makes no difference: this is imported on th
 
 
 class ProcessFacts(NamedTuple):
-    """As of one moment. None: nobody knows."""
+    """The figures of one moment. None: unknown on this system."""
 
     cpu_seconds: float
     resident_bytes: int | None
@@ -32,7 +32,7 @@ class ProcessFacts(NamedTuple):
 
 
 def process_facts() -> ProcessFacts:
-    """As of now."""
+    """Return the current figures."""
     times = os.times()
     resident = virtual = open_files = threads = limit = None
     if sys.platform != "win32":

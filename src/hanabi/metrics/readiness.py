@@ -1,7 +1,7 @@
-"""Whether a server should be given work: one question each, and the reason if the answer is no.
+"""The readiness of a server for work: independent checks, each with a reason if it fails.
 
 A server that is not ready may still be healthy: it recovers, its disk is full, no name server knows it. Restarting it
-would not help, so /health does not ask these questions.
+would not help, so /health does not run these checks.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ OK: Final = "ok"
 
 
 def broker_checks(broker: Broker) -> dict[str, str]:
-    """Return what a running broker has to say: `ok`, or why not."""
+    """Return the checks of a running broker: `ok`, or the reason for a failure."""
     return {"broker": OK, "disk": _disk(broker), "registered": _registered(broker)}
 
 
@@ -23,7 +23,7 @@ def _disk(broker: Broker) -> str:
 
 
 def _registered(broker: Broker) -> str:
-    """One name server is enough: clients ask any of them."""
+    """Check that at least one name server knows the broker; one is enough, as clients ask any of them."""
     addresses = broker.settings.broker.namesrv_addresses
     if broker.registration.registered:
         return OK

@@ -1,8 +1,8 @@
-"""How long requests take, by what they ask for: a timer around each handler of a server's table.
+"""Durations of requests by request code: a timer around each handler of a server's table.
 
-Only there when somebody wants to know: without `--metrics-port` the table has no timers in it. A reply that comes
-later (a flush is awaited, a topic saved) is timed until it is there. A request that is held on purpose, as a pull that
-waits for messages, is counted and not timed: how long it waits says nothing about the server.
+Without `--metrics-port` the table has no timers. A reply that comes later (a flush is awaited, a topic saved) is timed
+until it is there. A request that is held on purpose, as a pull that waits for messages, is counted and not timed: its
+wait says nothing about the server.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def _never(_: object) -> bool:
 
 
 class RequestTimes:
-    """Times and failures by request code. *is_held* tells answers that wait on purpose."""
+    """Times and failures by request code. *is_held* recognises answers that wait on purpose."""
 
     def __init__(self, is_held: Callable[[object], bool] = _never) -> None:
         self._is_held = is_held
@@ -77,7 +77,7 @@ class RequestTimes:
         return self._awaited(code, times, began, answer)
 
     def _settled(self, code: int, times: Histogram, began: float, done: "asyncio.Future[Reply]") -> None:
-        if done.cancelled():  # nobody waits for it any more
+        if done.cancelled():  # no caller waits for it any more
             return
         times.add(perf_counter() - began)
         error = done.exception()
@@ -102,7 +102,7 @@ class RequestTimes:
         self._failed[code, error.code if isinstance(error, MQError) else ResponseCode.SYSTEM_ERROR] += 1
 
     def series(self, server: str) -> Iterator[tuple[dict[str, object], list[int], float]]:
-        """For `exposition.histogram`; what nobody has asked for is left out."""
+        """Yield the series for `exposition.histogram`; codes without a request are left out."""
         for code, times in self._times.items():
             counts = times.counts.copy()
             if any(counts):
@@ -131,7 +131,7 @@ class TimedExpress:
         return answers, taken, counts
 
     def _settled(self, began: float, counts: tuple[int, ...], answers: LateAnswers) -> None:
-        if answers.cancelled():  # nobody waits for them any more
+        if answers.cancelled():  # no caller waits for them any more
             return
         self._add(perf_counter() - began, counts)
         response, _ = answers.result()

@@ -1,6 +1,6 @@
-"""What a name server and a broker have in common: connections, requests, what went wrong on the wire.
+"""The metrics that a name server and a broker share: connections, requests, protocol errors.
 
-Both may be in one process, and a family stands in one piece: so these lines are of all servers together.
+Both may be in one process, and a family must be in one piece: so these lines cover all servers together.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What a body is: a struct that travels as JSON in fastjson's dialect.
+"""The base of bodies: a struct that travels as JSON in fastjson's dialect.
 
 A body is described once, as a class. Three rules make what leaves us look as if fastjson had written it, with
 msgspec doing all of the work:
@@ -7,7 +7,7 @@ msgspec doing all of the work:
 * A field whose default is None is left out while it is None, as fastjson leaves out nulls.
 * Every other field is always written, also when it has its default: give it one with `written` or `written_new`.
 
-Unknown fields are passed over, so a newer peer may say more than we know.
+Unknown fields are ignored, so a newer peer may send more than we know.
 """
 
 from collections.abc import Callable
@@ -33,6 +33,6 @@ def written(value: T, *, name: str | None = None) -> T:
 
 
 def written_new(make: Callable[[], T], *, name: str | None = None) -> T:
-    """As `written`, for defaults that must be made anew each time: lists, dicts, other bodies."""
+    """Declare a field as `written` does, with a new default for each instance: a list, a dict, another body."""
     default: T = msgspec.field(default_factory=lambda: make(), name=name)  # a bare `list` would be recognised
     return default

@@ -1,4 +1,4 @@
-"""Numbers on the wire: what is asked, what is answered, who speaks and in which header form.
+"""Numbers on the wire: request codes, response codes, languages and header forms.
 
 Facts of Apache RocketMQ 4.9.8, with the codes that 5.x peers send over remoting added. A code that is known
 here is known by name only: which codes a server answers is in its table of handlers.
@@ -8,7 +8,7 @@ from enum import IntEnum, IntFlag
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """The kind of a request."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -176,7 +176,7 @@ def request_name(code: int) -> str:
 
 
 class ResponseCode(IntEnum):
-    """How a request ended. 4.9.8 and 5.x gave 209 to 211 different meanings: the first name is 4.9.8's."""
+    """The result of a request. 4.9.8 and 5.x gave 209 to 211 different meanings: the first name is 4.9.8's."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -270,7 +270,7 @@ class Language(IntEnum):
 
 
 class HeaderForm(IntEnum):
-    """How a command header is written; the byte above its 24-bit length."""
+    """The encoding of a command header; the byte above its 24-bit length."""
 
     JSON = 0
     BINARY = 1  # Java calls it ROCKETMQ

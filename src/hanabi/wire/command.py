@@ -9,8 +9,8 @@ Binary header:  code i16 │ language u8 │ version i16 │ opaque i32 │ flag
                 remark bytes i32, remark │ fields bytes i32, fields
                 where a field is: key bytes i16, key │ value bytes i32, value
 
-The fields of a received command stay undecoded until somebody knows their type: `header()` then reads them
-straight into it. Agrees with Java's RemotingCommand and RocketMQSerializable.
+The fields of a received command stay undecoded until their type is known: `header()` then reads them straight into it.
+Agrees with Java's RemotingCommand and RocketMQSerializable.
 """
 
 import struct
@@ -299,7 +299,7 @@ def encode_reply_head(
     fields: Mapping[str, str] | None = None,
     body_bytes: int = 0,
 ) -> bytes:
-    """What stands before the body in the answer to *request*: its opaque number and its form."""
+    """Encode everything before the body of the answer to *request*, with its opaque number and its form."""
     if request.form is _JSON:
         header = _JsonHeader(code, fields, _RESPONSE, _OUR_LANGUAGE, request.opaque, remark, "JSON", VERSION)
         return _before_body(_encode_json(header), _JSON, body_bytes)

@@ -19,7 +19,7 @@ _UNKNOWN_LEVEL_MS: Final = 1_000
 
 
 class DelayLevels(NamedTuple):
-    """How long each level waits, level 1 first."""
+    """The delay of each level, level 1 first."""
 
     delays_ms: tuple[int, ...]
 
@@ -28,11 +28,11 @@ class DelayLevels(NamedTuple):
         return len(self.delays_ms)
 
     def delay_ms(self, level: int) -> int | None:
-        """Return how long messages of *level* wait; None if there is no such level."""
+        """Return the delay of *level*; None if there is no such level."""
         return self.delays_ms[level - 1] if 1 <= level <= len(self.delays_ms) else None
 
     def deliver_time_ms(self, level: int, store_ms: int) -> int:
-        """Return when a message of *level* that was stored at *store_ms* is due: the store's hook.
+        """Return the due time of a message of *level* that was stored at *store_ms*: the store's hook.
 
         A level above the highest counts as the highest, as where such a message is diverted.
         """

@@ -1,4 +1,4 @@
-"""The dear way to read fastjson's dialect: text to plain values, in one pass, without types.
+"""The slow-path reader of fastjson's dialect: text to plain values, in one pass, without types.
 
 It reads what fastjson 1.2 reads from a careful peer, beyond JSON: bare and single-quoted keys, objects as keys,
 single-quoted text, commas too many, references to earlier values, a few words for null. Depth, size and what
@@ -233,7 +233,7 @@ def _number(text: str) -> int | float:
 
 
 def _step_into(value: Any, step: re.Match[str]) -> Any:
-    """What one step of a reference means for *value*. In maps from numbers, `[7]` is a key."""
+    """Return the part of *value* that one step of a reference selects. In maps from numbers, `[7]` is a key."""
     number = step[2]
     if number is not None:
         return int(number) if isinstance(value, list) and len(number) < 10 else number

@@ -6,10 +6,10 @@ Most bodies are plain JSON, and msgspec reads and writes them alone. Some are no
     {"offsetTable":{{"brokerName":"a","queueId":2,"topic":"T"}:3}}  a map from objects has objects as keys
     {"first":{"topic":"T"},"second":{"$ref":"$.first"}}             an object met again is a reference
 
-Reading goes from cheap to dear. msgspec tries first; if it objects, bare number keys get quotes and msgspec tries
-again; at last `wire.dialect` reads whatever fastjson would, and a null counts as absent. Every failure is a
-RemoteProtocolError. What a body may cost is bounded before each step by what can be counted at the speed of memory:
-the dearest that anybody can send takes about a third of a second.
+Reading goes from cheap to expensive. msgspec tries first; if it fails, bare number keys get quotes and msgspec tries
+again; the last fallback is `wire.dialect`, which reads everything that fastjson would, and a null counts as absent.
+Every failure is a RemoteProtocolError. The cost of a body is bounded before each step by counts that take no more than
+a pass over memory: the most expensive body takes about a third of a second.
 
 Writing follows the type of the value. Fields are in alphabetical order and nulls are left out (see `bodies.base`).
 The objects that serve as keys are message queues, everywhere in RocketMQ: a field that is a `dict[MessageQueue, X]`
@@ -104,7 +104,7 @@ def decode_file(data: bytes, kind: type[T]) -> T:
         try:
             return decoder.decode(_BARE_NUMBER_KEY_IN_FILE.sub(rb'\1"\2":', data))
         except (ValueError, RecursionError):
-            pass  # more of the dialect, or damage: the next step tells them apart
+            pass  # more of the dialect, or damage: the next step distinguishes them
     try:
         plain = parse_dialect(data, quoted_object_keys=_has_object_keys(hashable_kind), values_max=sys.maxsize)
         return msgspec.convert(plain, kind, strict=False)
@@ -180,7 +180,7 @@ def _writer(kind: Any, standard: bool) -> Writer:
 
 
 def _writer_for(kind: inspect.Type, standard: bool) -> Writer | None:
-    """Return how to write a value of *kind*; None if msgspec writes it as it must be."""
+    """Return the writer for values of *kind*; None if msgspec's own output is right."""
     if isinstance(kind, inspect.StructType):
         return _struct_writer(kind, standard)
     if isinstance(kind, inspect.DictType):
@@ -188,7 +188,7 @@ def _writer_for(kind: inspect.Type, standard: bool) -> Writer | None:
     if isinstance(kind, inspect.ListType):
         write = _writer_for(kind.item_type, standard)
         return write and _list_writer(write)
-    if isinstance(kind, inspect.UnionType):  # X | None, in our bodies; None is left out before anybody writes it
+    if isinstance(kind, inspect.UnionType):  # X | None, in our bodies; None is left out before writing
         return next(filter(None, (_writer_for(member, standard) for member in kind.types)), None)
     return None
 
@@ -234,7 +234,7 @@ def _quoted(key: str | int) -> bytes:
 
 
 def _key_writer(kind: inspect.Type, standard: bool) -> Writer | None:
-    """Return how to write a key of *kind*; None if in quotes, as msgspec does."""
+    """Return the writer for keys of *kind*; None if they are in quotes, as msgspec writes them."""
     if isinstance(kind, inspect.IntType):
         return None if standard else _encode
     if isinstance(kind, inspect.StructType):

@@ -28,13 +28,13 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes wait here for the rest of their frame."""
+        """The number of bytes that wait for the rest of their frame."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take what arrived; return the frames now complete, without their length prefix.
 
-        Frames that came before one over the limit are returned; `check` tells of that one, and so does the next feed.
+        Frames that came before one over the limit are returned; `check` raises for that one, and so does the next feed.
         """
         data = self.joined(data)
         frames: list[bytes] = []
@@ -56,8 +56,8 @@ class FrameDecoder:
         return frames
 
     def joined(self, data: bytes) -> bytes:
-        """Return what was buffered and *data*, in one piece that begins with a frame, for who can do without cutting
-        it; what of it is left is to be fed. Empty, and kept here, where no frame is complete yet."""
+        """Return the buffered bytes and *data* in one piece that begins with a frame, for a caller that parses frames
+        itself; the caller feeds back the rest. Empty while no frame is complete: the bytes are kept here."""
         buffer = self._buffer
         if not buffer:
             return data

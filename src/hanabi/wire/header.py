@@ -1,4 +1,4 @@
-"""What a typed header is: a struct whose fields travel as strings.
+"""The base of typed headers: a struct whose fields travel as strings.
 
 A header is described once, as a class. Names on the wire are Java's camel case. Numbers and booleans arrive
 as strings and leave as strings; their ranges are Java's, so that what was accepted also fits into a record.

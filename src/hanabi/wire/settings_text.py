@@ -1,5 +1,6 @@
-"""Settings as text, from RocketMQ's files and from the wire, into the struct that has them: one key at a time, so that
-an error names its key and says what is wanted.
+"""The conversion of settings from text, of RocketMQ's files and the wire, into their struct.
+
+One key at a time, so that an error names its key and the expected value.
 """
 
 import enum
@@ -36,7 +37,7 @@ def with_properties(config: C, properties: Mapping[str, str]) -> C:
 
 
 def _expected(error: msgspec.ValidationError, kind: Any) -> str:
-    """What msgspec wanted, in words: "Expected `int` <= 65535 - at `$.listenPort`" has it in the middle."""
+    """Return msgspec's expectation in words, the middle of "Expected `int` <= 65535 - at `$.listenPort`"."""
     if isinstance(kind, enum.EnumType):  # msgspec only repeats what it got
         *others, last = map(str, kind.__members__)  # Java's enums are written by name, and ours too
         return f"{', '.join(others)} or {last}"
@@ -55,5 +56,5 @@ def _expected(error: msgspec.ValidationError, kind: Any) -> str:
 
 
 def shortened(text: str) -> str:
-    """What somebody wrote, for an error to repeat."""
+    """Shorten a value for an error message."""
     return text if len(text) <= 50 else text[:50] + "..."

@@ -25,7 +25,7 @@ def absent_table(absent: Iterable[AbsentBroker]) -> KVTable:
 
 
 def absent_brokers(table: KVTable) -> list[AbsentBroker]:
-    """Return what `absent_table` made."""
+    """Return the entries of a table that `absent_table` made."""
     return [msgspec.json.decode(text, type=AbsentBroker) for _, text in sorted(table.table.items())]
 
 

@@ -7,7 +7,7 @@ from hanabi.wire.body import Body, written
 
 
 class PlainAccessConfig(Body, frozen=True, kw_only=True):
-    """What one account may do."""
+    """The permissions of one account."""
 
     access_key: str | None = None
     admin: bool = written(False)

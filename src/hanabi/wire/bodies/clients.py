@@ -1,4 +1,4 @@
-"""Who is connected, and what a client says of itself when asked.
+"""Connected clients, and a client's report about itself.
 
 Agrees with Java's GetConsumerListByGroupResponseBody, Connection, ConsumerConnection, ProducerConnection, ProducerInfo,
 ProducerTableInfo, ConsumerRunningInfo, ProcessQueueInfo, PopProcessQueueInfo, ConsumeStatus, CMResult and
@@ -71,7 +71,7 @@ class ProducerTable(Body, frozen=True, kw_only=True):
 
 
 class ProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
-    """What a push consumer holds of one queue."""
+    """The messages of one queue that a push consumer holds."""
 
     cached_msg_count: Int32 = written(0)
     cached_msg_max_offset: Int64 = written(0)
@@ -98,7 +98,7 @@ class PopProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
 
 
 class ConsumeStatus(Body, frozen=True, kw_only=True, gc=False):
-    """How fast a consumer gets through one topic: milliseconds and messages a second."""
+    """A consumer's speed in one topic: milliseconds and messages a second."""
 
     consume_failed_msgs: Int64 = written(0)
     consume_failed_tps: float = written(0.0, name="consumeFailedTPS")
@@ -121,7 +121,7 @@ class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
 
 
 class ConsumeResult(StrEnum):
-    """How a listener took a message that an operator had sent straight to it (Java's CMResult)."""
+    """A listener's result for a message that an operator had sent straight to it (Java's CMResult)."""
 
     SUCCESS = "CR_SUCCESS"
     LATER = "CR_LATER"
@@ -132,7 +132,7 @@ class ConsumeResult(StrEnum):
 
 
 class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
-    """What came of a message that an operator had sent straight to a consumer."""
+    """The outcome of a message that an operator had sent straight to a consumer."""
 
     auto_commit: bool = written(True)
     consume_result: str | None = None

@@ -64,7 +64,7 @@ class SubscriptionGroupConfig(Body, frozen=True, kw_only=True):
 
 
 def with_fields_of_5(config: SubscriptionGroupConfig) -> dict[str, object]:
-    """*config* as 5.x tells it: also what has its default, in the order of the names."""
+    """Return *config* as 5.x writes it: with all defaults, in the order of the names."""
     of_5 = {
         "attributes": {},
         "consumeMessageOrderly": False,
@@ -96,7 +96,7 @@ class GroupList(Body, frozen=True, kw_only=True):
 
 
 class ConsumeByWho(Body, frozen=True, kw_only=True):
-    """Which groups have consumed a message, and which have not."""
+    """The groups that have consumed a message, and those that have not."""
 
     consumed_group: list[str] = written_new(list)
     not_consumed_group: list[str] = written_new(list)

@@ -1,4 +1,4 @@
-"""What a client tells its brokers about itself: its producers, its consumers and what they subscribe to.
+"""The heartbeat of a client to its brokers: its producers, its consumers and their subscriptions.
 
 Agrees with Java's HeartbeatData, ProducerData, ConsumerData, SubscriptionData and CheckClientRequestBody.
 """
@@ -19,7 +19,7 @@ SQL92: Final = "SQL92"
 
 
 class ConsumeType(StrEnum):
-    """Who moves first: the consumer's code asks, or the client library asks for it."""
+    """The side that starts a pull: the consumer's code, or the client library for it."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -34,7 +34,7 @@ class MessageModel(StrEnum):
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a group starts in a queue for which it has no offset yet. In the order of Java's enum."""
+    """The starting point of a group in a queue for which it has no offset yet. In the order of Java's enum."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
@@ -55,7 +55,7 @@ def _named(value: E | int, kind: type[E]) -> E:
 
 
 class SubscriptionData(Body, frozen=True, kw_only=True):
-    """What a group wants from one topic."""
+    """A group's subscription to one topic."""
 
     class_filter_mode: bool = written(False)
     code_set: list[Int32] = written_new(list)  # Java's hash codes of the tags

@@ -1,4 +1,4 @@
-"""5.x static topics: which broker holds which stretch of which logical queue. Carried, never interpreted, by us.
+"""5.x static topics: the brokers that hold each stretch of each logical queue. Carried, never interpreted, by us.
 
 Agrees with Java's TopicQueueMappingInfo, TopicQueueMappingDetail and LogicQueueMappingItem.
 """

@@ -1,6 +1,6 @@
-"""Bodies as 5.x tells them: with the fields that it added, also where they have their defaults.
+"""Bodies as 5.x writes them: with the fields that it added, also where they have their defaults.
 
-For answers to clients of 5.x, as typed ones may rely on every field (rocketmq-rust does). Clients of 4.9 are not told
+For answers to clients of 5.x, as typed ones may rely on every field (rocketmq-rust does). Clients of 4.9 do not get
 them. Agrees with what a broker of 5.3.3 sends for 21, 43, 45, 201, 208, 303 and 317.
 """
 
@@ -15,7 +15,7 @@ from hanabi.wire.header import Int64
 
 
 class OffsetWrapper5(OffsetWrapper, frozen=True, kw_only=True, gc=False):
-    """Where a queue ends and how far one group has come in it, and always how far it has pulled."""
+    """The end of a queue and one group's offset in it, always with its pull offset."""
 
     pull_offset: Int64 = written(0)
 
@@ -34,7 +34,7 @@ def version_of_5(version: DataVersion) -> dict[str, int]:
 
 
 def topics_of_5(table: TopicConfigTable) -> dict[str, object]:
-    """Return *table*, which has no mappings of queues, as 5.x tells it."""
+    """Return *table*, which has no mappings of queues, as 5.x writes it."""
     return {
         "dataVersion": version_of_5(table.data_version),
         "mappingDataVersion": version_of_5(DataVersion()),  # of the tables below, which never change
@@ -48,7 +48,7 @@ def topics_of_5(table: TopicConfigTable) -> dict[str, object]:
 
 
 def groups_of_5(table: SubscriptionGroupTable) -> dict[str, object]:
-    """Return *table* as 5.x tells it."""
+    """Return *table* as 5.x writes it."""
     groups = table.subscription_group_table.items()
     return {
         "dataVersion": version_of_5(table.data_version),
@@ -58,5 +58,5 @@ def groups_of_5(table: SubscriptionGroupTable) -> dict[str, object]:
 
 
 def consume_stats_of_5(stats: ConsumeStatsList) -> dict[str, object]:
-    """Return *stats* as 5.x tells them."""
+    """Return *stats* as 5.x writes them."""
     return {**msgspec.to_builtins(stats), "totalInflightDiff": stats.total_inflight_diff}

@@ -1,4 +1,4 @@
-"""How far groups have come: the tables that brokers copy, reset and correct.
+"""Consumer offsets: the tables that brokers copy, reset and correct.
 
 Agrees with Java's ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, ResetOffsetBody, ResetOffsetBodyForC,
 GetConsumerStatusBody, QueryCorrectionOffsetBody, QueryConsumeTimeSpanBody, RollbackStats and OffsetMovedEvent.
@@ -18,14 +18,14 @@ class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
 
 
 class DelayOffsetTable(Body, frozen=True, kw_only=True):
-    """How far the delayed messages of each delay level have been delivered."""
+    """The delivery offset of each delay level."""
 
     data_version: DataVersion | None = None  # 5.x only
     offset_table: dict[Int32, Int64] = written_new(dict)
 
 
 class ResetOffset(Body, frozen=True, kw_only=True):
-    """Where the queues of a group start again."""
+    """The new offsets of a group's queues after a reset."""
 
     offset_table: dict[MessageQueue, Int64] = written_new(dict)
 
@@ -59,7 +59,7 @@ class CorrectionOffsets(Body, frozen=True, kw_only=True):
 
 
 class QueueTimeSpan(Body, frozen=True, kw_only=True):
-    """When the messages of a queue were stored, and the one a group is at; milliseconds."""
+    """The store times of a queue's messages, and of the one at a group's offset; milliseconds."""
 
     consume_time_stamp: Int64 = written(0)
     delay_time: Int64 = written(0)
@@ -75,7 +75,7 @@ class ConsumeTimeSpans(Body, frozen=True, kw_only=True):
 
 
 class RollbackStats(Body, frozen=True, kw_only=True, gc=False):
-    """What a reset did to one queue."""
+    """The effect of a reset on one queue."""
 
     broker_name: str | None = None
     broker_offset: Int64 = written(0)

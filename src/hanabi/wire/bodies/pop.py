@@ -1,4 +1,4 @@
-"""5.x: POP consumption over remoting: who may have which queue, in which mode, and many acknowledgements at once.
+"""5.x: POP consumption over remoting: queue assignments, request modes and batches of acknowledgements.
 
 Agrees with Java's QueryAssignmentRequestBody, QueryAssignmentResponseBody, MessageQueueAssignment,
 SetMessageRequestModeRequestBody, MessageRequestModeSerializeWrapper, BatchAckMessageRequestBody and BatchAck.
@@ -12,7 +12,7 @@ from hanabi.wire.header import Int32, Int64
 
 
 class QueryAssignmentRequest(Body, frozen=True, kw_only=True):
-    """Which queues of a topic are mine?"""
+    """A consumer's request for its queues of a topic."""
 
     client_id: str
     consumer_group: str
@@ -30,13 +30,13 @@ class MessageQueueAssignment(Body, frozen=True, kw_only=True):
 
 
 class QueryAssignmentReply(Body, frozen=True, kw_only=True):
-    """The queues of the one who asked."""
+    """The queues of the requesting consumer."""
 
     message_queue_assignments: list[MessageQueueAssignment] | None = None
 
 
 class MessageRequestMode(Body, frozen=True, kw_only=True):
-    """How a group gets the messages of a topic (Java's SetMessageRequestModeRequestBody)."""
+    """The mode, pull or POP, in which a group gets a topic's messages (Java's SetMessageRequestModeRequestBody)."""
 
     consumer_group: str | None = None
     mode: str = written("PULL")

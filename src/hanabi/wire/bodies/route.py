@@ -1,4 +1,4 @@
-"""Who serves what: the route of a topic, the brokers of a cluster, lists of topics, tables of text.
+"""Routes: the route of a topic, the brokers of a cluster, lists of topics, tables of text.
 
 Agrees with Java's TopicRouteData, QueueData, BrokerData, ClusterInfo, TopicList, KVTable and BrokerMemberGroup.
 """
@@ -9,7 +9,7 @@ from hanabi.wire.header import Int32, Int64
 
 
 class QueueData(Body, frozen=True, kw_only=True, gc=False):
-    """How many queues of a topic one broker serves, and what may be done with them."""
+    """The number of queues of a topic that one broker serves, and their permissions."""
 
     broker_name: str
     perm: Int32

@@ -1,4 +1,4 @@
-"""Figures for operators: how much a topic holds, how far behind a group is, what a broker has done.
+"""Figures for operators: the content of a topic, the lag of a group, the statistics of a broker.
 
 Agrees with Java's TopicStatsTable, TopicOffset, ConsumeStats, OffsetWrapper, ConsumeStatsList, BrokerStatsData,
 BrokerStatsItem, QueryConsumeQueueResponseBody and ConsumeQueueData.
@@ -11,7 +11,7 @@ from hanabi.wire.header import Int32, Int64
 
 
 class TopicOffset(Body, frozen=True, kw_only=True, gc=False):
-    """What one queue holds: min_offset <= offset < max_offset."""
+    """The offsets of one queue: min_offset <= offset < max_offset."""
 
     last_update_timestamp: Int64 = written(0)
     max_offset: Int64 = written(0)
@@ -19,14 +19,14 @@ class TopicOffset(Body, frozen=True, kw_only=True, gc=False):
 
 
 class TopicStatsTable(Body, frozen=True, kw_only=True):
-    """What the queues of a topic hold."""
+    """The offsets of a topic's queues."""
 
     offset_table: dict[MessageQueue, TopicOffset] = written_new(dict)
     topic_put_tps: float | None = None  # 5.x only
 
 
 class OffsetWrapper(Body, frozen=True, kw_only=True, gc=False):
-    """Where a queue ends and how far one group has come in it."""
+    """The end of a queue and one group's offset in it."""
 
     broker_offset: Int64 = written(0)
     consumer_offset: Int64 = written(0)
@@ -35,14 +35,14 @@ class OffsetWrapper(Body, frozen=True, kw_only=True, gc=False):
 
 
 class ConsumeStats(Body, frozen=True, kw_only=True):
-    """How far one group has come in all its queues."""
+    """The offsets of one group in all its queues."""
 
     consume_tps: float = written(0.0)
     offset_table: dict[MessageQueue, OffsetWrapper] = written_new(dict)
 
 
 class ConsumeStatsList(Body, frozen=True, kw_only=True):
-    """How far all groups of a broker have come. Each entry has one group, with an item per topic."""
+    """The offsets of all groups of a broker. Each entry has one group, with an item per topic."""
 
     broker_addr: str | None = None
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = written_new(list)

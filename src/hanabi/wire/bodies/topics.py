@@ -1,4 +1,4 @@
-"""Topic settings and their versions, and what a broker sends to a name server when it registers.
+"""Topic settings and their versions, and the body of a broker's registration with a name server.
 
 A register body is JSON, or Java's own compressed layout: a zlib stream around parts, each behind its length (i32):
 
@@ -34,14 +34,14 @@ _LENGTH = struct.Struct(">i")
 
 
 class TopicFilterType(StrEnum):
-    """How many tags a message of the topic may carry."""
+    """The number of tags a message of the topic may carry."""
 
     SINGLE_TAG = "SINGLE_TAG"
     MULTI_TAG = "MULTI_TAG"
 
 
 class DataVersion(Body, frozen=True, kw_only=True, gc=False):
-    """Which state of a table this is: equal versions mean equal tables."""
+    """The version of a table: equal versions mean equal tables."""
 
     counter: Int64 = written(0)
     state_version: Int64 = 0  # 5.x only, and left out while it is 0: absent means 0 to 5.x, nothing to 4.x
@@ -78,7 +78,7 @@ class TopicConfigList(Body, frozen=True, kw_only=True):
 
 
 class RegisterBrokerBody(Body, frozen=True, kw_only=True):
-    """The topics of a broker, and the filter servers beside it."""
+    """The topics of a broker, and its filter servers."""
 
     filter_server_list: list[str] = written_new(list)
     topic_config_serialize_wrapper: TopicConfigTable = written_new(TopicConfigTable)

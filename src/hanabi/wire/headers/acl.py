@@ -1,4 +1,4 @@
-"""Headers about who may do what: the credentials that any request may carry, and the requests that change the rules.
+"""Headers of access control: the credentials that any request may carry, and the requests that change the rules.
 
 Numbers are request codes: 50 to 53 of 4.9.8, 3001 to 3010 of 5.x, whose bodies are the user or the rules.
 """

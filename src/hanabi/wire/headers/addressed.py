@@ -1,7 +1,7 @@
-"""Base of the headers that say which broker they are meant for.
+"""The base of headers that name the broker they are meant for.
 
-Agrees with Java's RpcRequestHeader. Brokers that serve themselves need none of it; it is for what stands between:
-a proxy, or another broker that passes the request on. Of 5.x's further marks (`ns`, `nsd`, `oway`, `lo`) we read none.
+Agrees with Java's RpcRequestHeader. A broker that answers the request itself needs none of it; it is for a proxy, or
+for another broker that forwards the request. Of 5.x's further marks (`ns`, `nsd`, `oway`, `lo`) we read none.
 """
 
 from msgspec import field

@@ -1,4 +1,4 @@
-"""Headers of what else an administrator asks a broker. Numbers are request codes.
+"""Headers of an administrator's other requests to a broker. Numbers are request codes.
 
 Settings (25) and most statistics have no header: they travel in bodies.
 """

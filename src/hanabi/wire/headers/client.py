@@ -31,7 +31,7 @@ class GetConsumerListByGroupHeader(AddressedHeader, frozen=True, kw_only=True):
 
 
 class NotifyConsumerIdsChangedHeader(AddressedHeader, frozen=True, kw_only=True):
-    """40, broker to client: a member came or went; share the queues anew."""
+    """40, broker to client: a member came or went; rebalance the queues."""
 
     consumer_group: str
 

@@ -1,6 +1,6 @@
 """Headers of the requests to a broker about its consumer groups. Numbers are request codes.
 
-What is asked about the members of a group, rather than about the group, is in `hanabi.wire.headers.client`.
+Requests about the members of a group, rather than about the group, are in `hanabi.wire.headers.client`.
 """
 
 from hanabi.wire.headers.addressed import AddressedHeader
@@ -15,12 +15,12 @@ class DeleteSubscriptionGroupHeader(AddressedHeader, frozen=True, kw_only=True):
 
     @property
     def forget_offsets(self) -> bool:
-        """What the peer asked for, whichever name it has for it."""
+        """True if either flag, 4.9.8's or 5.x's, asks for it."""
         return self.remove_offset or bool(self.clean_offset)
 
 
 class GetConsumeStatsHeader(AddressedHeader, frozen=True, kw_only=True):
-    """208: how far a group has come in each queue, in all its topics or only in some."""
+    """208: the offsets of a group in each queue, in all its topics or only in some."""
 
     consumer_group: str
     topic: str | None = None

@@ -63,7 +63,7 @@ class UnregisterBrokerHeader(Header, frozen=True, kw_only=True):
 
 
 class GetRouteHeader(Header, frozen=True, kw_only=True):
-    """105: who serves this topic. The flag is for clients that do not read fastjson's bare integer keys."""
+    """105: the route of this topic. The flag is for clients that do not read fastjson's bare integer keys."""
 
     topic: str
     accept_standard_json_only: bool | None = None

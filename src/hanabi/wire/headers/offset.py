@@ -1,4 +1,4 @@
-"""Headers of the requests about offsets: where queues begin and end, and how far groups have come.
+"""Headers of the requests about offsets: the first and last offsets of queues, and the offsets of groups.
 
 Numbers are request codes.
 """
@@ -75,7 +75,7 @@ class ResetOffsetHeader(AddressedHeader, frozen=True, kw_only=True):
     timestamp: Int64  # -1: the end
     is_force: bool  # also forward
     queue_id: Int32 | None = None  # 5.x; absent or negative: all queues of the topic
-    offset: Int64 | None = None  # 5.x, with a queue: this offset, whatever the time
+    offset: Int64 | None = None  # 5.x, with a queue: this offset, and the time is ignored
 
 
 class GetConsumerStatusHeader(AddressedHeader, frozen=True, kw_only=True):

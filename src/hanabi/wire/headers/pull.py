@@ -19,12 +19,12 @@ class PullMessageHeader(AddressedHeader, frozen=True, kw_only=True):
     subscription: str | None = None
     expression_type: str | None = None  # absent: TAG
     max_msg_bytes: Int32 | None = None  # 5.x
-    request_source: Int32 | None = None  # 5.x: a proxy asks for somebody
+    request_source: Int32 | None = None  # 5.x: a proxy asks for its client
     proxy_froward_client_id: str | None = None  # 5.x, Java's spelling
 
 
 class PullMessageReplyHeader(Header, frozen=True, kw_only=True):
-    """Where to go on, and between which offsets the queue now lies."""
+    """The next offset to pull, and the first and last offset of the queue."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64

@@ -1,4 +1,4 @@
-"""Headers of the requests that look into what a broker stores. Numbers are request codes."""
+"""Headers of queries for stored messages. Numbers are request codes."""
 
 from msgspec import field
 

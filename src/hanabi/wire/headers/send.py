@@ -1,4 +1,4 @@
-"""Headers of the requests that bring a message to a broker, or bring one back, and of their replies.
+"""Headers of the requests that send a message to a broker, or send one back, and of their replies.
 
 Numbers are request codes. Fields without a default must be sent; those marked 5.x are unknown to older peers.
 """
@@ -52,7 +52,7 @@ AnySendMessageHeader: TypeAlias = SendMessageHeader | SendMessageV2Header
 
 
 class SendMessageReplyHeader(Header, frozen=True, kw_only=True):
-    """Where the message is stored. Region and trace are in every reply to a send, also in one that says no."""
+    """The place of the stored message. Region and trace are in every reply to a send, also in a refusal."""
 
     msg_id: str  # of a batch: as many as it has messages, separated by commas
     queue_id: Int32

@@ -1,4 +1,4 @@
-"""Headers of transactional messages: their ends, and the question how one ended. Numbers are request codes.
+"""Headers of transactional messages: their ends, and the check of an open one. Numbers are request codes.
 
 The message itself travels as any other; a bit of its system flag makes it a half message.
 """

@@ -1,6 +1,6 @@
 """Compressed bodies: zlib always; lz4 and zstd where their packages are installed.
 
-Which one it was stands in the system flag. The formats are those of Java's Deflater, LZ4FrameOutputStream and
+The system flag has the type. The formats are those of Java's Deflater, LZ4FrameOutputStream and
 ZstdOutputStream.
 """
 
@@ -12,13 +12,13 @@ from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.wire.message import sysflag
 
 LEVEL_DEFAULT: Final = 5
-# A few bytes can unpack to gigabytes. Java's clients send at most 4 MiB unless told otherwise.
+# A few bytes can unpack to gigabytes. Java's clients send at most 4 MiB by default.
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 _ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024  # what RFC 8878 asks decoders to support; no level below 20 needs more
 
 
 class CompressionType(IntEnum):
-    """How a body was compressed; the numbers are Java's."""
+    """The compression of a body; the numbers are Java's."""
 
     LZ4 = 1
     ZSTD = 2
@@ -101,7 +101,7 @@ def _unzstd(body: bytes, limit: int) -> bytes:
         plain = unpacker.stream_reader(body).read(limit + 1)
         if len(plain) > limit:
             return plain
-        # That reader can be bounded but takes a frame that was cut off; this one tells, and its size is known now.
+        # That reader can be bounded but accepts a truncated frame; this one rejects it, and the size is known now.
         frame = unpacker.decompressobj()
         frame.decompress(body)
     except zstandard.ZstdError as error:

@@ -1,7 +1,7 @@
 """The checksum that a record keeps of its body: CRC-32, as zlib, gzip and Java have it.
 
-Every message is summed up when it is stored, and again when it is checked. `zlib-ng` does that for 1 KiB in a tenth of
-the time that Python's own zlib takes. It has wheels for the usual platforms; where it is missing all works as well.
+It is computed when a message is stored, and again when it is checked. `zlib-ng` does that for 1 KiB in a tenth of the
+time that Python's own zlib takes. It has wheels for the usual platforms; the fallback is Python's zlib.
 """
 
 try:

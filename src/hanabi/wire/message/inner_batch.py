@@ -1,4 +1,4 @@
-"""Several messages that a 5.x broker keeps as one: topics with the queue type BatchCQ, whose batches are stored whole.
+"""Inner batches: messages that a 5.x broker stores as one record, in topics with the queue type BatchCQ.
 
 Their body is that of a batch request (`wire.message.batch`); the queue counts every message in it. Consumers take them
 apart. Agrees with Java's MessageDecoder.decodeMessage(MessageExt, List) and PullAPIWrapper.processPullResult.
@@ -46,8 +46,10 @@ def unwrap(message: StoredMessage) -> list[StoredMessage]:
 
 
 def unwrapped(messages: list[StoredMessage], offset: int) -> tuple[list[StoredMessage], MQError | None]:
-    """*messages* with inner batches taken apart; if one cannot be, those before it and the reason why. Who pulls from
-    the middle of a batch gets all of it: what lies before *offset* is left out."""
+    """Unpack the inner batches in *messages*; if one is damaged, return the messages before it and the error.
+
+    A pull from the middle of a batch gets all of it: messages before *offset* are left out.
+    """
     if not any(message.sys_flag & _BOTH == _BOTH for message in messages):
         return messages, None
     parts: list[StoredMessage] = []

@@ -27,7 +27,7 @@ def in_java_order(properties: Mapping[str, str], buckets: int = BUCKETS_4) -> di
 
 @lru_cache(maxsize=_REMEMBERED_MAX)
 def names_in_java_order(names: tuple[str, ...], buckets: int) -> tuple[str, ...]:
-    """As `in_java_order`. Messages of one producer have the same names: their order is remembered."""
+    """Return *names* `in_java_order`. The order is cached: messages of one producer have the same names."""
     while len(names) > buckets * 3 // 4:
         buckets *= 2
     mask = buckets - 1

@@ -4,8 +4,8 @@
     Unique id, made by the producer        address (4 bytes, IPv6 16) │ process id u16 │ loader u32
                                            │ milliseconds since the month began u32 │ counter u16  32 or 56 digits
 
-"Loader" is the hash of a Java class loader: it tells apart two producers that share a process id, as in two
-containers. Agrees with Java's MessageDecoder.createMessageId and MessageClientIDSetter. The clock is passed in.
+"Loader" is the hash of a Java class loader: it distinguishes two producers that share a process id, as in
+two containers. Agrees with Java's MessageDecoder.createMessageId and MessageClientIDSetter. The clock is passed in.
 """
 
 import itertools
@@ -25,7 +25,7 @@ _CLOCK_STEP_BACK_MS_MAX = 1_000_000
 
 
 class OffsetId(NamedTuple):
-    """Where a message lies: the broker's host, as a record carries it, and the offset in its commit log."""
+    """The place of a message: the broker's host, as a record carries it, and the offset in its commit log."""
 
     store_host: bytes
     log_offset: int
@@ -56,7 +56,7 @@ def _id_bytes(text: str) -> bytes:
 
 
 class UniqueId(NamedTuple):
-    """What can be read from an id that a producer made."""
+    """The parts of an id that a producer made."""
 
     ip: str
     process_id: int
@@ -81,7 +81,7 @@ def decode_unique_id(text: str) -> UniqueId:
 
 
 class UniqueIds:
-    """Makes the ids of one producer process. May be called from any thread: the counter is never told twice.
+    """Makes the ids of one producer process. May be called from any thread: no counter value is returned twice.
 
     *ip* is 4 or 16 bytes. *now_ms* is the clock. Months begin as they do *utc_offset_ms* east of Greenwich.
     """
@@ -107,7 +107,7 @@ class UniqueIds:
 
 
 def month_of(now_ms: int, utc_offset_ms: int = 0) -> tuple[int, int]:
-    """When the month of *now_ms* began and when the next one begins, in milliseconds since 1970."""
+    """Return the beginnings of the month of *now_ms* and of the next one, in milliseconds since 1970."""
     # Years that begin in March put the leap day last; era: the 400 years after which the calendar repeats.
     era, day_of_era = divmod((now_ms + utc_offset_ms) // _DAY_MS + 719_468, 146_097)
     year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365

@@ -3,8 +3,8 @@
     name 0x01 value 0x02 name 0x01 value            (4.9.8 puts no 0x02 behind the last one, 5.x does: both are read)
 
 Agrees with Java's MessageDecoder.messageProperties2String and string2messageProperties: a pair without a name or
-without a value is skipped, the last of two with one name wins, a value may contain 0x01. What is not UTF-8 is
-replaced, never refused: the bytes lie in a log already and one bad name must not hide the message.
+without a value is skipped, the last of two with one name wins, a value may contain 0x01. Bytes that are not
+UTF-8 are replaced, never refused: they lie in a log already and one bad name must not hide the message.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def join_properties(first: bytes, second: bytes) -> bytes:
 
 
 def find_property(raw: bytes, name: bytes) -> str | None:
-    """Return the value of one property, as `decode_properties(raw).get(name)` but without decoding the others."""
+    """Return the value of one property, as `decode_properties(raw).get(name)` but without decoding the rest."""
     name += b"\x01"
     at = raw.rfind(name)
     while at >= 0:

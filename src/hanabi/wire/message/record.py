@@ -209,7 +209,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 def _boundaries(buffer: "Readable", position: int, end: int) -> tuple[struct.Struct, int, int, int, int, int]:
-    """Return how the record at *position* is cut: its head, then where body, topic and properties lie.
+    """Return the boundaries of the record at *position*: its head, then those of body, topic and properties.
 
     Returns head, body start, body end, topic start, topic end, properties start; these end where the record does.
     Any record that is not whole before *end* raises.
@@ -323,7 +323,7 @@ def record_properties(buffer: "Readable", position: int = 0, end: int | None = N
 
 
 class RecordState(Enum):
-    """What lies at a place in a log."""
+    """The kind of content at a place in a log."""
 
     WHOLE = "whole"  # a record; the next one may follow `size` bytes later
     BLANK = "blank"  # filler: the log goes on in the next segment
@@ -340,10 +340,10 @@ class Checked(NamedTuple):
 
 
 def check_record(buffer: "Readable", position: int = 0, end: int | None = None, *, check_crc: bool = True) -> Checked:
-    """What lies at *position*; never raises for what the bytes are.
+    """Check the bytes at *position*; never raises because of their content.
 
-    The size in a filler is told but not judged: Java goes on in the next segment whatever it says, and a log
-    must not end where one filler has a bad bit.
+    The size in a filler is returned but not checked: Java continues in the next segment in any case, and a log must
+    not end where one filler has a bad bit.
     """
     if end is None:
         end = len(buffer)
@@ -370,7 +370,7 @@ def scan_records(
 ) -> Iterator[tuple[int, Checked]]:
     """Walk over a log segment: where each record lies, and what it is.
 
-    The last one told is the first that is not whole; when all are, the walk ends at *end*.
+    The last one yielded is the first that is not whole; when all are, the walk ends at *end*.
     """
     if end is None:
         end = len(buffer)
@@ -382,7 +382,7 @@ def scan_records(
         position += checked.size
 
 
-# What tells one record from another, in one unpack where both hosts are IPv4: size, magic, CRC, queue id, queue offset,
+# The fields that identify a record, in one unpack where both hosts are IPv4: size, magic, CRC, queue id, queue offset,
 # log offset, low byte of the system flag, body length.
 _IDENTITY_V4 = struct.Struct(">iIii4xqq3xB44xi")
 
@@ -432,7 +432,7 @@ def is_record(
 
 
 class Dispatch(NamedTuple):
-    """What the consume queues and the key index need to know of a record.
+    """The fields of a record that the consume queues and the key index need.
 
     `tags_code` is the hash of the tags. For a delayed message the store keeps the time of delivery in its place:
     it finds the level among the `properties`, which are undecoded.
@@ -455,7 +455,7 @@ class Dispatch(NamedTuple):
 def decode_dispatch(
     buffer: "Readable", position: int = 0, end: int | None = None, *, check_crc: bool = False
 ) -> Dispatch:
-    """What dispatch needs of the record at *position*: lengths are checked, the body is not copied."""
+    """Read the dispatch fields of the record at *position*: lengths are checked, the body is not copied."""
     if end is None:
         end = len(buffer)
     head, body_start, body_end, topic_start, topic_end, properties_start = _boundaries(buffer, position, end)

@@ -1,4 +1,4 @@
-"""The tag hash: what a consume queue keeps of a message's tags, and what a broker filters by."""
+"""The tag hash, which a consume queue keeps of a message's tags and by which a broker filters."""
 
 from functools import lru_cache
 
@@ -16,9 +16,9 @@ def java_hash(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """Return what the consume queue keeps of *tags*: their hash, 0 for none.
+    """Return the hash of *tags* that the consume queue keeps; 0 for none.
 
-    As MessageExtBrokerInner.tagsString2tagsCode, which looks at neither the multi-tags flag nor at separators.
+    As MessageExtBrokerInner.tagsString2tagsCode, which ignores the multi-tags flag and separators.
     """
     if not tags:
         return 0

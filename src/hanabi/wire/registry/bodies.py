@@ -1,7 +1,7 @@
-"""Which JSON body a request has, and which its reply has: for tests, for tools that show frames, and as an overview.
+"""The JSON bodies of requests and replies by code: for tests, for tools that show frames, and as an overview.
 
-Servers do not need it: a handler knows its body. A code that is not here has no JSON body. A reply that says no has
-none either, whatever this table says. A register request may also be compressed: see `topics.decode_register_body`.
+Servers do not need it: a handler knows its body. A code that is not here has no JSON body. A refusal has none
+either, whatever this table says. A register request may also be compressed: see `topics.decode_register_body`.
 """
 
 from hanabi.wire.bodies import clients, groups, ha_status, heartbeat, locks, offsets, pop, route, stats, topics

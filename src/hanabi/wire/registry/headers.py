@@ -1,7 +1,7 @@
-"""Which header a request has, and which its reply has: for tests, for tools that show frames, and as an overview.
+"""The headers of requests and replies by code: for tests, for tools that show frames, and as an overview.
 
-Servers do not need it: their tables of handlers name the header beside the handler. A code that is not here has
-no fields of its own. A reply that says no usually has none either, whatever this table says.
+Servers do not need it: their tables of handlers name the header of each handler. A code that is not here has no fields
+of its own. A refusal usually has none either, even if this table names a header.
 """
 
 from hanabi.wire.codes import RequestCode

@@ -7,7 +7,7 @@ from hanabi.wire.header import Header, Int32, Int64
 
 
 class AlterSyncStateSetHeader(Header, frozen=True, kw_only=True):
-    """1001: a master says who is in sync (in the body)."""
+    """1001: a master reports its in-sync set (in the body)."""
 
     broker_name: str | None = None
     master_broker_id: Int64 | None = None
@@ -56,7 +56,7 @@ class RegisterToControllerReplyHeader(Header, frozen=True, kw_only=True):
 
 
 class GetReplicaInfoHeader(Header, frozen=True, kw_only=True):
-    """1004: who is master, and who is in sync with it."""
+    """1004: the master, and the brokers in sync with it."""
 
     broker_name: str | None = None
 

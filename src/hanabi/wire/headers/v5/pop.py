@@ -8,7 +8,7 @@ from hanabi.wire.headers.addressed import AddressedHeader
 
 
 class PopMessageHeader(AddressedHeader, frozen=True, kw_only=True):
-    """200050: hand out messages and hide them from others for a while."""
+    """200050: hand out messages and hide them from other consumers for a while."""
 
     consumer_group: str
     topic: str
@@ -21,11 +21,11 @@ class PopMessageHeader(AddressedHeader, frozen=True, kw_only=True):
     exp_type: str | None = None
     exp: str | None = None
     order: bool = False
-    attempt_id: str | None = None  # in order: a repeated try is told apart from a second consumer
+    attempt_id: str | None = None  # in order: distinguishes a retry from a second consumer
 
 
 class PopMessageReplyHeader(Header, frozen=True, kw_only=True):
-    """Also the reply to a peek. The three texts tell each message's receipt; see Java's ExtraInfoUtil."""
+    """Also the reply to a peek. The three texts hold each message's receipt; see Java's ExtraInfoUtil."""
 
     pop_time: Int64
     invisible_time: Int64
@@ -67,7 +67,7 @@ class ChangeInvisibleTimeHeader(AddressedHeader, frozen=True, kw_only=True):
 
 
 class ChangeInvisibleTimeReplyHeader(Header, frozen=True, kw_only=True):
-    """What the new receipt is made of."""
+    """The parts of the new receipt."""
 
     pop_time: Int64
     invisible_time: Int64

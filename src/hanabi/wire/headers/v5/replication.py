@@ -1,4 +1,4 @@
-"""Headers of what the brokers of one name tell each other, since 5.x. Numbers are request codes."""
+"""Headers of the requests between brokers of one name, since 5.x. Numbers are request codes."""
 
 from hanabi.wire.header import Header, Int32, Int64
 
@@ -14,7 +14,7 @@ class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):
 
 
 class ExchangeHAInfoHeader(Header, frozen=True, kw_only=True):
-    """906: a broker that comes up asks its peer, or tells it."""
+    """906: a starting broker exchanges replication facts with its peer."""
 
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
