@@ -210,7 +210,9 @@ class Broker:
                 await self._listen_on(handlers, host, fast_port, limits)
             except ConfigError as error:
                 if fast:
-                    raise ConfigError(f"{error} (the fast port; fastListenPortEnable=false does without)") from error
+                    raise ConfigError(
+                        f"{error} (the fast port; set fastListenPortEnable=false to start without it)"
+                    ) from error
                 logger.info("no fast port for old clients: %s", error)
         self._undo.callback(self.tables.held_pulls.release)
         return bound
@@ -275,7 +277,7 @@ class Broker:
         broker = self.settings.broker
         if broker.disable_slow_consumers:
             for group, behind in self.tables.stats.fallen_behind(broker.consumer_fall_behind_bytes).items():
-                logger.warning("group %s is %d bytes behind: it may not consume any more", group, behind)
+                logger.warning("group %s lags by %d bytes: its consumption is disabled", group, behind)
                 self.tables.groups.disable_consume(group)
 
     def _save(self) -> None:

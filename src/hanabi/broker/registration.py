@@ -128,7 +128,7 @@ class Registration:
                 await self._inform(server)
             except MQError as error:
                 if not failures:  # once per outage
-                    logger.warning("not registered with name server %s, trying again: %s", server.address, error)
+                    logger.warning("not registered with name server %s, retrying: %s", server.address, error)
                 server.known_version, server.told = None, False
                 failures += 1
             else:

@@ -125,7 +125,7 @@ class MetadataSync:
             await step(address)
         except MQError as error:
             if self._complaints.is_due(name, self._now()):
-                logger.warning("the %s of the master %s could not be copied, trying again: %s", name, address, error)
+                logger.warning("the %s of the master %s could not be copied, retrying: %s", name, address, error)
             return False
         self._complaints.forget(name)
         return True

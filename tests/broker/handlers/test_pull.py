@@ -489,7 +489,7 @@ async def test_a_full_table_of_offsets_is_no_reason_to_withhold_messages(
         for _ in range(2):
             assert bodies(await read(peer, commit_offset=1, sys_flag=COMMIT)) == [b"0"]
 
-    assert len([record for record in caplog.records if "is not kept" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "is not committed" in record.getMessage()]) == 1
 
 
 # Held

@@ -254,7 +254,7 @@ def test_op_messages_that_mean_nothing_do_no_harm(world: World, caplog: pytest.L
     world.send(key="K1")
     with caplog.at_level(logging.WARNING):
         questions = world.check(after_ms=MINUTE_MS)
-    assert "tells of no half message" in caplog.text
+    assert "names no half message" in caplog.text
     assert [question.header.msg_id for question in questions] == ["K0"]
     assert world.offset(OP_HALF_TOPIC) == 5
 

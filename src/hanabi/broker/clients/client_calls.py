@@ -63,7 +63,9 @@ class ClientCalls:
             try:
                 member.connection.send_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
             except TransportError as error:
-                logger.warning("reset of group %s: %s is not told: %s", asked.group, member.client.client_id, error)
+                logger.warning(
+                    "reset of group %s: %s could not be notified: %s", asked.group, member.client.client_id, error
+                )
 
     async def consumer_status(self, asked: GetConsumerStatusHeader) -> Reply:
         """Return the offsets that the members of a group hold in memory, by client id; of one client if one is named.

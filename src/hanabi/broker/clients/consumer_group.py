@@ -94,7 +94,7 @@ class ConsumerGroup:
     members: dict[Connection, Member] = field(default_factory=dict)
     updated_ms: int = 0
     notifies: bool = True  # the group's own switch, as of the last heartbeat
-    noticed_at: float = float("-inf")  # the loop's time when its members were last told of a change
+    noticed_at: float = float("-inf")  # loop time of the last notice to its members
     _statements: dict[Statement, int] = field(default_factory=dict)  # and how many members make it
     _connections: dict[str, int] = field(default_factory=dict)  # client id to how many it has
     _encoded_client_ids: bytes | None = None

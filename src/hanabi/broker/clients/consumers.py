@@ -201,7 +201,7 @@ class Consumers:
         ]
         for group, connection, member in silent:
             if member.seen_ms < limit:  # a heartbeat may have come since
-                self._leave(group, connection, "has been silent for too long", said_so=False)
+                self._leave(group, connection, "sent no heartbeat for too long", said_so=False)
                 yield connection
 
     def excuse(self, ms: int) -> None:

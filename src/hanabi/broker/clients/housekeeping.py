@@ -55,7 +55,9 @@ class ClientTables:
         passed_ms = now_ms - last_ms if last_ms is not None else EXPIRY_INTERVAL_MS
         if not 0 <= passed_ms <= EXPIRY_INTERVAL_MS + EXPIRY_LATE_MS:
             excused_ms = passed_ms - EXPIRY_INTERVAL_MS
-            logger.warning("%.1f s passed where 10 s should have: clients are given the difference", passed_ms / 1000)
+            logger.warning(
+                "%.1f s since the last check, expected 10 s: client deadlines move by the difference", passed_ms / 1000
+            )
             self._producers.excuse(excused_ms)
             self._consumers.excuse(excused_ms)
         self._spread(self._expiring())

@@ -75,7 +75,7 @@ class Producers:
         ]
         for group, connection, member in silent:
             if member.seen_ms < limit:  # a heartbeat may have come since
-                self._leave(group, connection, "has been silent for too long")
+                self._leave(group, connection, "sent no heartbeat for too long")
                 yield connection
 
     def silent_ms(self, member: Producer) -> int:
@@ -138,7 +138,5 @@ class Producers:
 
     def _forget_id(self, connection: Connection) -> None:
         client_id = self._ids.pop(connection, None)
-        if (
-            client_id is not None and self._clients.get(client_id) is connection
-        ):  # unless a newer connection replaced it
+        if client_id is not None and self._clients.get(client_id) is connection:  # else a newer one replaced it
             del self._clients[client_id]

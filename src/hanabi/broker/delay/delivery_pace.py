@@ -41,7 +41,7 @@ class Retries:
             self._failures, self.at_ms = 0, 0
             return True
         if result.status in _HOPELESS:
-            logger.error("%s cannot be delivered, ever: %s", place(), result.reason)
+            logger.error("%s cannot be delivered and is dropped: %s", place(), result.reason)
             return True
         self.postpone(now_ms, place, result.reason)
         return False
@@ -51,7 +51,7 @@ class Retries:
         self._failures += 1
         self.at_ms = now_ms + pause_ms(self._failures)
         if self._failures == 1:
-            logger.warning("%s cannot be delivered now (%s): trying again", place(), reason)
+            logger.warning("%s cannot be delivered now (%s): retrying", place(), reason)
 
 
 class Alarm:
@@ -94,10 +94,10 @@ async def keep_stepping(
             last_error = ""
         except StoreError as error:
             if str(error) != last_error:  # log a repeated error once
-                logger.error("delivering waiting messages failed, trying again: %s", error)
+                logger.error("delivering delayed messages failed, retrying: %s", error)
             last_error, due_ms = str(error), now_ms() + _UNEXPECTED_PAUSE_MS
         except Exception:
             # One unforeseen message must not stop the delivery of the rest.
-            logger.exception("delivering waiting messages failed, trying again")
+            logger.exception("delivering delayed messages failed, retrying")
             due_ms = now_ms() + _UNEXPECTED_PAUSE_MS
         await alarm.sleep_until(due_ms, now_ms())

@@ -119,7 +119,7 @@ class ConsumerFilters:
         for data in self._all():
             if self._is_over(data):
                 self._remove(data)
-                logger.info("the filter of %s on %s is forgotten: its group is gone", data.group, data.topic)
+                logger.info("the filter of %s on %s is removed: its group is gone", data.group, data.topic)
 
     def save(self) -> None:
         """Write the file if anything changed. Blocks."""
@@ -171,7 +171,7 @@ class ConsumerFilters:
         logger.info("group %s filters %s by %s", group, topic, _shortened(data.expression))
         if data.compiled.ignored:
             logger.warning(
-                "group %s, topic %s: behind the expression stands something that is not looked at: %s",
+                "group %s, topic %s: text behind the expression is ignored: %s",
                 group,
                 topic,
                 _shortened(data.compiled.ignored),

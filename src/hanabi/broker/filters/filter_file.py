@@ -98,7 +98,7 @@ def restored(content: StoredFilters, bloom: BloomFilter, now_ms: int) -> list[Fi
                     bloom=positions,
                 )
             except SubscriptionParseFailed as error:
-                logger.warning("the filter of %s on %s is forgotten: %s", member.consumer_group, member.topic, error)
+                logger.warning("the filter of %s on %s is dropped: %s", member.consumer_group, member.topic, error)
             else:
                 filters.append(data)
     return filters

@@ -57,7 +57,7 @@ class Commits:
         except SystemBusy as error:  # no reason to withhold messages
             if not self._told_full:
                 self._told_full = True
-                logger.error("%s: an offset is not kept: %s", peer, error)
+                logger.error("%s: an offset is not committed: %s", peer, error)
 
     def asked(
         self,
@@ -73,7 +73,7 @@ class Commits:
         if self._is_lost(topic, queue_id, offset):
             level = logging.DEBUG if self._told_lost else logging.WARNING
             self._told_lost = True
-            message = "%s: offset %d of %s@%s queue %d is not kept: the messages before it were lost in a crash"
+            message = "%s: offset %d of %s@%s queue %d is not committed: the messages before it were lost in a crash"
             logger.log(level, message, connection.peer, offset, topic, group, queue_id)
             return False
         backwards = not increase_only and not self._is_late(group, topic, queue_id, connection)

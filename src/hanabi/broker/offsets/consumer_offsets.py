@@ -291,7 +291,7 @@ class ConsumerOffsets:
         for (key, queue_id), offset in found.offsets.items():
             saved = self._table.get(key, {}).get(queue_id, NOT_FOUND)
             if not found.is_checked and offset - saved > LEAP_MAX:
-                logger.warning("%s queue %d: offset %d is not believed, %d stands", key, queue_id, offset, saved)
+                logger.warning("%s queue %d: offset %d is implausible, keeping %d", key, queue_id, offset, saved)
             elif offset > saved:
                 self._table.setdefault(key, {})[queue_id] = offset
                 self._changed[key] = None

@@ -351,7 +351,7 @@ class MappedOffsets:
         for path in (self._beside, self._path):  # the old one is stale from now on
             path.unlink(missing_ok=True)
         reason = error.strerror or error
-        logger.warning("%s cannot be written, so a kill will cost commits: %s", self._path, reason)
+        logger.warning("%s cannot be written, so a kill will lose commits: %s", self._path, reason)
 
 
 def _file_bytes(needed: int) -> int:

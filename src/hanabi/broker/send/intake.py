@@ -41,9 +41,7 @@ class Intake:
     def put(self, message: PendingMessage) -> PutResult:
         """Store one message. The result carries any fault of the message or the store."""
         properties = message.properties
-        if properties.find(b"DEL") >= 0 and may_divert(
-            properties
-        ):  # in all names of delay properties, and in few messages
+        if properties.find(b"DEL") >= 0 and may_divert(properties):  # DEL: in all names of delay properties
             message = self._divert(message)
         return self.put_as_is(message)
 

@@ -106,7 +106,7 @@ class DeferredSave:
 
     def _settle(self, written: asyncio.Future[None] | None, error: MQError | None) -> None:
         if error is not None and self.failure is None:  # once per outage
-            logger.error("tried again every %g s: %s", self._retry_seconds, error)
+            logger.error("a table could not be saved, retrying every %g s: %s", self._retry_seconds, error)
         self.failure = error
         self._ended(error is None)
         if error is not None:

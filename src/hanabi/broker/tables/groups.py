@@ -66,7 +66,7 @@ class Groups:
         if not group or len(group) > GROUP_CHARACTERS_MAX or not is_legal_name(group):
             return None
         if self._is_full:
-            logger.warning("group %s is not made, there are groupsMax = %d", group, len(self))
+            logger.warning("group %s is not created, there are groupsMax = %d", group, len(self))
             return None
         made = SubscriptionGroupConfig(group_name=group)
         self._table.put({group: made})
@@ -83,7 +83,7 @@ class Groups:
         new = [name for name, known in old.items() if known is None]
         if new and self._table.count + len(new) > self._settings.broker.groups_max:
             known = f"there are {self._table.count} of groupsMax = {self._settings.broker.groups_max} groups"
-            raise NoPermission(f"group {new[0]} is not made: {known}")
+            raise NoPermission(f"group {new[0]} is not created: {known}")
         changed = {group.group_name: group for group in groups}
         return self._table.change(changed, then=partial(_log_update, groups, old))
 
@@ -121,7 +121,7 @@ class Groups:
 
 def _log_update(groups: Collection[SubscriptionGroupConfig], old: Mapping[str, SubscriptionGroupConfig | None]) -> None:
     if len(groups) > LOGGED_MAX:
-        logger.info("%d groups are made or changed", len(groups))
+        logger.info("%d groups are created or changed", len(groups))
         return
     for group in groups:
         logger.info("group %s, before: %s", group, old[group.group_name])

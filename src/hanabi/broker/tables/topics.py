@@ -133,11 +133,13 @@ class Topics:
             return known
         model = self.find(default_topic)
         if model is None:
-            logger.warning("%s: topic %s is not made, there is no default topic %s", peer, topic, default_topic)
+            logger.warning("%s: topic %s is not created, there is no default topic %s", peer, topic, default_topic)
             return None
         closed = default_topic == DEFAULT_TOPIC and not self._settings.broker.auto_create_topic
         if closed or not model.perm & PERM_INHERIT:
-            logger.warning("%s: topic %s is not made, default topic %s does not allow it", peer, topic, default_topic)
+            logger.warning(
+                "%s: topic %s is not created, default topic %s does not allow it", peer, topic, default_topic
+            )
             return None
         queues = max(0, min(queue_nums, model.write_queue_nums))
         made = _topic(topic, queues, model.perm & ~PERM_INHERIT, topic_sys_flag)
@@ -152,7 +154,7 @@ class Topics:
 
     def _create(self, topic: TopicConfig, peer: object) -> TopicConfig | None:
         if self._is_full:
-            logger.warning("%s: topic %s is not made, there are topicsMax = %d", peer, topic.topic_name, len(self))
+            logger.warning("%s: topic %s is not created, there are topicsMax = %d", peer, topic.topic_name, len(self))
             return None
         self._table.put({topic.topic_name: topic})
         self._tell()
@@ -195,7 +197,7 @@ class Topics:
         new = [name for name, known in old.items() if known is None]
         if new and self._table.count + len(new) > self._settings.broker.topics_max:
             known = f"there are {self._table.count} of topicsMax = {self._settings.broker.topics_max} topics"
-            raise NoPermission(f"topic {new[0]} is not made: {known}")
+            raise NoPermission(f"topic {new[0]} is not created: {known}")
         return self._change({topic.topic_name: topic for topic in topics}, then=partial(_log_update, topics, old))
 
     def delete(self, topic: str) -> Awaitable[None]:
@@ -237,7 +239,7 @@ class Topics:
 
 def _log_update(topics: Collection[TopicConfig], old: Mapping[str, TopicConfig | None]) -> None:
     if len(topics) > LOGGED_MAX:
-        logger.info("%d topics are made or changed", len(topics))
+        logger.info("%d topics are created or changed", len(topics))
         return
     for topic in topics:
         before = old[topic.topic_name]

@@ -78,7 +78,7 @@ class CheckBack:
                 for op in decode_records(piece, check_crc=False):
                     told = ended_offsets(op)
                     if not told:
-                        logger.warning("op message %d tells of no half message: %r", op.queue_offset, op.body[:40])
+                        logger.warning("op message %d names no half message: %r", op.queue_offset, op.body[:40])
                     # Offsets beyond the end of the queue were never stored here: do not mark them for a later message.
                     ended.op_seen(op.queue_offset, [offset for offset in told if offset < half_end], op.log_offset)
             if result.next_offset <= ended.next_op and not result.count:
@@ -117,7 +117,7 @@ class CheckBack:
         if ended.half_offset <= half_end and ended.op_offset <= op_end:
             return
         logger.warning(
-            "half messages are dealt with up to %d and op messages up to %d, but the queues end at %d and %d",
+            "half messages are processed up to %d and op messages up to %d, but the queues end at %d and %d",
             ended.half_offset,
             ended.op_offset,
             half_end,
@@ -223,10 +223,12 @@ class CheckBack:
         try:
             result = self._intake.put(message)
         except MQError as error:
-            logger.error("checking half messages stops: %s", error)
+            logger.error("the check of half messages stops until the next round: %s", error)
             return None
         if result.status is not PutStatus.PUT_OK:
-            logger.error("checking half messages stops: %s", result.reason or result.status.value)
+            logger.error(
+                "the check of half messages stops until the next round: %s", result.reason or result.status.value
+            )
             return None
         return result.appended[0]
 

@@ -75,9 +75,9 @@ class Transactions:
             for _ in work:
                 await asyncio.sleep(0)
         except StoreError as error:
-            logger.error("a round of checking half messages failed, the next one begins where it stopped: %s", error)
+            logger.error("a round of checking half messages failed, the next one resumes there: %s", error)
         except Exception:
-            logger.exception("a round of checking half messages failed, the next one begins where it stopped")
+            logger.exception("a round of checking half messages failed, the next one resumes there")
 
     def resume_check(self, message_id: str) -> PutResult:
         """Resume checks of a half message that was given up: store the one with this id (of host and log offset)
@@ -92,7 +92,7 @@ class Transactions:
         topic = half.record.topic
         if topic not in (CHECK_MAX_TIME_TOPIC, HALF_TOPIC) or half.real_topic is None or half.real_queue_id is None:
             raise QueryNotFound(f"{message_id} is a message of topic {topic}, not a half message")
-        logger.info("half message %s for topic %s is asked about again", half.unique_key, half.real_topic)
+        logger.info("half message %s for topic %s is checked again", half.unique_key, half.real_topic)
         return self._intake.put(revived(half))
 
 

@@ -77,7 +77,7 @@ class GroupHandlers:
         group = decode_body(request.body, SubscriptionGroupConfig)
         check_group_name(group.group_name)
         await self._groups.update(group)
-        logger.info("%s: group %s is made or changed", connection.peer, group.group_name)
+        logger.info("%s: group %s is created or changed", connection.peer, group.group_name)
         return Reply()
 
     async def update_many(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
@@ -86,7 +86,7 @@ class GroupHandlers:
         for group in groups:  # all are checked before the first is created
             check_group_name(group.group_name)
         await self._groups.update(*groups)
-        logger.info("%s: %d groups are made or changed", connection.peer, len(groups))
+        logger.info("%s: %d groups are created or changed", connection.peer, len(groups))
         return Reply()
 
     async def delete(self, header: DeleteSubscriptionGroupHeader, _: Command, connection: Connection) -> Reply:

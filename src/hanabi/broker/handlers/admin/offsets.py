@@ -179,7 +179,7 @@ class GroupProgressHandlers:
         topics = {header.topic} if header.topic and header.topic.strip() else self._offsets.topics_of(header.src_group)
         count = await uncancelled(self._clone(header, topics))
         logger.info(
-            "%s: group %s has the offsets of %s in %d topics%s",
+            "%s: group %s got the offsets of %s in %d topics%s",
             connection.peer,
             header.dest_group,
             header.src_group,

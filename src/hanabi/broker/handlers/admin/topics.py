@@ -125,7 +125,7 @@ class TopicChangeHandlers:
         known = self._topics.newest(topic.topic_name)
         attributes = changed_attributes(known.attributes if known else None, header.attributes, is_new=known is None)
         await self._topics.update(msgspec.structs.replace(topic, attributes=attributes))
-        logger.info("%s: topic %s is made or changed", connection.peer, topic.topic_name)
+        logger.info("%s: topic %s is created or changed", connection.peer, topic.topic_name)
         await self._registered()
         return Reply()
 
@@ -138,7 +138,7 @@ class TopicChangeHandlers:
             self._with_attributes(topic)
             await pace.pause()
         await self._topics.update(*map(self._with_attributes, asked))
-        logger.info("%s: %d topics are made or changed", connection.peer, len(asked))
+        logger.info("%s: %d topics are created or changed", connection.peer, len(asked))
         await self._registered()
         return Reply()
 
