@@ -120,7 +120,7 @@ def _latency(broker: Broker) -> Iterator[str]:
 
 
 def _lag(broker: Broker, bounded: Bounded) -> Iterator[str]:
-    """Twice through the table, since a family stands in one piece."""
+    """Yield the lag of groups, in two passes over the table, as a family must be in one piece."""
     offsets = broker.tables.offsets
     name = "hanabi_group_lag_messages"
     by_group = (

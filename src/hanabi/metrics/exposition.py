@@ -15,7 +15,7 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def labels(**values: object) -> str:
-    """`{topic="Orders",queue="3"}`; empty for none."""
+    """Format labels as `{topic="Orders",queue="3"}`; empty for none."""
     if not values:
         return ""
     return "{" + ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in values.items()) + "}"

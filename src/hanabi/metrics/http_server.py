@@ -59,7 +59,7 @@ class HttpServer:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the address that was bound. What is in the way is a ConfigError."""
+        """Listen, and return the address that was bound. A failure is a ConfigError."""
         where = format_address((host, port))
         try:
             self._server = await asyncio.start_server(
@@ -135,7 +135,7 @@ class HttpServer:
 
 
 def _request_line(head: bytes) -> tuple[str, str]:
-    """Method and path of a request, without its query."""
+    """Return method and path of a request, without its query."""
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[1].startswith(b"/"):
         raise RefusedError(HTTPStatus.BAD_REQUEST, "this is not an HTTP request that is understood here")

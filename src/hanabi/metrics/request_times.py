@@ -40,7 +40,7 @@ class RequestTimes:
         self.held = 0
 
     def around(self, code: int, handler: Handler) -> Handler:
-        """*handler*, timed."""
+        """Return *handler* with a timer around it."""
         times = self._times[code] = Histogram(BOUNDS)
         counts, handle = times.counts, handler.handle
 
@@ -64,7 +64,7 @@ class RequestTimes:
         return replace(handler, handle=timed)
 
     def around_express(self, express: Express) -> Express:
-        """*express*, timed."""
+        """Return *express* with a timer around it."""
         return TimedExpress(express, [self._times[code] for code in express.codes], self._failed)
 
     def _later(self, code: int, times: Histogram, began: float, answer: Awaitable[Reply]) -> Awaitable[Reply]:

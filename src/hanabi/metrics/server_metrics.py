@@ -38,7 +38,7 @@ def server_lines(servers: Mapping[str, ServerStatistics], times: Mapping[str, Re
 
 
 def together(parts: list[ServerStatistics]) -> ServerStatistics:
-    """Several ports of one server as one."""
+    """Combine several ports of one server into one."""
     return ServerStatistics(
         connections=sum(part.connections for part in parts),
         accepted=sum(part.accepted for part in parts),

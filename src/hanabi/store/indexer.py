@@ -96,7 +96,7 @@ class Indexer:
         self.unindexed: list[_Unindexed] = []
 
     def appended(self, message: PendingMessage, result: AppendResult, queue: ConsumeQueue) -> None:
-        """*message* was appended just now; *queue* is its queue."""
+        """Dispatch *message*, which was just appended; *queue* is its queue."""
         topic, properties, sys_flag = message.topic, message.properties, message.sys_flag
         log_offset, store_ms = result.log_offset, result.store_timestamp_ms
         dispatched = None
@@ -169,7 +169,7 @@ class Indexer:
         self._put_keys(record.topic, record.keys, record.unique_key, record.log_offset, record.store_timestamp_ms)
 
     def catch_up(self) -> None:
-        """Index what could not be indexed before. Raises StoreError if it still cannot be."""
+        """Index messages that could not be indexed before. Raises StoreError if it still cannot be."""
         while self.unindexed and self._index is not None:
             self._index.put(*self.unindexed[0])
             del self.unindexed[0]

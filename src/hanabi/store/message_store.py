@@ -336,7 +336,7 @@ class MessageStore:
         return self._log.read_tail(log_offset)
 
     def queues(self) -> Iterator[tuple[str, int]]:
-        """Topic and queue id of all queues."""
+        """Return topic and queue id of all queues."""
         return ((queue.topic, queue.queue_id) for queue in self._queues)
 
     def queues_of(self, topic: str) -> list[int]:

@@ -41,7 +41,7 @@ _BACKSLASHED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def parse_dialect(data: bytes, *, quoted_object_keys: bool = False, values_max: int = VALUES_MAX) -> Any:
-    """*data* as at most *values_max* plain values. Keys are text or message queues; null members are left out.
+    """Parse *data* into at most *values_max* plain values. Keys are text or message queues; null members are left out.
 
     With *quoted_object_keys*, a key that is an object written out as text is a message queue as well.
     """

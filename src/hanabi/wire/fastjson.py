@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def decode_body(data: bytes, kind: type[T]) -> T:
-    """*data* as a *kind*; a protocol error names the kind and what is wrong with it."""
+    """Decode *data* as a *kind*; a protocol error names the kind and the fault."""
     hashable_kind: Any = kind  # mypy does not believe it of a type[T]
     decoder: msgspec.json.Decoder[T] = _decoder(hashable_kind)
     _refuse_excess(data, kind)
@@ -76,7 +76,7 @@ def decode_body(data: bytes, kind: type[T]) -> T:
 
 
 def decode_plain_body(data: bytes, kind: type[T]) -> T:
-    """*data* as a *kind*, for what only Java's servers write: JSON, with bare number keys, and no more of the dialect.
+    """Decode *data*, which only Java's servers write, as a *kind*: JSON with bare number keys, no more of the dialect.
 
     A body in many parts reads them so: what each part alone may cost would add up.
     """
@@ -90,7 +90,7 @@ def decode_plain_body(data: bytes, kind: type[T]) -> T:
 
 
 def decode_file(data: bytes, kind: type[T]) -> T:
-    """*data*, a file of this machine, as a *kind*.
+    """Decode *data*, a file of this machine, as a *kind*.
 
     The bounds of a frame do not apply: what a server has written, however large it has grown, it must read again.
     """
@@ -127,7 +127,7 @@ _REFERS = re.compile(rb'"\$ref"\s*+:').search
 
 
 def _quote_number_keys(data: bytes, kind: Any) -> bytes:
-    """*data* with quotes around bare number keys.
+    """Return *data* with quotes around bare number keys.
 
     What looks like one inside a string is quoted too, and harmless: it ends the string before a digit, never JSON.
     """
@@ -154,7 +154,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_body(value: Any, *, kind: Any = None, standard: bool = False) -> bytes:
-    """*value* as fastjson writes it, or, if *standard*, as it does with BrowserCompatible and QuoteFieldNames.
+    """Encode *value* as fastjson does; if *standard*, as with BrowserCompatible and QuoteFieldNames.
 
     The second is for routes: clients from 4.9.4 on ask for it. Maps keep the order they have. *kind* is for maps and
     lists, which do not know what is in them: `dict[MessageQueue, TopicOffset]`.

@@ -81,5 +81,5 @@ class FrameDecoder:
 
 
 def encode_frame(content: bytes) -> bytes:
-    """*content* with its length before it."""
+    """Return *content* with its length before it."""
     return _LENGTH.pack(len(content)) + content

@@ -34,7 +34,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in their order; of a key that stands twice, the last value."""
+    """Return keys and values in their order; of a repeated key, the last value."""
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key_end = _end(_KEY, line, 0)
@@ -49,7 +49,7 @@ def _end(pattern: re.Pattern[str], line: str, start: int) -> int:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without indent and comments, continuation joined, each with the number of its first line."""
+    """Yield lines without indent and comments, continuation joined, each with the number of its first line."""
     so_far = ""
     first = 0
     for number, line in enumerate(_LINE_END.split(text), start=1):

@@ -19,7 +19,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 def with_properties(config: C, properties: Mapping[str, str]) -> C:
-    """*config* with the values of *properties*, of which every key must be one of its own."""
+    """Return *config* with the values of *properties*, of which every key must be one of its own."""
     kind = type(config)
     changes: dict[str, Any] = {}
     fields = {item.encode_name: item for item in msgspec.structs.fields(kind)}

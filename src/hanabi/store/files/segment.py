@@ -122,7 +122,7 @@ class Segment:
     # Writing
 
     def append(self, data: Buffer) -> None:
-        """Copy *data* behind what is written. The caller has seen to it that it fits. StoreFull changes nothing."""
+        """Copy *data* behind the written bytes. The caller has checked that it fits. StoreFull changes nothing."""
         start, end = self.written, self.written + len(data)
         if end > self.allocated:
             self.allocate(end)
@@ -218,7 +218,7 @@ class Segment:
         return self._view[position:end]
 
     def tail(self, position: int) -> memoryview:
-        """Everything written from *position* on, without a copy; empty at the end."""
+        """Return everything written from *position* on, without a copy; empty at the end."""
         return self._view[position : self.written]
 
     # Care

@@ -193,7 +193,7 @@ class IndexFile:
         self.end_ms = store_ms  # last: a sync in another thread notes this time as safe
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
-        """Key hash, log offset, seconds, previous number."""
+        """Return key hash, log offset, seconds and previous number of an entry."""
         at = self._entries_at + number * _ENTRY_BYTES
         if at not in self._readable:
             self._check_entry_readable(number)
@@ -319,9 +319,10 @@ class IndexFile:
             self.is_sealed = True
 
     def _take_back_uncounted(self) -> None:
-        """Killed before the header: entries of one message or of a run are there, and their slots point at them.
+        """Remove entries of one message or of a batch that a kill left before the header counted them.
 
-        They must go: an entry that is written over them would take the slots' numbers for wrong and end their chains.
+        Their slots point at them: an entry written over them would take the slots' numbers for wrong and end their
+        chains.
         """
         first = end = self.next_entry
         while end < self.entries_max and any(self.entry(end)):
@@ -336,7 +337,7 @@ class IndexFile:
         self._check_readable(_SLOTS_AT, self._entries_at)
 
     def _check_entry_readable(self, number: int) -> None:
-        """See that an entry can be read, with those of its chunk that are before it, or in use.
+        """Check that an entry can be read, with those of its chunk that are before it, or in use.
 
         The other pages may have no blocks yet: reading them could allocate blocks, which fails on a full disk.
         """

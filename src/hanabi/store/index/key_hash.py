@@ -42,7 +42,7 @@ _POWERS: Final = tuple(pow(31, characters, 1 << 32) for characters in range(129)
 
 
 def key_hash(text: str) -> int:
-    """Java's abs(text.hashCode()), and 0 where that is negative still (IndexFile.java, indexKeyHashMethod)."""
+    """Return Java's abs(text.hashCode()), and 0 where that is negative still (IndexFile.java, indexKeyHashMethod)."""
     return key_hash_after(0, text)
 
 
@@ -85,7 +85,7 @@ def _start_code(start: bytes) -> int:
 
 
 def _hash(text: bytes) -> int:
-    """hashCode as an unsigned number, of a text whose characters are bytes."""
+    """Return hashCode as an unsigned number, of a text whose characters are bytes."""
     if len(text) > _CHARACTERS_MAX:
         first = len(text) % _CHARACTERS_MAX
         code = _hash(text[:first])

@@ -328,6 +328,6 @@ def _tell_set_aside(error: StoreDamaged) -> None:
 
 
 def local_time_name(at_ms: int) -> str:
-    """yyyyMMddHHmmssSSS in local time, as UtilAll.timeMillisToHumanString."""
+    """Return the local time as yyyyMMddHHmmssSSS, as UtilAll.timeMillisToHumanString."""
     seconds, milliseconds = divmod(at_ms, 1000)
     return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(seconds))}{milliseconds:03d}"

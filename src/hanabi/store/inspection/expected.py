@@ -66,7 +66,7 @@ def expected_entries(record: Dispatch, delays_ms: tuple[int, ...] | None) -> lis
 
 
 def _delay_level(record: Dispatch) -> int:
-    """0 if it has none."""
+    """Return the delay level of a message; 0 if it has none."""
     level = find_property(record.properties, names.DELAY_LEVEL.encode())
     return int(level) if level is not None and level.isdecimal() else 0
 

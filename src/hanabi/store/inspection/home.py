@@ -75,7 +75,7 @@ class StoreHome(msgspec.Struct, frozen=True):
         return list_files(self.commit_log)
 
     def relative(self, path: str) -> str:
-        """*path* as seen from the root, where it lies below it."""
+        """Return *path* relative to the root, if it lies below it."""
         try:
             return str(Path(path).relative_to(self.root))
         except ValueError:

@@ -97,7 +97,7 @@ class IndexOnDisk(msgspec.Struct, frozen=True):
                     yield slot, number
 
     def time_ms(self, entry: IndexEntry) -> int:
-        """About when the message was stored. The first entry's seconds may count from the end of the file before."""
+        """Return the approximate store time. The first entry's seconds may count from the end of the file before."""
         return self.begin_ms + (entry.seconds * 1000 if entry.number > 1 else 0)
 
 

@@ -58,7 +58,7 @@ def find_messages(home: StoreHome, wanted: Wanted, on_broken: Callable[[str], No
 
 
 def _of_known_topic(home: StoreHome, topic: str | None, records: Iterator[Record]) -> Iterator[Record]:
-    """*records*. That there are none is an error if there is no queue of the topic either: its name may be wrong."""
+    """Yield *records*. Raise if there are none and the topic has no queue either: its name may be wrong."""
     first = next(records, None)
     if first is None:
         if topic is not None:
@@ -149,7 +149,7 @@ def _is_message(record: Dispatch, queue: QueueOnDisk, queue_offset: int, log_off
 
 
 def _entries(queue: QueueOnDisk, reader: FileReader, start: int) -> Iterator[tuple[int, int]]:
-    """Queue offset and log offset of every entry from *start* on."""
+    """Yield queue offset and log offset of every entry from *start* on."""
     for file, position, data in queue.pieces(reader, start):
         for queue_offset, (log_offset, size, _) in enumerate(
             ENTRY.iter_unpack(data), (file.base + position) // ENTRY_BYTES

@@ -85,7 +85,7 @@ class Overview(msgspec.Struct, rename="camel"):
 
 
 def survey(home: StoreHome) -> Overview:
-    """Look at the store in *home*."""
+    """Return the overview of the store in *home*."""
     with FileReader() as reader:
         log = _survey_log(home.log_files(), reader)
         queues = _survey_queues(home, log.min_offset, reader)

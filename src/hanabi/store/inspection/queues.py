@@ -51,7 +51,7 @@ class QueueOnDisk:
         return unpack_entry(data, 0)
 
     def end_offset(self, reader: FileReader) -> int:
-        """Behind the last entry. Searched in the last file that has one, as if there were no holes."""
+        """Return the offset behind the last entry. Searches the last file that has one, ignoring holes."""
         for file in reversed(self.files):
             used = _used_bytes(file, reader)
             if used:

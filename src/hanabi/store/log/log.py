@@ -91,7 +91,7 @@ class Log:
         return segments[index].slice(position, size) if 0 <= index < len(segments) else None
 
     def read_tail(self, offset: int) -> memoryview | None:
-        """Everything from *offset* to the end of its segment, without a copy: empty at the end, None outside."""
+        """Return everything from *offset* to the end of its segment, without a copy: empty at the end, None outside."""
         segment = self.find(offset)
         return None if segment is None else segment.tail(offset - segment.base_offset)
 

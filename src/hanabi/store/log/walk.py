@@ -214,7 +214,7 @@ def _stated_size(view: memoryview, position: int) -> int:
 
 
 def _check_ahead(segment: Segment, view: memoryview, position: int, checked: int) -> int:
-    """See that the record at *position* can be read, if it lies behind *checked*; return up to where all can be.
+    """Check that the record at *position* can be read, if it lies behind *checked*; return the readable end.
 
     An unreadable page is no end of the log: nothing behind it may be cut off. So it is an error.
     """

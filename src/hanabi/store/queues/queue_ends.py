@@ -156,7 +156,7 @@ class QueueEnds:
                 os.close(descriptor)
 
     def delete(self) -> None:
-        """Say nothing until the next `write`."""
+        """Delete the file; there are no known facts until the next `write`."""
         with self._lock:
             self._delete()
 

@@ -204,7 +204,7 @@ class QueueReader:
         entry_filter: EntryFilter | None,
         record_filter: RecordFilter | None,
     ) -> None:
-        """Go over *entries* and what follows them, and put into *result* what passes."""
+        """Go over *entries* and those behind them, and add the messages that pass to *result*."""
         log, queue_id, opened_at = self._log, queue.queue_id, self._opened_at
         topic = self._topic_field(queue.topic)
         log_end, offset = log.end_offset, result.next_offset
@@ -362,7 +362,7 @@ class QueueReader:
         return queue.min_offset if queue is not None else 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Behind the last message: what the next one will get."""
+        """Return the offset behind the last message, which the next one will get."""
         queue = self._queues.find(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 

@@ -33,7 +33,7 @@ class Rhythm:
         self._last_thorough = float("-inf")
 
     def least_pages(self, now: float) -> int:
-        """0 when a thorough flush is due, which then counts as done."""
+        """Return the least pages for a flush; 0 when a thorough flush is due, which then counts as done."""
         if now >= self._last_thorough + self._thorough_seconds:
             self._last_thorough = now
             return 0

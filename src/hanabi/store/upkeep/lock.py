@@ -119,7 +119,7 @@ def mark_running(root: Path) -> None:
 
 
 def mark_stopped(root: Path) -> None:
-    """Everything is on the disk: remove the mark."""
+    """Remove the mark `abort`, once everything is on the disk."""
     try:
         (root / "abort").unlink(missing_ok=True)
         sync_directory(root)

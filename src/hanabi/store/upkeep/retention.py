@@ -49,7 +49,7 @@ class Decision(NamedTuple):
 
 
 def decide(facts: Facts, config: StoreConfig) -> Decision:
-    """Old files go at their hour, or when the disk is rather full, or when asked for; when it is very full, any do."""
+    """Decide: expired files go at their hour, on a rather full disk, or on request; on a very full disk any file goes."""
     fullest = max(facts.disk_ratios)
     is_unknown = min(facts.disk_ratios) < 0
     refuses = fullest > REFUSE_RATIO
@@ -123,7 +123,7 @@ class Retention:
             self.step()
 
     def check_disk(self) -> None:
-        """Look at the disk only, and refuse messages or take them again."""
+        """Check the disk only, and refuse messages or accept them again."""
         self._note(self._decide())
 
     def _begin_round(self) -> int:

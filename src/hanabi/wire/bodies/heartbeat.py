@@ -45,7 +45,7 @@ class ConsumeFromWhere(StrEnum):
 
 
 def _named(value: E | int, kind: type[E]) -> E:
-    """fastjson takes the number of an enum's member for its name, and the C++ client sends numbers."""
+    """Return the member's name for its number: fastjson accepts both, and the C++ client sends numbers."""
     if isinstance(value, kind):
         return value
     members = list(kind)

@@ -172,7 +172,7 @@ def _part(content: bytes) -> bytes:
 
 
 def _inflate(data: bytes, limit: int) -> bytes:
-    """*data* unpacked; the memory used never exceeds *limit* by more than a byte."""
+    """Unpack *data*; the memory used never exceeds *limit* by more than a byte."""
     try:
         inflated = zlib.decompressobj().decompress(data, limit + 1)
     except zlib.error as error:

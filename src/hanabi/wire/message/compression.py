@@ -26,7 +26,7 @@ class CompressionType(IntEnum):
 
 
 def compress(body: bytes, compression: CompressionType = CompressionType.ZLIB, level: int = LEVEL_DEFAULT) -> bytes:
-    """*body*, compressed. Say so in the system flag, with `sysflag.with_compression`."""
+    """Compress *body*. The caller sets the system flag with `sysflag.with_compression`."""
     if compression is CompressionType.ZLIB:
         return zlib.compress(body, level)
     if compression is CompressionType.ZSTD:

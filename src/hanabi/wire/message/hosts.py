@@ -17,7 +17,7 @@ V6_BYTES: Final = 20
 
 @lru_cache(maxsize=4096)
 def encode_host(host: str, port: int) -> bytes:
-    """*host*, an address in figures, and *port* as bytes."""
+    """Encode *host*, a numeric address, and *port*."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed + port.to_bytes(4, "big")
     except (ValueError, OverflowError) as error:

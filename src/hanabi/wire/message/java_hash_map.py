@@ -21,7 +21,7 @@ _REMEMBERED_MAX: Final = 256  # with the longest names that fit into a message s
 
 
 def in_java_order(properties: Mapping[str, str], buckets: int = BUCKETS_4) -> dict[str, str]:
-    """*properties*, whose order is that of insertion, as `new HashMap<>(buckets)` of the JVM would list them."""
+    """Sort *properties*, given in order of insertion, as `new HashMap<>(buckets)` of the JVM would list them."""
     return {name: properties[name] for name in names_in_java_order(tuple(properties), buckets)}
 
 
@@ -40,7 +40,7 @@ def names_in_java_order(names: tuple[str, ...], buckets: int) -> tuple[str, ...]
 
 
 def encode_again(properties: Mapping[str, str], stored: bytes) -> bytes:
-    """*properties* that were read from a record, and changed, in the form that this record has: 4.9's or 5.x's.
+    """Encode *properties*, which were read from a record and changed, in that record's form: 4.9's or 5.x's.
 
     Without a limit: the store refuses what is too long, and says so.
     """

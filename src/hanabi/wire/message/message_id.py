@@ -65,7 +65,7 @@ class UniqueId(NamedTuple):
     counter: int
 
     def made_at_ms(self, now_ms: int, utc_offset_ms: int = 0) -> int:
-        """About when it was made: this month, or last month if that would lie in the future.
+        """Return the approximate creation time: in this month, or in the last if that would lie in the future.
 
         The id does not say which month, nor in which time zone it began.
         """

@@ -38,7 +38,7 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """*properties* as one text. A name or value that would be read back as something else is an error."""
+    """Format *properties* as one text. A name or value that would be read back as something else is an error."""
     pairs: list[str] = []
     for name, value in properties.items():
         if not name or _BETWEEN_NAME_AND_VALUE in name or _BETWEEN_PROPERTIES in name or _BETWEEN_PROPERTIES in value:
@@ -48,7 +48,7 @@ def format_properties(properties: Mapping[str, str]) -> str:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """*properties* as a record carries them, within the limit."""
+    """Encode *properties* as a record carries them, within the limit."""
     raw = format_properties(properties).encode("utf-8", "replace")  # as Java: half a surrogate pair becomes "?"
     if len(raw) > PROPERTIES_BYTES_MAX:
         raise MQError(f"properties of {len(raw)} bytes, limit {PROPERTIES_BYTES_MAX}")
@@ -56,7 +56,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def join_properties(first: bytes, second: bytes) -> bytes:
-    """Both, with one separator between them, as a batch's properties are added to those of each message in it."""
+    """Join both with one separator, as a batch's properties are added to those of each message in it."""
     if first and second and first[-1] != 2:
         return first + b"\x02" + second
     return first + second
@@ -78,7 +78,7 @@ def find_property(raw: bytes, name: bytes) -> str | None:
 
 
 def indexed_properties(raw: bytes) -> tuple[str | None, str | None, str | None]:
-    """Tags, keys and unique key in *raw*, each as `find_property` finds it: what queues and index keep of a message."""
+    """Return tags, keys and unique key in *raw*, which queues and index keep, each as `find_property` finds it."""
     bounded = f"\x02{raw.decode('utf-8', 'replace')}\x02"
     return (
         _find_bounded(bounded, "\x02TAGS\x01"),
@@ -88,7 +88,7 @@ def indexed_properties(raw: bytes) -> tuple[str | None, str | None, str | None]:
 
 
 def _find_bounded(bounded: str, name: str) -> str | None:
-    """`find_property` without its doubts: *bounded* has a separator at both ends, and so has *name*."""
+    """Find a property without `find_property`'s checks: *bounded* has a separator at both ends, and so has *name*."""
     _, found, rest = bounded.rpartition(name)
     if not found:
         return None

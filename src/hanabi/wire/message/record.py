@@ -368,7 +368,7 @@ def check_record(buffer: "Readable", position: int = 0, end: int | None = None, 
 def scan_records(
     buffer: "Readable", position: int = 0, end: int | None = None, *, check_crc: bool = True
 ) -> Iterator[tuple[int, Checked]]:
-    """Walk over a log segment: where each record lies, and what it is.
+    """Walk over a log segment: yield each record's position and state.
 
     The last one yielded is the first that is not whole; when all are, the walk ends at *end*.
     """
@@ -388,7 +388,7 @@ _IDENTITY_V4 = struct.Struct(">iIii4xqq3xB44xi")
 
 
 def topic_field(topic: bytes) -> bytes:
-    """*topic* as it lies in a record, with its length: what `is_record` wants."""
+    """Return *topic* as it lies in a record, with its length, for `is_record`."""
     return bytes((len(topic),)) + topic if len(topic) <= TOPIC_BYTES_MAX else _I16.pack(len(topic)) + topic
 
 

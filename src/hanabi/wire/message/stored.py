@@ -16,7 +16,7 @@ from hanabi.wire.message.record import Record, decode_record
 
 
 def to_message(record: Record, *, broker_name: str = "", body_bytes_max: int = BODY_BYTES_MAX) -> StoredMessage:
-    """*record* with its body decompressed and everything else decoded."""
+    """Decode *record*, with its body decompressed."""
     properties = decode_properties(record.properties)
     offset_message_id = encode_offset_id(record.store_host, record.log_offset)
     return StoredMessage(

@@ -35,7 +35,7 @@ def transaction_type(sys_flag: int) -> int:
 
 
 def with_transaction_type(sys_flag: int, transaction: int) -> int:
-    """*sys_flag* with its transaction type replaced."""
+    """Return *sys_flag* with its transaction type replaced."""
     return sys_flag & ~_TRANSACTION_MASK | transaction
 
 
@@ -45,5 +45,5 @@ def compression_number(sys_flag: int) -> int:
 
 
 def with_compression(sys_flag: int, number: int) -> int:
-    """*sys_flag* of a body that was compressed in the way *number* says."""
+    """Return *sys_flag* with the bits of the compression type *number*."""
     return sys_flag & ~_COMPRESSION_MASK | number << _COMPRESSION_SHIFT | COMPRESSED

@@ -9,7 +9,7 @@ _BLANK = "".join(map(chr, range(33)))  # what Java's `trim` takes away, and noth
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode()` of the JVM, over UTF-16 units. Consume queues filter tags by it, so every bit counts."""
+    """Return `String.hashCode()` of the JVM, over UTF-16 units. Consume queues filter by it: every bit counts."""
     if len(text) <= _CACHED_CHARACTERS_MAX:
         return _cached_hash(text)
     return _hash(text)

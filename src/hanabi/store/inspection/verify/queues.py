@@ -84,7 +84,7 @@ class QueueChecks:
     # during the scan of the log
 
     def record(self, record: Dispatch) -> None:
-        """*record* lies in the log: is it in its queue?"""
+        """Check that *record*, which lies in the log, is in its queue."""
         for expected in expected_entries(record, self._delays_ms):
             self._expect(expected, record)
 
@@ -250,7 +250,7 @@ class _QueueWalk:
         on_bytes(sum(file.size for file in self._queue.files) - told)
 
     def _has_file(self, queue_offset: int) -> bool:
-        """Otherwise that the file is missing is reported, and its entries need not be."""
+        """Return False if the file is missing, which is reported once instead of its entries."""
         position = queue_offset * ENTRY_BYTES
         return any(file.base <= position < file.end for file in self._queue.files)
 
