@@ -205,7 +205,7 @@ def _state(broker: Broker) -> Iterator[str]:
 
 
 def _delayed(broker: Broker) -> Iterator[tuple[int, int]]:
-    """Yield how many messages wait in each delay level that was ever used. What was delivered is known once
+    """Yield the number of waiting messages in each delay level that was ever used. What was delivered is known once
     something was."""
     reader, delivered = broker.store.reader, broker.services.delivery.table().offset_table
     for queue_id in sorted(broker.store.queues_of(SCHEDULE_TOPIC)):

@@ -1,4 +1,4 @@
-"""Prometheus' text format, version 0.0.4: families of samples as lines. Pure; knows nothing of what is measured.
+"""Prometheus' text format, version 0.0.4: families of samples as lines. Pure: independent of the things measured.
 
 Ours and not a library's, because a broker has tens of thousands of samples: lines are made one at a time, by iterators,
 so that the writer can yield to the event loop in between.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 class Histogram:
-    """Counts by class; `counts` has one class more than there are *bounds*, for what is longer than all of them."""
+    """Counts by class; `counts` has one class more than there are *bounds*, for values above all of them."""
 
     __slots__ = ("bounds", "counts", "seconds")
 

@@ -147,7 +147,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 JAVA_INT_MAX = 2**31 - 1
 _KEY_BY_NAME = {item.name: item.encode_name for item in msgspec.structs.fields(StoreConfig)}
-STORE_KEYS = frozenset(_KEY_BY_NAME.values())  # what StoreConfig claims; the reader of the file warns of the rest
+STORE_KEYS = frozenset(_KEY_BY_NAME.values())  # the keys of StoreConfig; the reader of the file warns of unknown ones
 
 # The least that makes sense; 0 where nothing is said. A segment must hold at least one small record and its filler.
 _LEAST = {

@@ -22,7 +22,7 @@ _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
 
 class CopiedLog:
-    """Appends what a master sends. Call it from the thread that puts; a store either puts or copies."""
+    """Appends the bytes that a master sends. Call it from the thread that puts; a store either puts or copies."""
 
     def __init__(self, commit_log: CommitLog, indexer: Indexer) -> None:
         self._commit_log, self._log, self._indexer = commit_log, commit_log.log, indexer
@@ -30,7 +30,7 @@ class CopiedLog:
         self._dispatched_to = self._log.end_offset
 
     def append(self, log_offset: int, data: Buffer) -> None:
-        """Store *data*, which follow what is here, and dispatch the records that are whole now.
+        """Store *data*, which must continue this log, and dispatch the records that are whole now.
 
         Raises LogDiverged if they are not of the same log, and StoreError if they cannot be stored or dispatched: the
         next call tries that again. Without *data* it only does so.
@@ -53,7 +53,7 @@ class CopiedLog:
         before, after = self._chain, self._chain.after(data)
         try:
             self._commit_log.append_copy(log_offset, data)
-        except StoreError:  # a part of it may be here: what did fit into the file before the next
+        except StoreError:  # a part may be stored: the bytes that fitted into the file before the next
             self._chain = before.after(data[: max(log.end_offset - log_offset, 0)])
             raise
         self._chain = after
@@ -68,7 +68,7 @@ class CopiedLog:
             self._dispatch_file(base, view[: self._chain.whole_to - base])
 
     def _dispatch_file(self, base: int, view: memoryview) -> None:
-        """Dispatch the records in *view*, which begin at *base* and end with the file or with what is whole."""
+        """Dispatch the records in *view*, which begin at *base* and end with the file or with the last whole record."""
         position, latest_ms = 0, self._commit_log.store_timestamp_ms
         dispatch = self._indexer.dispatch
         try:
@@ -86,7 +86,7 @@ class CopiedLog:
             self._commit_log.store_timestamp_ms = latest_ms
 
     def _skipped(self, view: memoryview, position: int, base: int, error: RemoteProtocolError) -> int:
-        """Return the size of what is no message: a filler, or a record that is damaged inside."""
+        """Return the size of a filler, or of a record that is damaged inside."""
         if view[position + _MAGIC_AT : position + BLANK_BYTES_MIN] != _BLANK:
             logger.error(
                 "the message at %d of the master's log is damaged, no queue gets it: %s", base + position, error

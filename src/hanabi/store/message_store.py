@@ -141,7 +141,7 @@ class MessageStore:
         disk_ratio: Callable[[Path], float] = used_ratio,
         memory_bytes: int | None = None,
     ) -> "MessageStore":
-        """Lock the directory, recover what is in it, and be ready for messages. Nothing is flushed before `start`.
+        """Lock the directory, recover its content, and be ready for messages. Nothing is flushed before `start`.
 
         *is_clock_settled* returns whether *now_ms* is reliable enough to delete messages by age.
         """
@@ -202,7 +202,7 @@ class MessageStore:
     # Putting
 
     def put(self, message: PendingMessage) -> PutResult:
-        """Store one message. Never raises for the message or the disk: the status and the reason say what is wrong."""
+        """Store one message. Never raises for the message or the disk: the result has the status and the reason."""
         if not self._takes_messages():
             refused = self._why_refused()
             if refused is not None:
@@ -242,7 +242,7 @@ class MessageStore:
         return kind(StoreSide(*parts, self._takes_messages, self._appended))
 
     def _takes_messages(self) -> bool:
-        """Return whether a put needs no look at what is wrong with the store."""
+        """Return whether a put can skip the checks of the store's faults."""
         indexer = self._indexer
         return not (self._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed)
 
@@ -379,7 +379,7 @@ class MessageStore:
     # Lifetime
 
     def start(self) -> None:
-        """Begin to flush, and to delete what is too old."""
+        """Start the threads that flush and delete expired files."""
         self._log_flusher.start()
         self._queue_flusher.start()
         self._retention_thread.start()
@@ -451,7 +451,7 @@ class MessageStore:
 
     def _flush_queues(self, least_pages: int) -> None:
         """Write the queues to their files; with 0, or when much was appended, also bring them to the disk."""
-        dispatched_ms, end = self._indexer.dispatched_ms, self._log.end_offset  # before: what comes meanwhile is not in
+        dispatched_ms, end = self._indexer.dispatched_ms, self._log.end_offset  # before: later messages are not in
         is_early = least_pages > 0 and end - self._checkpointed_to >= _CHECKPOINT_BYTES
         if least_pages and not is_early:
             self._queues.flush(count_max=_QUEUES_A_FLUSH_MAX)
@@ -468,7 +468,7 @@ class MessageStore:
             self._checkpoint.flush()
 
     def _sync_queues(self) -> None:
-        """Bring what queues and index have written to the disk. After a failure this fails until a restart: a second
+        """Sync the written bytes of queues and index to the disk. After a failure this fails until a restart: a second
         sync would succeed without writing, and the checkpoint would vouch for entries that are gone."""
         if self._sync_failure is None:
             try:
@@ -486,7 +486,7 @@ class MessageStore:
 
 
 def _renew(queue_ends: QueueEnds, queues: ConsumeQueues) -> None:
-    """Note what is in the queues' files after recovery has changed them. What was noted before is true no more."""
+    """Record the content of the queues' files after recovery has changed them. Earlier records are void."""
     queue_ends.delete()
     queues.complete_checksums()
     queue_ends.write(queues.ends)

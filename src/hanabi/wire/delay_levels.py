@@ -41,7 +41,7 @@ class DelayLevels(NamedTuple):
 
 
 def parse_delay_levels(text: str) -> DelayLevels:
-    """Return the levels in *text*; ConfigError names the key and what is wrong."""
+    """Return the levels in *text*; ConfigError names the key and the fault."""
     words = text.split()
     if not 0 < len(words) <= _LEVELS_MAX:
         raise ConfigError(f"{_KEY} must have between 1 and {_LEVELS_MAX} delays such as 1s 5m 2h, not {len(words)}")

@@ -35,7 +35,7 @@ BODY_BYTES_MAX = FRAME_BYTES_MAX
 OBJECTS_MAX = 110_000  # at 1 us each, and again if msgspec must try twice; 50,000 topics of 5.x have 100,000
 COMMAS_MAX = 1 << 20  # at 60 bytes of memory each, for short texts; a frame full of topics has 770,000 of them
 NUMBER_KEYS_MAX = 1 << 17  # at 0.5 us each; the offsets of 131,072 queues in one table
-DIALECT_VALUES_MAX = 1 << 15  # at 5 us each: what careful peers say beyond JSON, they say in heartbeats, not in tables
+DIALECT_VALUES_MAX = 1 << 15  # at 5 us each: careful peers use the dialect in heartbeats, not in tables
 
 T = TypeVar("T")
 

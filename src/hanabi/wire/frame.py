@@ -32,7 +32,7 @@ class FrameDecoder:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what arrived; return the frames now complete, without their length prefix.
+        """Take received bytes; return the frames now complete, without their length prefix.
 
         Frames that came before one over the limit are returned; `check` raises for that one, and so does the next feed.
         """

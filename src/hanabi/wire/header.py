@@ -27,7 +27,7 @@ def _wire_names(kind: type[Header]) -> tuple[tuple[str, str], ...]:
 
 
 def header_fields(header: Header) -> dict[str, str]:
-    """Return the fields of *header* as they travel. What is None is left out; all else is sent, defaults too."""
+    """Return the fields of *header* as they travel. None is left out; all other values are sent, defaults too."""
     fields: dict[str, str] = {}
     for name, wire_name in _wire_names(type(header)):
         value = getattr(header, name)

@@ -38,7 +38,7 @@ def with_properties(config: C, properties: Mapping[str, str]) -> C:
 
 def _expected(error: msgspec.ValidationError, kind: Any) -> str:
     """Return msgspec's expectation in words, the middle of "Expected `int` <= 65535 - at `$.listenPort`"."""
-    if isinstance(kind, enum.EnumType):  # msgspec only repeats what it got
+    if isinstance(kind, enum.EnumType):  # msgspec's error only repeats the value
         *others, last = map(str, kind.__members__)  # Java's enums are written by name, and ours too
         return f"{', '.join(others)} or {last}"
     wanted = str(error).removeprefix("Expected ").split(" - at ")[0].split(", got ")[0]

@@ -47,7 +47,7 @@ class Descriptors:
     """The files that were used last, by any key. Invariant: at most `limit` of them are kept open."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """*limit*: without one, this cache's share of what the process may have."""
+        """Keep at most *limit* files open; by default this cache's share of the process limit."""
         if limit is None:
             limit = self.share_of(limit_of_process())
         if limit < 1:

@@ -49,7 +49,7 @@ def sync(memory: mmap.mmap, start: int, end: int) -> None:
 
 
 def lock(memory: mmap.mmap) -> str:
-    """Keep all of *memory* in memory; what the kernel has against it, if it has."""
+    """Lock all of *memory* into RAM; return the kernel's reason for a refusal, if it refuses."""
     failed = _call("mlock", memory, 0, len(memory))
     return os.strerror(failed) if failed else ""
 

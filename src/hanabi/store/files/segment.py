@@ -166,7 +166,7 @@ class Segment:
         self.check_file()
         if start and mapped_pages.IS_KNOWN:  # without the pages that were made ahead: to write those is no use
             mapped_pages.sync(self.map, start, end)
-        else:  # for the first time also what lies behind: see `truncate_to`
+        else:  # the first time also the bytes behind: see `truncate_to`
             sync_file(self._descriptor)
         self.flushed = max(start, end)
 
@@ -177,7 +177,7 @@ class Segment:
         """
         try:
             sync_file(self._descriptor)
-        except OSError as error:  # of an earlier process, perhaps; it is what we repair here
+        except OSError as error:  # perhaps of an earlier process; it is repaired here
             logger.warning("%s was not flushed when its writer ended (%s): it is written again", self.path, error)
         try:
             write_through(self.path, self._descriptor, position, self.written)
@@ -206,7 +206,7 @@ class Segment:
             raise StoreError.from_os_error(error, f"truncating {self.path}") from error
         self.written = position
         self.allocated = position  # Apache's files are sparse, and so may be ours behind the last step
-        self.flushed = 0  # the zeros, and perhaps what a killed process wrote: the next flush brings them to the disk
+        self.flushed = 0  # the next flush writes the zeros, and perhaps data of a killed process
 
     # Reading
 

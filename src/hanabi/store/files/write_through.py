@@ -1,4 +1,4 @@
-"""Writing to the device itself what a file has in the page cache.
+"""Direct writes of a file's page cache to the device.
 
 After a failed sync Linux takes the pages for clean: the next sync succeeds and does not write them. To write the same
 bytes into the page cache makes them dirty again, but ext4 then leaves the blocks marked as never written, and a power

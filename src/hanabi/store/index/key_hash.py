@@ -20,7 +20,7 @@ _NEXT_64: Final = pow(31, _CHARACTERS_MAX, 1 << 32)
 
 
 def _step(width: int) -> tuple[int, int]:
-    """Return a mask of every second lane, and what a left lane is too large by."""
+    """Return a mask of every second lane, and the excess of a left lane."""
     mask = sum(((1 << width) - 1) << at for at in range(0, 8 * _CHARACTERS_MAX, 2 * width))
     return mask, (1 << width) - 31 ** (width // 8)
 

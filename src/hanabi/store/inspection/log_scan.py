@@ -123,7 +123,7 @@ class LogScan:
             else:
                 found = self._next_record(file, position + 1)
                 if found is not None and window.check_again(position)[1] is not None:
-                    continue  # written since we looked, as was what we found behind it
+                    continue  # written since it was read, like the record found behind it
                 until = file.size if found is None else found
                 is_torn = checked.state is RecordState.INVALID
                 yield Broken(file, file.base + position, file.base + until, checked.reason, is_torn)

@@ -47,7 +47,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_messages(home: StoreHome, wanted: Wanted, on_broken: Callable[[str], None]) -> Iterator[Record]:
-    """Yield the messages that *wanted* describes, oldest first. *on_broken* gets a sentence for what cannot be read."""
+    """Yield the messages that *wanted* describes, oldest first. *on_broken* gets a sentence for each damaged part."""
     with FileReader() as reader:
         if wanted.topic is not None and wanted.queue_id is not None:
             queue = find_queue(home, wanted.topic, wanted.queue_id)
@@ -120,7 +120,7 @@ def _from_queue(
     home: StoreHome, queue: QueueOnDisk, wanted: Wanted, reader: FileReader, on_broken: Callable[[str], None]
 ) -> Iterator[Record]:
     log = LogLookup(home, reader)
-    # A light queue (%LMQ%) has messages of other topics: the queue says what belongs in it, the record confirms it.
+    # A light queue (%LMQ%) has messages of other topics: the queue lists its messages, the record confirms it.
     rest = msgspec.structs.replace(wanted, topic=None, queue_id=None, queue_offset=None)
     with FileReader() as queue_reader:
         start = max(queue.first_offset, wanted.queue_offset or 0)
@@ -159,7 +159,7 @@ def _entries(queue: QueueOnDisk, reader: FileReader, start: int) -> Iterator[tup
 
 
 def _first_from(queue: QueueOnDisk, reader: FileReader, log: LogLookup, from_ms: int) -> int:
-    """Return the first message stored at *from_ms* or later: binary search. What cannot be read counts as later."""
+    """Return the first message stored at *from_ms* or later: binary search. Unreadable ones count as later."""
     low, high = queue.first_offset, queue.end_offset(reader)
     while low < high:
         middle = (low + high) // 2

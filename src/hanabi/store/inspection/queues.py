@@ -71,7 +71,7 @@ class QueueOnDisk:
         return low
 
     def pieces(self, reader: FileReader, queue_offset: int = 0) -> Iterator[tuple[DataFile, int, bytes]]:
-        """Yield what the files hold from *queue_offset* on: the file, a position in it, and whole entries. No holes."""
+        """Yield the content from *queue_offset* on: the file, a position in it, and whole entries. No holes."""
         for file in self.files:
             position: int | None = max(queue_offset * ENTRY_BYTES - file.base, 0)
             while position is not None and position < file.size:

@@ -9,7 +9,7 @@ _ANY_TIME_MS: Final = 2**63 - 1  # a copy may lie on a machine whose clock is be
 
 
 class CheckpointFile(NamedTuple):
-    """The times, all zero if there are none, and what is wrong with the file."""
+    """The times, all zero if there are none, and the fault in the file."""
 
     checkpoint: Checkpoint
     is_there: bool

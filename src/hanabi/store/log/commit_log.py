@@ -30,7 +30,7 @@ _UNCOUNTED = sysflag.TRANSACTION_PREPARED  # this bit is in both types that get 
 
 
 class PendingMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message with everything but its place: what `append` takes. Hosts are as `hanabi.wire.message.hosts` encodes
+    """A message with everything but its place, for `append`. Hosts are as `hanabi.wire.message.hosts` encodes
     them."""
 
     topic: str
@@ -143,7 +143,7 @@ class CommitLog:
         return results
 
     def append_copy(self, log_offset: int, data: Buffer) -> None:
-        """Store bytes of another broker's log, which must follow on what is here: how a slave copies its master."""
+        """Store bytes of another broker's log, which must follow this log's end: for a slave that copies its master."""
         if self.log.active is None:
             self.log.start_at(log_offset)
         if log_offset != self.log.end_offset:
@@ -189,7 +189,7 @@ class CommitLog:
         return log.roll(encode_blank(room) if room else b"", room=size)
 
     def next_store_ms(self) -> int:
-        """Return the store time of what is appended now: the clock's, but never less than that of an older message."""
+        """Return the store time for an append now: the clock's, but never less than that of an older message."""
         now_ms = self.now_ms()
         return now_ms if now_ms >= self.store_timestamp_ms else self.store_timestamp_ms
 

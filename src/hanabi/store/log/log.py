@@ -232,7 +232,7 @@ class Log:
             raise type(self.failure)(str(self.failure))
 
     def close(self) -> None:
-        """Let go of all files. Flush before, if what is written should be on the disk."""
+        """Release all files. Does not flush: call `flush` first if the data must be on the disk."""
         self._drop_preparation()
         with self._changing:
             self.failure = StoreClosed(f"{self.directory} is closed")

@@ -25,7 +25,7 @@ class RecordChain(NamedTuple):
     received_to: int
     whole_to: int  # the end of the last record that is here as a whole
     next: int  # where the first record begins whose head is not here
-    head: bytes = b""  # what is here of that head
+    head: bytes = b""  # the bytes of that head received so far
 
     @classmethod
     def at(cls, offset: int, file_bytes: int) -> "RecordChain":
@@ -33,7 +33,7 @@ class RecordChain(NamedTuple):
         return cls(file_bytes, offset, offset, offset)
 
     def after(self, data: bytes | bytearray | memoryview) -> "RecordChain":
-        """Return the chain with *data* received. Raises LogDiverged if they are not what follows."""
+        """Return the chain with *data* received. Raises LogDiverged if they do not continue the log."""
         file_bytes, start, whole_to, following, head = self
         end = start + len(data)
         while following <= end:

@@ -51,7 +51,7 @@ class Damage(NamedTuple):
     start: int
     end: int
     reason: str
-    claim: Dispatch | None  # what the damaged record says of itself, if its parts fit
+    claim: Dispatch | None  # the damaged record's own fields, if its parts fit
 
 
 class Doubt(NamedTuple):
@@ -83,7 +83,7 @@ def record_at(log: Log, log_offset: int, *, check_crc: bool = False) -> Dispatch
 
 
 class LogWalk:
-    """Iterate over it once. Then `end` is where the log ends, and `damages` is what was passed over."""
+    """Iterate over it once. Then `end` is the end of the log, and `damages` are the skipped parts."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class LogWalk:
                 position += record.size
                 self.end = base + position
             if position < log.segment_bytes:
-                return  # what is readable ends before the file does
+                return  # the readable part ends before the file does
 
     def _is_kept(self, segment: Segment, record: Dispatch) -> bool:
         """Return whether *record*, whose properties look torn, counts: a whole one of its age or younger lies behind
@@ -259,7 +259,7 @@ def _decode(view: memoryview, position: int, log_offset: int, *, check_crc: bool
         raise RemoteProtocolError(
             f"record at {position}: cannot be message {record.queue_offset} of {record.topic!r}/{record.queue_id}"
         )
-    if "\0" in record.topic:  # the CRC covers the body alone; what a torn write leaves of the rest are zeros
+    if "\0" in record.topic:  # the CRC covers the body alone; a torn write leaves zeros in the rest
         raise RemoteProtocolError(f"record at {position}: its topic was not written to the end")
     return record
 

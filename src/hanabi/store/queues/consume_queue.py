@@ -139,7 +139,7 @@ class ConsumeQueue(QueueFiles):
         )
 
     def skip_to(self, queue_offset: int) -> None:
-        """Let *queue_offset* be the next one. What lies between is blank: messages that are gone.
+        """Let *queue_offset* be the next one. The gap is filled with blanks, for messages that are gone.
 
         An empty queue begins with the file that holds *queue_offset* (as ConsumeQueue.java, fillPreBlank).
         """
@@ -283,7 +283,7 @@ class ConsumeQueue(QueueFiles):
     # loading
 
     def load(self, bases: list[int], *, thorough: bool) -> str | None:
-        """Find out what the files at *bases* hold; return what is wrong with them, if anything is.
+        """Load the content of the files at *bases*; return the fault in them, if there is one.
 
         Looks at the last file only, and there searches for the end. *thorough*, after a crash, reads the last three
         from their beginning, as any page that was not synced may be missing. Bytes behind the end are removed, so
@@ -307,7 +307,7 @@ class ConsumeQueue(QueueFiles):
         return problem
 
     def load_ext(self, bases: list[int]) -> None:
-        """Find out what the files of the extension hold: everything up to what the last entry points at."""
+        """Load the extension's files: everything up to the unit of the last entry."""
         if self.ext is not None:
             self.ext.load(bases, self._last_ext_address())
 

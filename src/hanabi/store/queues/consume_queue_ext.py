@@ -68,7 +68,7 @@ class ConsumeQueueExt(QueueFiles):
         return position + _LONG_MIN
 
     def get(self, address: int) -> ExtUnit | None:
-        """Return the unit at *address*; None if there is none, or what is there is not a unit."""
+        """Return the unit at *address*; None if there is none, or it is damaged."""
         if not is_ext_address(address):
             return None
         position = address - _LONG_MIN
@@ -120,7 +120,7 @@ class ConsumeQueueExt(QueueFiles):
 
     def _find_end(self, bases: list[int], last_address: int | None) -> None:
         file_bytes = self.family.file_bytes
-        # A hole: what lies before it cannot be reached by position alone, and is not needed.
+        # A hole: units before it cannot be reached by position alone, and are not needed.
         first = bases[-1]
         while first - file_bytes in bases:
             first -= file_bytes

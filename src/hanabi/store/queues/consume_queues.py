@@ -26,7 +26,7 @@ _TOLD_MAX: Final = 20  # of damaged queues, one line each
 
 
 class DamagedQueue(NamedTuple):
-    """A queue whose files had something wrong. What was right is kept; the rest must be built again from the log."""
+    """A queue with damaged files. The intact part is kept; the rest must be rebuilt from the log."""
 
     topic: str
     queue_id: int

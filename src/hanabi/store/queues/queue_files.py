@@ -49,7 +49,7 @@ class QueueFamily:
         self.dirty: set[QueueFiles] = set()
         self.unsynced: set[tuple[QueueFiles, int]] = set()
         self.unsynced_directories: set[str] = set()
-        self.ends: QueueEnds | None = None  # hears of what makes a queue shorter, before it is done
+        self.ends: QueueEnds | None = None  # notified before a queue is shortened
         self.changes = 0  # how often anything was written or deleted
         self._reported: set[str] = set()
         self._file_system = FileSystem(root) if writable else None
@@ -129,7 +129,7 @@ class QueueFamily:
 
 
 class QueueFiles:
-    """A sequence of bytes. Invariant: first <= written <= end; files hold what is below written, the tail the rest."""
+    """A byte sequence. Invariant: first <= written <= end; files hold the bytes below written, the tail the rest."""
 
     __slots__ = (
         "_changing_files",
@@ -150,7 +150,7 @@ class QueueFiles:
         self.queue_id = queue_id
         self.first = 0  # where the oldest file begins
         self._written = 0
-        self._checksum = 0  # CRC of what the last file holds; UNKNOWN: some of it was never looked at
+        self._checksum = 0  # CRC of the last file's content; UNKNOWN: some of it was never read
         self._full: list[int] | None = None  # those of the files before it, from `first` on
         # Appending to the tail is one operation of a bytearray and needs no lock. Removing bytes from its front
         # needs the lock, and so does code that needs `_written` and `_tail` to agree.
@@ -248,13 +248,13 @@ class QueueFiles:
         """Add *data* to the tail, and the tail to its file when it is long enough."""
         tail = self._tail
         tail += data
-        # After the append: a write that empties the tail in between then looks at what it left behind.
+        # After the append: a write that empties the tail in between then sees the bytes it left behind.
         self.family.dirty.add(self)
         if len(tail) >= TAIL_BYTES:
             self.write_full_tail()
 
     def write_full_tail(self) -> None:
-        """Write the tail, and keep it for the next flush if that fails: what is in the log need not fail for it.
+        """Write the tail, and keep it for the next flush if that fails: the append to the log must not fail for it.
 
         Nothing is done while another thread writes or deletes this queue's files: a put does not wait for that.
         """
@@ -268,7 +268,7 @@ class QueueFiles:
             self._changing_files.release()
 
     def write_tail(self) -> None:
-        """Hand the tail to the operating system. What could not be written stays in the tail, and the queue dirty."""
+        """Hand the tail to the operating system. Unwritten bytes stay in the tail, and the queue stays dirty."""
         with self._changing_files:
             self._write_tail()
 
@@ -300,7 +300,7 @@ class QueueFiles:
             self.family.dirty.add(self)
 
     def _sum_up(self, data: bytes) -> None:
-        """Add *data*, which lies behind what is written, to the checksums. The lock is held."""
+        """Add *data*, which follows the written bytes, to the checksums. The lock is held."""
         room = self.family.file_bytes - self._written % self.family.file_bytes
         while len(data) >= room:
             self._full = [*(self._full or ()), _added(self._checksum, data[:room])]
@@ -374,7 +374,7 @@ class QueueFiles:
             os.unlink(fresh)  # noqa: PTH108
         return fd
 
-    # what the files hold, as known at a checkpoint
+    # The files' content, as known at a checkpoint
 
     def end_in_files(self, log_offset: int) -> QueueEnd:
         """Return the beginning and the end of the files, and their checksums."""

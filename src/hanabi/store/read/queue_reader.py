@@ -119,7 +119,7 @@ class QueueReader:
         self.use(config)
         self._topic_fields: dict[str, bytes] = {}
         self._reported: set[tuple[str, int, int]] = set()
-        self.corrects_offsets = True  # off on a slave that may lack what its master has
+        self.corrects_offsets = True  # off on a slave that may lack messages of its master
         self._recovered_ends: dict[ConsumeQueue, int] | None = None  # of the queues that a crash has left
 
     def note_recovered_ends(self) -> None:
@@ -146,7 +146,7 @@ class QueueReader:
         self.memory_bytes = self._physical_memory_bytes * config.memory_ratio_percent // 100
         self._memory_limits = config.memory_transfer_bytes_max, config.memory_transfer_count_max
         disk_limits = config.disk_transfer_bytes_max, config.disk_transfer_count_max
-        # Those of what is in memory, and of what is on the disk.
+        # The limits for messages in memory, and for those on the disk.
         self._limits = tuple(zip(self._memory_limits, disk_limits, strict=True))
         self.count_max = max(config.memory_transfer_count_max, config.disk_transfer_count_max)
 
@@ -339,7 +339,7 @@ class QueueReader:
             result.status = GetStatus.MESSAGE_WAS_REMOVING
             return
         if self._log.failure is not None and log_offset + size > self._log.flushed_offset:
-            self._log.check_usable()  # the kernel may have dropped what a flush could not write: not ours to pass over
+            self._log.check_usable()  # the kernel may have dropped pages that a flush could not write: do not skip
         place = (queue.topic, queue.queue_id, offset)
         if place in self._reported:
             return
@@ -379,7 +379,7 @@ class QueueReader:
 
 
 def _next_entries(queue: ConsumeQueue, offset: int, count: int, *, found: int) -> bytes:
-    """Read on. Where that fails, what was *found* is delivered, and the next read meets the error."""
+    """Continue the read. If that fails, the messages *found* are delivered, and the next read raises the error."""
     try:
         return queue.read(offset, count)
     except StoreError:

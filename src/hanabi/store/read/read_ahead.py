@@ -24,7 +24,7 @@ class ReadAhead:
         self._entries: dict[ConsumeQueue, tuple[int, bytes]] = {}  # the offset of the first, and all of them
 
     def find(self, topic: str, queue_id: int, offset: int, count: int) -> tuple[ConsumeQueue, int] | None:
-        """Find at most *count* messages from *offset* on; return the queue, and what `QueueReader.fresh` returns.
+        """Find at most *count* messages from *offset* on; return the queue, and the result of `QueueReader.fresh`.
 
         None if `QueueReader.get` must decide.
         """

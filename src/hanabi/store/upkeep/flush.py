@@ -127,7 +127,7 @@ class LogFlusher:
         self._flush()
 
     def _flush(self) -> None:
-        store_timestamp_ms = self._commit_log.store_timestamp_ms  # before: what is appended meanwhile does not count
+        store_timestamp_ms = self._commit_log.store_timestamp_ms  # before: later appends do not count
         self._log.flush()
         self._checkpoint.log_ms = max(self._checkpoint.log_ms, store_timestamp_ms)
 
@@ -149,7 +149,7 @@ class LogFlusher:
         self._deadline_thread.start()
 
     def stop(self) -> None:
-        """Take no more waiters, flush everything and notify the rest. Raises what the last flush raised."""
+        """Take no more waiters, flush everything and notify the rest. Raises the last flush's error."""
         with self._lock:
             self._stopped = True
         self._flush_thread.stop()
@@ -197,7 +197,7 @@ class QueueFlusher:
         return self._interval_seconds
 
     def flush_all(self) -> None:
-        dispatched_ms = self._dispatched_ms()  # before: what is dispatched meanwhile does not count
+        dispatched_ms = self._dispatched_ms()  # before: later messages do not count
         self._flush(0)
         self._checkpoint.queues_ms = max(self._checkpoint.queues_ms, dispatched_ms)
         self._checkpoint.flush()
@@ -206,7 +206,7 @@ class QueueFlusher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Flush everything and write the checkpoint. Raises what that raised."""
+        """Stop the thread, flush everything and write the checkpoint. Raises the flush's error."""
         self._thread.stop()
         self.flush_all()
 

@@ -13,7 +13,7 @@ from hanabi.store.indexer import Indexer
 from hanabi.store.log.log import Log
 from hanabi.store.log.walk import LogWalk
 
-_PROGRESS_RECORDS: Final = 65_536  # a progress line every so many records
+_PROGRESS_RECORDS: Final = 65_536  # records between two progress lines
 
 logger = logging.getLogger(__name__)
 

@@ -24,12 +24,12 @@ if sys.platform != "win32":
 logger = logging.getLogger(__name__)
 
 # Apache writes "lock" here at its start. Ours is another for each store, and as long as it stands here only we have had
-# the store: what we noted of its files is still true.
+# the store: our records of its files are still true.
 _OWNER = re.compile(rb"Hanabi [0-9a-f]{16}")
 _OURS = b"hanabi\n"
 
 # A record lock belongs to the process: a second one from the same process would be granted, and closing any descriptor
-# of the file gives all of them up. So this process remembers what it has locked, by device and inode.
+# of the file gives all of them up. So this process keeps a table of its locks, by device and inode.
 _held: set[tuple[int, int]] = set()
 _held_lock = threading.Lock()
 
@@ -39,7 +39,7 @@ class StoreLock:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.owner = ""  # what the file says while we have it
+        self.owner = ""  # the file's content while we hold it
         self._descriptor: int | None = None
         self._directory: int | None = None
         self._identity = (0, 0)

@@ -41,7 +41,7 @@ class Preallocation:
         self._thread.stop()
 
     def step(self) -> float:
-        """Make what is due; return the seconds until the next step, unless it is woken."""
+        """Allocate what is due; return the seconds until the next step, unless it is woken."""
         segment = self._log.active
         if segment is not None:
             written = segment.written

@@ -92,7 +92,7 @@ def recover(
         _drop_false_end(log, queue)
     if crashed:
         start = _crash_start(parts, config, search_in_file=crashed_as_ours and not damaged)
-        # Before this place everything is on the disk. What queues and index have of later messages may lack any page.
+        # Before this place everything is on the disk. The entries of later messages may lack any page.
         queues.truncate(start)
         if index is not None:
             index.mend(start)
@@ -223,7 +223,7 @@ def _drop_false_end(log: Log, queue: ConsumeQueue) -> int:
 
 
 def _is_entry_true(log: Log, queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Return whether the log has the message that an entry points at. What is gone from the log counts as true."""
+    """Return whether the log has the message that an entry points at. A deleted message counts as true."""
     entry = queue.entry(queue_offset)
     if entry is None:
         return False
@@ -269,7 +269,7 @@ def _bring_in_step(
     if holes:
         rebuild_from = max(min(holes.values()), parts.commit_log.log.min_offset)
         logger.warning("%d consume queues are built again from log offset %d on", len(holes), rebuild_from)
-        if parts.key_index is not None:  # what was left out of a queue was left out of the index, too
+        if parts.key_index is not None:  # a message left out of a queue was left out of the index, too
             parts.key_index.truncate(rebuild_from)
         walk, _, more = _dispatch(parts, config, rebuild_from, clock, doubt, fill_holes=True)
         records += more
@@ -327,7 +327,7 @@ def _keep_places(parts: Parts, damages: list[Damage]) -> int:
 
 
 def _make_durable(log: Log, walk: LogWalk) -> None:
-    """Bring to the disk what the crashed process may not have flushed.
+    """Flush data that the crashed process may have left in memory only.
 
     It is in the memory of the system, but a sync alone may pass it over: if an earlier one failed, the kernel takes
     these pages for clean. So they are written again. Raises StoreError, with the file, if the disk still fails.

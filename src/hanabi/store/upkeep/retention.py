@@ -49,7 +49,7 @@ class Decision(NamedTuple):
 
 
 def decide(facts: Facts, config: StoreConfig) -> Decision:
-    """Decide: expired files go at their hour, on a rather full disk, or on request; on a very full disk any file goes."""
+    """Decide: expired files go at their hour, on a rather full disk or on request, any file on a very full disk."""
     fullest = max(facts.disk_ratios)
     is_unknown = min(facts.disk_ratios) < 0
     refuses = fullest > REFUSE_RATIO
@@ -176,7 +176,7 @@ class Retention:
         return list(itertools.accumulate(reversed(ages), max))[::-1]
 
     def _follow(self) -> None:
-        """Delete what queues and index hold of messages that are gone."""
+        """Delete files of queues and index whose messages are gone."""
         log_offset_min = self._log.min_offset
         if log_offset_min > self._followed_to:
             self._queues.delete_expired(log_offset_min)

@@ -16,7 +16,7 @@ from hanabi.wire.header import Int32, Int64
 
 
 class ConsumerList(Body, frozen=True, kw_only=True):
-    """The client ids of a group's members: what each member divides the queues by."""
+    """The client ids of a group's members, by which each member divides the queues."""
 
     consumer_id_list: list[str] = written_new(list)
 
@@ -31,14 +31,14 @@ class Connection(Body, frozen=True, kw_only=True, gc=False):
 
 
 class SubscriptionOpinion(Body, frozen=True, kw_only=True):
-    """Ours, not RocketMQ's: what some members of a group subscribe to, in words, and which members."""
+    """Ours, not RocketMQ's: a subscription in words, and the members of the group that have it."""
 
     client_ids: list[str] = written_new(list)
     subscribes: str
 
 
 class ConsumerConnection(Body, frozen=True, kw_only=True):
-    """The members of a consuming group and what they subscribe to. The enums are those of `heartbeat`, by name."""
+    """The members of a consuming group and their subscriptions. The enums are those of `heartbeat`, by name."""
 
     connection_set: list[Connection] = written_new(list)
     consume_from_where: str | None = None
@@ -90,7 +90,7 @@ class ProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
 
 
 class PopProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
-    """5.x: what a POP consumer holds of one queue."""
+    """5.x: the messages of one queue that a POP consumer holds."""
 
     droped: bool = written(False)
     last_pop_timestamp: Int64 = written(0)

@@ -44,7 +44,7 @@ class SimpleSubscriptionData(Body, frozen=True, kw_only=True):
 
 
 class SubscriptionGroupConfig(Body, frozen=True, kw_only=True):
-    """The settings of one group on one broker. What only 5.x has is left out while it has its default."""
+    """The settings of one group on one broker. Fields of 5.x are left out while they have their default."""
 
     attributes: dict[str, str] | None = None  # 5.x
     broker_id: Int64 = written(0)
@@ -106,7 +106,7 @@ class ConsumeByWho(Body, frozen=True, kw_only=True):
 
 
 class GroupSubscription(Body, frozen=True, kw_only=True):
-    """5.x: what one group subscribes to of one topic (Java's QuerySubscriptionResponseBody)."""
+    """5.x: one group's subscription to one topic (Java's QuerySubscriptionResponseBody)."""
 
     group: str | None = None
     subscription_data: SubscriptionData | None = None

@@ -28,7 +28,7 @@ from hanabi.wire.header import Int32, Int64
 
 INFLATED_BYTES_MAX = (
     16 * 1024 * 1024
-)  # what a frame could hold uncompressed: a stream that unfolds to more is an attack
+)  # the most a frame could hold uncompressed: a stream that unfolds to more is an attack
 PARTS_MAX = 50_000  # topics and mappings together, at 3 us each; uncompressed, 5.x fits some 70,000 into a frame
 _LENGTH = struct.Struct(">i")
 

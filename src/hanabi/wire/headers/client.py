@@ -37,7 +37,7 @@ class NotifyConsumerIdsChangedHeader(AddressedHeader, frozen=True, kw_only=True)
 
 
 class GetConsumerConnectionListHeader(AddressedHeader, frozen=True, kw_only=True):
-    """203: the members of a group, where they are and what they subscribe to."""
+    """203: the members of a group, their addresses and subscriptions."""
 
     consumer_group: str
 
@@ -69,7 +69,7 @@ class RegisterMessageFilterClassHeader(Header, frozen=True, kw_only=True):
 
 
 class GetConsumerRunningInfoHeader(AddressedHeader, frozen=True, kw_only=True):
-    """307, admin to broker to client: what this consumer is doing."""
+    """307, admin to broker to client: the running state of this consumer."""
 
     consumer_group: str
     client_id: str

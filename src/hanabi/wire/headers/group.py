@@ -41,7 +41,7 @@ class QueryTopicsByConsumerHeader(AddressedHeader, frozen=True, kw_only=True):
 
 
 class QuerySubscriptionByConsumerHeader(AddressedHeader, frozen=True, kw_only=True):
-    """345, 5.x: what a group subscribes to in a topic."""
+    """345, 5.x: a group's subscription to a topic."""
 
     group: str
     topic: str | None = None

@@ -46,7 +46,7 @@ class GetMaxOffsetHeader(AddressedHeader, frozen=True, kw_only=True):
 
     topic: str
     queue_id: Int32
-    committed: bool | None = None  # 5.x: false counts what consumers cannot see yet
+    committed: bool | None = None  # 5.x: false counts messages that consumers cannot see yet
 
 
 class GetMinOffsetHeader(AddressedHeader, frozen=True, kw_only=True):

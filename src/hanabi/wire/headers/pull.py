@@ -12,7 +12,7 @@ class PullMessageHeader(AddressedHeader, frozen=True, kw_only=True):
     queue_id: Int32
     queue_offset: Int64
     max_msg_nums: Int32
-    sys_flag: Int32  # bits of Java's PullSysFlag: what of the rest is meant
+    sys_flag: Int32  # bits of Java's PullSysFlag: the other fields that count
     commit_offset: Int64  # everything below it is consumed, where sys_flag says so
     suspend_timeout_millis: Int64  # how long to hold the request when nothing is there, where sys_flag says so
     sub_version: Int64  # of the subscription known from the heartbeat

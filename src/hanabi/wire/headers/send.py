@@ -16,7 +16,7 @@ class SendMessageHeader(AddressedHeader, frozen=True, kw_only=True):
 
     producer_group: str
     topic: str
-    default_topic: str  # what a topic that does not exist yet is made after
+    default_topic: str  # the template for a topic that does not exist yet
     default_topic_queue_nums: Int32
     queue_id: Int32  # negative: the broker picks one
     sys_flag: Int32
@@ -59,7 +59,7 @@ class SendMessageReplyHeader(Header, frozen=True, kw_only=True):
     queue_offset: Int64
     transaction_id: str | None = None
     batch_uniq_id: str | None = None  # 5.x
-    recall_handle: str | None = None  # 5.x: what a delayed message can be taken back by
+    recall_handle: str | None = None  # 5.x: the handle to recall a delayed message
     region: str | None = field(default=None, name="MSG_REGION")
     trace_on: bool | None = field(default=None, name="TRACE_ON")
 

@@ -1,4 +1,4 @@
-"""The order in which Java's HashMap hands out a message's properties, so that what we store has Apache's very bytes.
+"""The order in which Java's HashMap hands out a message's properties, so that our records equal Apache's byte for byte.
 
 Apache decodes the properties of a message into a HashMap, adds some, and writes them in the order of the map: by
 bucket, and within a bucket in the order of insertion. (Buckets of more than eight names become trees in Java and may

@@ -43,7 +43,7 @@ def format_properties(properties: Mapping[str, str]) -> str:
     for name, value in properties.items():
         if not name or _BETWEEN_NAME_AND_VALUE in name or _BETWEEN_PROPERTIES in name or _BETWEEN_PROPERTIES in value:
             raise MQError(f"property {name!r}: names must not be empty, and neither part may contain a separator")
-        pairs.append(name + _BETWEEN_NAME_AND_VALUE + value)  # what is no text is a TypeError here
+        pairs.append(name + _BETWEEN_NAME_AND_VALUE + value)  # a value that is no text is a TypeError here
     return _BETWEEN_PROPERTIES.join(pairs)
 
 
@@ -103,7 +103,7 @@ if not os.environ.get("HANABI_PURE_PYTHON"):
 
 
 def sending_properties(message: Message) -> dict[str, str]:
-    """Return all properties that *message* travels with, but for what the producer itself adds."""
+    """Return all properties that *message* travels with, except those that the producer itself adds."""
     for name in message.properties:
         if name in names.RESERVED:
             raise MQError(f"property {name!r} has a meaning of its own in RocketMQ: choose another name")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# what the sender says
+# Set by the sender
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
 WAIT_STORED: Final = "WAIT"
@@ -17,7 +17,7 @@ BORN_HOST: Final = "__BORNHOST"
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 TRACE_CONTEXT: Final = "TRACE_CONTEXT"
 
-# what the broker adds
+# Added by the broker
 CLUSTER: Final = "CLUSTER"
 MESSAGE_REGION: Final = "MSG_REGION"
 TRACE_ON: Final = "TRACE_ON"

@@ -101,7 +101,7 @@ def encode_record(
     crc: int | None = None,
     magic: int | None = None,
 ) -> bytearray:
-    """Return a record. What is not known yet is filled in later, with `place_record`.
+    """Return a record. Fields that are unknown yet are filled in later, with `place_record`.
 
     The system flag's bits for IPv6 are set from the hosts; the magic, when not given, from the topic's length.
     """
@@ -146,14 +146,14 @@ def encode_record(
 def place_record(
     record: "Writable", position: int, *, queue_offset: int, log_offset: int, store_timestamp_ms: int
 ) -> None:
-    """Write into the record at *position* what it learns only when it is appended."""
+    """Write the fields that are known only at the append into the record at *position*."""
     _OFFSETS.pack_into(record, position + _OFFSETS_AT, queue_offset, log_offset)
     born_v6 = record[position + _SYS_FLAG_LOW_BYTE] >> 4 & 1
     _I64.pack_into(record, position + _STORE_TIMESTAMP_AT[born_v6], store_timestamp_ms)
 
 
 def encode_blank(size: int) -> bytes:
-    """Return the start of a filler of *size* bytes; what follows it up to the end of the segment has no meaning."""
+    """Return the start of a filler of *size* bytes; the bytes from there to the segment's end have no meaning."""
     if size < BLANK_BYTES_MIN:
         raise MQError(f"a filler of {size} bytes has no room for itself: every append leaves {BLANK_BYTES_MIN}")
     return _BLANK.pack(size, MAGIC_BLANK)
@@ -496,7 +496,7 @@ def decode_dispatch(
     )
 
 
-# The compiled twins of what every message needs (see `_speedups`); what is above is their specification.
+# The compiled versions of the hot functions (see `_speedups`); the code above is their specification.
 python_encode_record, python_is_record, python_decode_dispatch = encode_record, is_record, decode_dispatch
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):

@@ -74,7 +74,7 @@ def to_messages(
     return messages, None
 
 
-# The compiled twin of what every consumed message needs (see `_speedups`); what is above is its specification.
+# The compiled version for every consumed message (see `_speedups`); the code above is its specification.
 python_to_messages = to_messages
 if not os.environ.get("HANABI_PURE_PYTHON"):
     with contextlib.suppress(ImportError):

@@ -5,7 +5,7 @@ from functools import lru_cache
 # Tags are few and short. Longer ones are hashed each time, so that a sender cannot fill the cache's memory.
 _CACHED_CHARACTERS_MAX = 64
 
-_BLANK = "".join(map(chr, range(33)))  # what Java's `trim` takes away, and nothing else
+_BLANK = "".join(map(chr, range(33)))  # the characters that Java's `trim` removes, and no other
 
 
 def java_hash(text: str) -> int:
