@@ -94,7 +94,7 @@ def test_an_empty_queue_has_no_time_and_the_strategy_says_what_then(broker: Serv
         bodies(broker, **since)
     assert str(caught.value) == (
         "option startingTimestamp: topic Half, queue 1 of broker-a has no message of 0 or later; "
-        "startingOffsetsByTimestampStrategy=latest begins at its end then"
+        "startingOffsetsByTimestampStrategy=latest begins at its end instead"
     )
     assert bodies(broker, **since, startingOffsetsByTimestampStrategy="latest") == ["one"]
     assert bodies(broker, subscribe=topic, endingTimestamp=1) == []

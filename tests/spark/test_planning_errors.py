@@ -131,7 +131,7 @@ WRITING: list[tuple[dict[str, Any], str]] = [
     ({"schema": table(body=IntegerType())}, "column 'body' is of type int, must be binary or string"),
     ({"schema": table(body=StringType(), tag=StringType())}, "no column 'tag': did you mean 'tags'"),
     ({"schema": table(body=StringType(), keys=IntegerType())}, "column 'keys' is of type int"),
-    ({"topic": None}, "where to send is not said"),
+    ({"topic": None}, "no destination"),
     ({"topic": "not a topic"}, "topic 'not a topic': only letters"),
     ({"topic": "Order"}, "no broker serves topic Order, and none makes topics by itself: create it"),
     ({"namesrv": "127.0.0.1:1"}, "no name server of 127.0.0.1:1"),

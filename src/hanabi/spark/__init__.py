@@ -2,8 +2,8 @@
 
     df = spark.read.format("rocketmq-store").load("/var/lib/rocketmq/store")
 
-The formats are found by themselves in most sessions; `register(spark)` is for the others. `deduplicated(df)` keeps one
-of each message that the sink sent more than once.
+Most sessions discover the formats automatically; call `register(spark)` in sessions that do not. `deduplicated(df)`
+drops the repeats of messages that the sink sent more than once.
 """
 
 from hanabi.spark.registration import register

@@ -20,7 +20,10 @@ from hanabi.spark.stream.broker_stream import BrokerStreamReader
 
 
 class BrokerSource(DataSource):
-    """The source and the sink. Spark makes one for each use, and says only later which it is."""
+    """Data source and sink of the format `rocketmq`.
+
+    Spark creates one instance per use and chooses reading or writing later.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -33,7 +36,7 @@ class BrokerSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return all columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
+        """Return all columns. `.schema("tags string, body binary")` selects fewer, which is much faster."""
         with plain_errors():
             return source_struct(source_columns(self.options))
 
@@ -54,6 +57,6 @@ class BrokerSource(DataSource):
             return BrokerWriter(parse_sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> BrokerStreamWriter:  # noqa: N802
-        """Of a query in complete mode, every batch is sent whole."""
+        """Return the writer of a stream. A query in complete mode sends its whole result with every batch."""
         with plain_errors():
             return BrokerStreamWriter(parse_sink_options(self.options), schema)

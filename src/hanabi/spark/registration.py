@@ -1,4 +1,4 @@
-"""Making the sources known to a session that did not find them by itself."""
+"""Registration of the formats in a session that did not discover them."""
 
 from typing import TYPE_CHECKING
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:  # `hanabi pipeline list` imports this package where there is 
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `rocketmq` and `rocketmq-store` formats of *spark*.
+    """Register the formats `rocketmq` and `rocketmq-store` with *spark*.
 
-    A session finds the formats by itself where the package is installed for the driver's Python; this is for the rest.
+    A session discovers the formats if the package is installed for the driver's Python; call this in any other session.
     The workers need the package as well.
     """
     import pyspark

@@ -20,7 +20,10 @@ from hanabi.spark.stream.store_stream import StoreStreamReader
 
 
 class StoreSource(DataSource):
-    """The source. Spark makes one for each use, and says only later which it is."""
+    """Data source of the format `rocketmq-store`.
+
+    Spark creates one instance per use and chooses batch or stream later.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -34,7 +37,7 @@ class StoreSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return all columns. `.schema("tags string, body binary")` asks for fewer, and is much faster then."""
+        """Return all columns. `.schema("tags string, body binary")` selects fewer, which is much faster."""
         if self._common.is_damage_report:
             return struct_of(DAMAGE)
         return source_struct(MESSAGE | RAW if self._common.has_raw_record else MESSAGE)

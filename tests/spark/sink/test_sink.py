@@ -172,7 +172,7 @@ def test_a_broker_that_is_away_is_told_with_the_topic(broker: Serving) -> None:
         ({"topic": StringType()}, None, "needs one column body"),
         ({"body": StringType(), "value": StringType()}, "T", "needs one column body"),
         ({"body": IntegerType()}, "T", "of type int, must be binary or string"),
-        ({"body": BinaryType()}, None, "where to send is not said"),
+        ({"body": BinaryType()}, None, "no destination"),
         ({"body": BinaryType(), "tag": StringType()}, "T", "did you mean 'tags'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The batch reader: plans on the driver, pulls on the executors."""
+"""Batch reader: plans on the driver, pulls on the executors."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from hanabi.spark.shared.ranges import QueueRange
 
 
 class BrokerReader(DataSourceReader):
-    """Reads what is there when the query begins."""
+    """Reader of the messages that exist when the query begins."""
 
     def __init__(self, options: BatchOptions, schema: StructType) -> None:
         with plain_errors():
@@ -30,5 +30,5 @@ class BrokerReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with plain_errors():
-            if isinstance(partition, QueueRange):  # Spark makes up one of no kind when there is nothing to read
+            if isinstance(partition, QueueRange):  # Spark passes a placeholder partition if there is nothing to read
                 yield from read_range(self._options.read, self._options.read.expression, self._schema, partition)

@@ -1,4 +1,4 @@
-"""What the driver asks a cluster: which queues there are, where they begin and end, and where they were at a moment."""
+"""Driver's requests to a cluster: its queues, their first and end offsets, and offsets by timestamp."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -24,11 +24,11 @@ from hanabi.wire.message.record import decode_dispatch
 T = TypeVar("T")
 A = TypeVar("A")
 
-AT_ONCE: Final = 64  # questions under way
+AT_ONCE: Final = 64  # requests in flight
 
 
 class Cluster:
-    """Questions to one cluster. *patience_s* is how long servers that are away are asked again."""
+    """Client for requests to one cluster. Unreachable servers are retried for *patience_s*."""
 
     def __init__(self, core: Core, options: ReadOptions, patience_s: float) -> None:
         self._core, self._options, self._patience_s = core, options, patience_s
@@ -37,7 +37,7 @@ class Cluster:
         self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def queues(self) -> list[MessageQueue]:
-        """Return all queues that are wanted and can be read, sorted. A topic that is named must exist."""
+        """Return all selected readable queues, sorted. Topics selected by name must exist."""
         wanted = self._options.wanted
         is_pattern = wanted.pattern is not None
         topics = wanted.matching(await self.topics()) if is_pattern else sorted(wanted.topics)
@@ -55,7 +55,7 @@ class Cluster:
         raise error or ConnectError("there is no name server")
 
     async def first_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """Return the oldest offset of each queue that is still kept."""
+        """Return the oldest retained offset of each queue."""
         return await self._each(queues, self._first_offset)
 
     async def end_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
@@ -63,9 +63,9 @@ class Cluster:
         return await self._each(queues, self._end_offset)
 
     async def resolve(self, bound: Bound, queues: list[MessageQueue], first: Offsets, end: Offsets) -> Offsets:
-        """Where *bound* is in each of *queues*, which have the messages from *first* to *end*."""
+        """Return the offset of *bound* in each of *queues*, which hold the messages from *first* to *end*."""
         if unknown := sorted(bound.named - set(queues)):
-            raise ConfigError(f"option {bound.option}: there is no {describe(unknown[0])} among what is read")
+            raise ConfigError(f"option {bound.option}: {describe(unknown[0])} is not among the queues that are read")
 
         async def find(queue: MessageQueue) -> int:
             time_ms = bound.time_of(queue)
@@ -75,21 +75,21 @@ class Cluster:
             if found == end[queue] and bound.late == "error":
                 raise ConfigError(
                     f"option {bound.option}: {describe(queue)} has no message of {time_ms} or later; "
-                    "startingOffsetsByTimestampStrategy=latest begins at its end then"
+                    "startingOffsetsByTimestampStrategy=latest begins at its end instead"
                 )
             return found
 
         return await self._each(queues, find)
 
     async def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
-        """Return the message before each offset; queues where there is none are left out."""
+        """Return the message before each offset; queues without one are left out."""
         found = await self._each(
             [queue for queue, offset in offsets.items() if offset], lambda queue: self._mark(queue, offsets[queue] - 1)
         )
         return {queue: mark for queue, mark in found.items() if mark is not None}
 
     async def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
-        """Return the first message of each queue that was stored at its time or later; its end if there is none."""
+        """Return the first offset of each queue stored at its time or later; the queue's end if there is none."""
         return await self._each(times_ms, lambda queue: self._at(queue, times_ms[queue], first[queue], end[queue]))
 
     async def check_readable(self, start: Offsets) -> None:
@@ -102,7 +102,7 @@ class Cluster:
         await self._each(a_queue.values(), pull)
 
     async def commit(self, group: str, offsets: Offsets) -> None:
-        """Brokers hear that *group* has consumed everything below *offsets*."""
+        """Commit *offsets* for *group* to the brokers."""
 
         async def tell(queue: MessageQueue) -> None:
             await self._access.commit_offset(group, queue, offsets[queue])
@@ -111,8 +111,11 @@ class Cluster:
             await self._each(queues, tell)
 
     async def tell_progress(self, group: str, offsets: Offsets, pulled: set[str]) -> None:
-        """As `commit`. Apache's brokers since 5.0 refuse the progress of a group that never pulled anything from them:
-        those that are not in *pulled* yet are pulled from first, and remembered there."""
+        """Commit *offsets* for *group* to brokers of any version.
+
+        Apache's brokers since 5.0 refuse the commits of a group that never pulled from them. So brokers that are not in
+        *pulled* are pulled from first, and added to it.
+        """
         for broker in sorted({queue.broker_name for queue in offsets} - pulled):
             queue = min(queue for queue in offsets if queue.broker_name == broker)
             await self.check_readable({queue: offsets[queue]})
@@ -138,7 +141,7 @@ class Cluster:
         except TopicNotExist:
             if self._options.wanted.pattern is None:
                 raise
-            return []  # it was there when we asked for all
+            return []  # deleted since the topics were listed
         if self._options.wanted.pattern is not None and _is_servers_own(
             topic, route.brokers, route.source.broker_datas
         ):
@@ -163,14 +166,14 @@ class Cluster:
         return await first_not_older(first, end, hint, is_older)
 
     async def _store_time_ms(self, queue: MessageQueue, offset: int) -> int | None:
-        """Return when the message at *offset* was stored; None if it is not there any more."""
+        """Return the store time of the message at *offset*; None if it no longer exists."""
         reply = await self._pull_one(queue, offset, ALL)
         if reply.code != ResponseCode.SUCCESS:
             return None
         return decode_dispatch(reply.body[: int.from_bytes(reply.body[:4])]).store_timestamp_ms
 
     async def _mark(self, queue: MessageQueue, offset: int) -> Mark | None:
-        """Return the message at *offset*; None if it is not there (any more)."""
+        """Return the mark of the message at *offset*; None if it does not exist (any more)."""
         reply = await self._pull_one(queue, offset, ALL)
         if reply.code != ResponseCode.SUCCESS:
             return None
@@ -183,14 +186,14 @@ class Cluster:
 
 
 def _is_servers_own(topic: str, brokers: Iterable[str], datas: Iterable[Any]) -> bool:
-    """Every broker and every cluster has a topic of its own name."""
+    """Return whether *topic* is named after a broker or a cluster: each has a topic of its own name."""
     return topic in set(brokers) or topic in {data.cluster for data in datas}
 
 
 def ask_cluster(
     options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]], patience_s: float = 0.0
 ) -> T:
-    """Return the answer to a question that is asked once, from a program that has no event loop."""
+    """Run one request from a program without an event loop, and return its result."""
 
     async def ask() -> T:
         core = await Core.acquire(options.client)

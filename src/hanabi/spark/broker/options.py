@@ -1,4 +1,4 @@
-"""The options of `spark.read.format("rocketmq")` and `spark.readStream.format("rocketmq")`."""
+"""Options of `spark.read.format("rocketmq")` and `spark.readStream.format("rocketmq")`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from hanabi.spark.shared.columns import DAMAGED, MESSAGE, RAW
 from hanabi.spark.shared.option_values import OptionValues
 
 NAME: Final = "rocketmq"
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # brokers always have it, also those that make no groups by themselves
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # exists on every broker, even with autoCreateSubscriptionGroup off
 CLIENT: Final = (
-    "namesrv",  # host:port, several with semicolons between them
+    "namesrv",  # host:port, separated by semicolons
     "accessKey",
     "secretKey",
     "securityToken",
-    "tls",  # true: connections are encrypted
-    "tlsTrustCertPath",  # whose signature makes us believe a server; without it, any certificate will do
-    "tlsCertPath",  # who we are, where servers ask
+    "tls",  # true: encrypt connections
+    "tlsTrustCertPath",  # CA certificates; without it, any server certificate is accepted
+    "tlsCertPath",  # client certificate, for servers that request one
     "tlsKeyPath",
     "tlsKeyPassword",
     "requestTimeoutMs",  # of one request
-    "retryTimeoutMs",  # how long a broker that is away is asked again
+    "retryTimeoutMs",  # how long an unreachable broker is retried
 )
 READ: Final = (
     *CLIENT,
@@ -47,7 +47,7 @@ READ: Final = (
     "maxRowsPerBatch",
     "pullsInFlight",
     "checkCrc",
-    "onDamage",  # a body that cannot be read: fail; skip: leave its message out; raw: as it is stored
+    "onDamage",  # for an unreadable body: fail; skip: leave its message out; raw: the bytes as stored
     "rawRecord",
 )
 BATCH: Final = (*READ, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -63,14 +63,14 @@ STREAM: Final = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read of which cluster, and how."""
+    """Selection of messages of a cluster, and how to read them."""
 
     client: ClientConfig
     retry_s: float
     wanted: Wanted
     starting: Bound
     expression: Expression
-    group: str | None  # whose progress brokers hear of
+    group: str | None  # the group to commit offsets for
     fail_on_data_loss: bool
     partitions_min: int
     partition_rows_max: int | None
@@ -81,7 +81,7 @@ class ReadOptions:
 
     @property
     def pulling_group(self) -> str:
-        """The group that pulls are made for."""
+        """The group in whose name pulls are sent."""
         return self.group or TOOLS_GROUP
 
     @property
@@ -91,7 +91,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """Of a batch alone."""
+    """Options of a batch only."""
 
     read: ReadOptions
     ending: Bound
@@ -99,18 +99,21 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Of a stream alone. A trigger takes between min and max messages, but what is there when the delay is over."""
+    """Options of a stream only.
+
+    A trigger takes between min and max messages; after the maximum delay it takes fewer than min.
+    """
 
     read: ReadOptions
     offsets_max: int | None
     offsets_min: int | None
     delay_max_s: float
-    poll_s: float  # so long the ends of queues are believed
-    discovery_s: float  # and so long the list of queues
+    poll_s: float  # cache time of the queues' ends
+    discovery_s: float  # cache time of the list of queues
 
 
 def parse_batch_options(given: Mapping[str, str]) -> BatchOptions:
-    """Raises ConfigError."""
+    """Parse the options of a batch. Raises ConfigError."""
     values = OptionValues(given, BATCH, NAME)
     ending = ending_bound(values)
     read = _read_options(values, starting_bound(values, "earliest"))
@@ -124,7 +127,7 @@ def parse_batch_options(given: Mapping[str, str]) -> BatchOptions:
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """Raises ConfigError."""
+    """Parse the options of a stream. Raises ConfigError."""
     values = OptionValues(given, STREAM, f"a stream of {NAME}")
     least, most = _maybe(values, "minOffsetsPerTrigger"), _maybe(values, "maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
@@ -140,19 +143,19 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 
 def source_columns(given: Mapping[str, str]) -> dict[str, DataType]:
-    """Return the columns of a source with these options; the same for both kinds of reading."""
+    """Return the columns of a source with these options; the same for batch and stream."""
     values = OptionValues(given, tuple(dict.fromkeys((*BATCH, *STREAM))), NAME)
     record = RAW if values.truth("rawRecord", default=False) else {}
     return MESSAGE | record | (DAMAGED if _on_damage(values) == "raw" else {})
 
 
 def readable_columns(options: ReadOptions) -> dict[str, DataType]:
-    """Return the columns that a schema may ask for."""
+    """Return the columns that a schema may select."""
     return MESSAGE | RAW | (DAMAGED if options.on_damage == "raw" else {})
 
 
 def client_config(values: OptionValues) -> ClientConfig:
-    """Return how to reach the cluster."""
+    """Return the client configuration for the cluster."""
     return ClientConfig(
         namesrv=values.text("namesrv") or "",
         access=_credentials(values),
@@ -167,7 +170,7 @@ def retry_seconds(values: OptionValues) -> float:
 
 def _read_options(values: OptionValues, starting: Bound) -> ReadOptions:
     client = client_config(values)
-    _ = client.namesrv_addresses  # none given is an error, better now than later
+    _ = client.namesrv_addresses  # raises now if none is given
     return ReadOptions(
         client=client,
         retry_s=retry_seconds(values),
@@ -199,7 +202,7 @@ def _expression(values: OptionValues) -> Expression:
         raise ConfigError("options tags and sql exclude each other: give one of them")
     if sql is not None:
         return Sql(sql)
-    subscription_data("any", tags or ALL, 0)  # raises if there is no tag in it
+    subscription_data("any", tags or ALL, 0)  # raises if it contains no tag
     return tags or ALL
 
 

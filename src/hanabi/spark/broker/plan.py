@@ -1,4 +1,4 @@
-"""The plan of a batch: ask the cluster once, and cut what lies between the two bounds into tasks."""
+"""Plan of a batch: query the cluster once, and cut the messages between the two bounds into tasks."""
 
 from hanabi.errors import ConfigError
 from hanabi.message import MessageQueue
@@ -29,7 +29,7 @@ async def plan_batch(cluster: Cluster, options: BatchOptions) -> list[QueueRange
 
 
 async def existing_queues(cluster: Cluster, wanted: Wanted) -> list[MessageQueue]:
-    """Return the queues to begin with. What was assigned must be among them."""
+    """Return the initial queues. Assigned queues must be among them."""
     queues = await cluster.queues()
     if missing := wanted.missing(queues):
         raise ConfigError(f"option assign: there is no {missing[0]}")
@@ -37,13 +37,13 @@ async def existing_queues(cluster: Cluster, wanted: Wanted) -> list[MessageQueue
 
 
 def check_order(queue: MessageQueue, starting: Bound, start: int, ending: Bound, stop: int) -> None:
-    """Offsets that a user gave for both ends must be in order."""
+    """Raise ConfigError if the given starting offset is behind the given ending offset."""
     if queue in starting.offsets and queue in ending.offsets and start > stop:
         raise ConfigError(f"{describe(queue)}: startingOffsets {start} lies behind endingOffsets {stop}")
 
 
 def within(queue: MessageQueue, start: int, stop: int, first: int, end: int, *, fail: bool) -> tuple[int, int]:
-    """Return what of [start, stop) the queue still has, which has [first, end). The rest is lost, or never was."""
+    """Return the part of [start, stop) that the queue, which holds [first, end), still has. Report the rest as lost."""
     if start < first and start < stop:
         lost(queue, start, min(first, stop), f"the oldest that is kept is {first}", fail=fail)
     if stop > end and stop > start:

@@ -1,10 +1,11 @@
-"""Pulling a range of a queue: several pulls under way at once, their answers in order, raw records as they came.
+"""Pull of a range of a queue: several pulls in flight, answers in order, raw records unchanged.
 
-A broker answers a pull with 32 messages or fewer. So the range is cut into slots of that size, and some of them are
-asked for at the same time; a slot that was answered in part is asked for again from there on. With a filter the broker
-looks through many more messages for one answer, and slots are longer.
+A broker answers a pull with at most 32 messages. So the range is cut into slots of that size, and several slots are
+requested at the same time; a partly answered slot is requested again from there on. With a filter the broker scans many
+more messages for one answer, so slots are longer.
 
-Nearly all slots are answered whole, over a connection that is there: those need no task. For the others there is one.
+Nearly all slots are answered completely over an open connection: this fast path needs no task. Only the remaining slots
+start one.
 """
 
 import asyncio
@@ -38,11 +39,11 @@ Slot: TypeAlias = "asyncio.Future[list[bytes]]"
 
 
 class NotThereYet(TransportError):
-    """The broker has less of the queue than it had when the range was planned: perhaps a slave that is behind."""
+    """The broker has less of the queue than at planning time: perhaps a slave that lags."""
 
 
 class RangePull:
-    """Pulls one range. Belongs to an event loop; `close` it."""
+    """Pull of one range. Belongs to an event loop; `close` it."""
 
     def __init__(self, core: Core, options: ReadOptions, expression: Expression, part: QueueRange) -> None:
         self._core, self._options, self._part, self._queues = core, options, part, QueueAccess(core)
@@ -51,12 +52,14 @@ class RangePull:
         self._fields = _fields_of_all(options, part.queue, self._subscription)
         self._slots = self._cut()
         self._under_way: deque[Slot] = deque()
-        self._tasks: set[asyncio.Task[list[bytes]]] = set()  # for the slots that need them
+        self._tasks: set[asyncio.Task[list[bytes]]] = set()  # for slots off the fast path
         self._ahead: asyncio.Task[list[bytes]] | None = None
 
     async def chunk(self) -> list[bytes]:
-        """Return the next answers, about as many as make a batch; none at the end. The ones after them are on their
-        way."""
+        """Return the next answers, about enough for a batch; empty at the end.
+
+        The following ones are already in flight.
+        """
         ahead = self._ahead or asyncio.ensure_future(self._chunk())
         self._ahead = ahead
         found = await ahead
@@ -64,7 +67,7 @@ class RangePull:
         return found
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Cancel all pulls in flight."""
         waiting = [*self._under_way, *self._tasks, *([self._ahead] if self._ahead else [])]
         for each in waiting:
             each.cancel()
@@ -83,7 +86,7 @@ class RangePull:
                 self._under_way.append(self._begin(*slot))
             if not self._under_way:
                 break
-            found = await self._under_way[0]  # stays there while we wait: `close` must find it
+            found = await self._under_way[0]  # not popped yet: `close` must find it
             self._under_way.popleft()
             bodies += found
             size += sum(map(len, found))
@@ -91,11 +94,11 @@ class RangePull:
         return bodies
 
     def _begin(self, offset: int, end: int) -> Slot:
-        """Return all answers for the messages [*offset*, *end*), which are asked for now."""
+        """Start a pull of the messages [*offset*, *end*), and return the slot of its answers."""
         slot: Slot = asyncio.get_running_loop().create_future()
 
         def ended(answer: Command | TransportError) -> None:
-            if slot.done():  # nobody waits any more
+            if slot.done():  # closed meanwhile
                 return
             body, following = _plain_answer(answer, offset)
             if following >= end:
@@ -113,7 +116,7 @@ class RangePull:
         return slot
 
     def _go_on(self, slot: Slot, offset: int, end: int, found: list[bytes]) -> None:
-        """Let a task ask for the rest of *slot*, of which *found* is there."""
+        """Start a task that pulls the rest of *slot*, of which *found* has arrived."""
 
         def ended(task: "asyncio.Task[list[bytes]]") -> None:
             self._tasks.discard(task)
@@ -131,7 +134,7 @@ class RangePull:
         task.add_done_callback(ended)
 
     async def _fetch(self, offset: int, end: int) -> list[bytes]:
-        """Return all answers for the messages [*offset*, *end*), one after the other, and patiently."""
+        """Pull the messages [*offset*, *end*) one request after another, with retries; return all answers."""
         queue, fail = self._part.queue, self._options.fail_on_data_loss
         bodies: list[bytes] = []
         while offset < end:
@@ -145,7 +148,7 @@ class RangePull:
             following = reply.header.next_begin_offset
             if following <= offset:
                 raise RemoteProtocolError(
-                    f"{describe(queue)}: behind {offset} the broker wants to go on at {following}"
+                    f"{describe(queue)}: after a pull at {offset} the broker continues at {following}"
                 )
             if reply.code == ResponseCode.SUCCESS:
                 bodies.append(reply.body)
@@ -173,8 +176,10 @@ class RangePull:
 
 
 def _plain_answer(answer: Command | TransportError, offset: int) -> tuple[list[bytes], int]:
-    """Return what a pull from *offset* on brought, and where to go on: at *offset* again if there is anything to say
-    about it, which is for `RangePull._fetch` to hear."""
+    """Return the records of a pull at *offset*, and the next offset.
+
+    The next offset is *offset* again if the answer is not a plain success; `RangePull._fetch` then handles it.
+    """
     if isinstance(answer, TransportError) or answer.code != ResponseCode.SUCCESS:
         return [], offset
     try:
@@ -187,6 +192,5 @@ def _plain_answer(answer: Command | TransportError, offset: int) -> tuple[list[b
 
 
 def _fields_of_all(options: ReadOptions, queue: MessageQueue, subscription: SubscriptionData) -> dict[str, str]:
-    """Return what all pulls of a queue have in common: put together once, because it costs more than the rest of a
-    pull."""
+    """Return the fields that all pulls of a queue share. Built once, because they cost more than the rest of a pull."""
     return header_fields(pull_header(options.pulling_group, queue, 0, 0, subscription))

@@ -1,4 +1,4 @@
-"""Asking again while a broker is away: it restarts, or a connection broke. What it refuses is not asked again."""
+"""Retries while a broker restarts or a connection is broken. Refused requests are not retried."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Return what *ask* returns; tried again for so many *seconds*, and then its last error is raised."""
+    """Return the result of *ask*. Retries for *seconds*, then raises the last error."""
     clock = asyncio.get_running_loop().time
     ends, wait = clock() + seconds, FIRST_WAIT_S
     while True:
@@ -25,6 +25,6 @@ async def patiently(ask: Callable[[], Awaitable[T]], seconds: float) -> T:
         except MQError as error:
             if not error.retriable or clock() + wait > ends:
                 raise
-            logger.warning("trying again in %.1f s: %s", wait, error)
+            logger.warning("retrying in %.1f s: %s", wait, error)
         await asyncio.sleep(wait)
         wait = min(wait * 2, WAIT_S_MAX)

@@ -1,4 +1,4 @@
-"""From the answers to pulls to record batches: walk, lay out, leave out what was not asked for, decode."""
+"""Conversion of pull answers to record batches: walk, lay out, filter, decode."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 
 class RangeRows:
-    """Makes rows of *schema* from the records of one range, which come in their order but some of them twice.
+    """Converter of the records of one range to rows of *schema*. Records arrive in order, but some twice.
 
-    *tags* are texts: a broker compares hash codes alone.
+    *tags* are compared as text: a broker compares hash codes alone.
     """
 
     def __init__(
         self, part: QueueRange, schema: pa.Schema, tags: Sequence[str], *, check_crc: bool, on_damage: str
     ) -> None:
         self._part, self._schema, self._check_crc, self._on_damage = part, schema, check_crc, on_damage
-        self._damaged: list[int] = []  # the offsets of messages whose bodies are
+        self._damaged: list[int] = []  # the offsets of messages with damaged bodies
         self._tags = pa.array(tags, pa.string()) if tags else None
         self._next = part.start
 
@@ -66,7 +66,7 @@ class RangeRows:
         )
 
     def report(self) -> None:
-        """Log how many bodies of the range are damaged, if there are any."""
+        """Log the number of damaged bodies of the range, if there are any."""
         if self._damaged:
             what = "left out" if self._on_damage == "skip" else "given as they are stored"
             logger.warning(
@@ -75,7 +75,7 @@ class RangeRows:
             )  # fmt: skip
 
     def _new(self, layout: Layout) -> Mask:
-        """Return those that belong to the range and did not come before."""
+        """Return a mask of the records that belong to the range and did not arrive before."""
         offsets = layout.field(_QUEUE_OFFSET_AT, ">i8")
         if not len(offsets):
             return np.empty(0, np.bool_)
@@ -86,8 +86,10 @@ class RangeRows:
 
 
 def _joined(bodies: Sequence[bytes]) -> pa.Buffer:
-    """*bodies* behind each other, in memory of Arrow's: it is used again, where that of large `bytes` goes back to the
-    system and is cleared page by page for the next one."""
+    """Return *bodies* concatenated in Arrow's memory.
+
+    Arrow reuses its memory; large `bytes` return theirs to the system, which clears it page by page for the next one.
+    """
     buffer = pa.allocate_buffer(sum(map(len, bodies)))
     view, at = memoryview(buffer).cast("B"), 0
     for body in bodies:

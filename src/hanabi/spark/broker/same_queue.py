@@ -1,7 +1,7 @@
-"""The check at the end of a task that its queue is still the one that was planned.
+"""Check at the end of a task that its queue was not re-created since planning.
 
-A topic that is deleted and made again while a query reads it counts from 0 again: a task that goes on gets other
-messages under the offsets that were planned. Nothing is missing then, so nothing else notices.
+A topic that is deleted and created again while a query reads it counts from 0 again: a task then gets different
+messages under the planned offsets. No message is missing, so no other check detects it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ from hanabi.spark.shared.ranges import QueueRange
 
 
 def check_same_queue(part: QueueRange, options: ReadOptions, core: Core, loop: LoopThread) -> None:
-    """Raise DataLost, or log, if the queue of *part* began again after it was planned.
+    """Raise DataLost, or log, if the queue of *part* was re-created after planning.
 
-    Costs one question where it did not.
+    Costs one request if it was not.
     """
     planned, cluster = part.planned, Cluster(core, options, options.retry_s)
     if not planned.marks or loop.run(cluster.marks(planned.offsets)) == planned.marks:
@@ -31,7 +31,7 @@ def check_same_queue(part: QueueRange, options: ReadOptions, core: Core, loop: L
 
 
 class _Asked:
-    """`marks.Queues` of a cluster, for a caller that blocks."""
+    """`queue_marks.Queues` of a cluster, for a blocking caller."""
 
     def __init__(self, cluster: Cluster, loop: LoopThread) -> None:
         self._cluster, self._loop = cluster, loop

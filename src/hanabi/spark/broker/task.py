@@ -1,4 +1,4 @@
-"""What an executor does with one task: pull its range and make record batches of it. The client lives as long."""
+"""Task of an executor: pull one range and convert it to record batches. The client lives as long as the task."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ from hanabi.spark.shared.worker_gc import leave_modules_alone
 def read_range(
     options: ReadOptions, expression: Expression, schema: pa.Schema, part: QueueRange
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of *part* that *expression* wants. While one chunk is decoded, the next one is pulled."""
+    """Yield the messages of *part* that match *expression*. Pulls the next chunk while one is decoded."""
     leave_modules_alone()
     loop = LoopThread.acquire()
     try:

@@ -1,7 +1,7 @@
-"""Where in a queue the messages of a time begin.
+"""Search for the first message of a time in a queue.
 
-Brokers answer that, but those before 5.0 with any of the messages near it. So their answer is a hint: one or two
-messages beside it say whether it is right, and if it is not, halving finds what is.
+Brokers answer this query, but those before 5.0 return any message near it. So their answer is a hint: one or two
+neighbouring messages confirm it; if it is wrong, a binary search follows.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,8 +10,10 @@ IsOlder = Callable[[int], Awaitable[bool]]
 
 
 async def first_not_older(low: int, high: int, hint: int, is_older: IsOlder) -> int:
-    """Return the first of the offsets [*low*, *high*) that is not older, or *high*. Store times do not go back in a
-    queue."""
+    """Return the first of the offsets [*low*, *high*) that is not older, or *high*.
+
+    Store times never decrease in a queue.
+    """
     hint = min(max(hint, low), high)
     step = 1
     if hint < high and await is_older(hint):

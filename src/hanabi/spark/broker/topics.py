@@ -1,4 +1,4 @@
-"""Which topics and queues to read, as options say it: `subscribe`, `subscribePattern` or `assign`. Pure."""
+"""Selection of topics and queues by the options `subscribe`, `subscribePattern` or `assign`. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -16,15 +16,17 @@ _WAYS: Final = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True)
 class Wanted:
-    """The topics, or a pattern of their names; of these all queues, or only those assigned: (topic, broker, id)."""
+    """Selected topics, or a pattern of their names; all their queues, or only those assigned: (topic, broker, id)."""
 
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
     assigned: frozenset[tuple[str, str, int]] | None = None
 
     def matching(self, topics: Iterable[str]) -> list[str]:
-        """Return those of *topics* that the pattern takes. Brokers' own topics are none of them, and retry and
-        dead-letter topics only if the pattern names their kind."""
+        """Return the *topics* that match the pattern.
+
+        Brokers' own topics never match; retry and dead-letter topics only if the pattern names their prefix.
+        """
         groups = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
         return sorted(
             topic
@@ -43,7 +45,7 @@ class Wanted:
         )
 
     def missing(self, queues: Iterable[MessageQueue]) -> list[str]:
-        """Return what was assigned and is none of *queues*."""
+        """Return the assigned queues that are not among *queues*."""
         there = {(queue.topic, queue.broker_name, queue.queue_id) for queue in queues}
         there |= {(topic, ANY_BROKER, queue_id) for topic, _, queue_id in there}
         return [
@@ -53,7 +55,7 @@ class Wanted:
 
 
 def parse_wanted(values: OptionValues) -> Wanted:
-    """Exactly one of the three ways; anything else is a ConfigError."""
+    """Parse the selection. Raises ConfigError unless exactly one of the three options is given."""
     given = [name for name in _WAYS if values.text(name) is not None]
     if len(given) != 1:
         which = f"{' and '.join(given)} exclude each other" if given else "which topics to read is not said"

@@ -1,4 +1,4 @@
-"""Record batches: the columns that somebody asked for, of records whose layout is known. Only these are computed."""
+"""Record batches: the requested columns of records whose layout is known. Only these are computed."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -19,8 +19,8 @@ from hanabi.spark.decode.properties import Properties
 from hanabi.spark.decode.slices import slices_of
 from hanabi.wire.message import property_names as names
 
-RECORD: Final = "record"  # the column with whole records, as they are stored
-DAMAGE: Final = "damage"  # the column that says what is wrong with a body, null for nothing
+RECORD: Final = "record"  # the column with whole records as stored
+DAMAGE: Final = "damage"  # the column with the kind of damage of a body, null for an intact one
 _REASONS: Final = pa.array([None, "the checksum of the body is wrong", "the body does not unpack"], pa.string())
 _WRONG_CRC, _NOT_UNPACKED = 1, 2
 
@@ -30,7 +30,7 @@ OnDamaged = Callable[[Positions], None]
 
 
 class Rows:
-    """Records that become the rows of one batch; what several columns need is computed once, when it is needed."""
+    """Records that become the rows of one batch. Values that several columns need are computed lazily and once."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Rows:
         return self.layout.store_times_ms
 
     def message_ids(self) -> pa.Array:
-        """Return the producer's ids; the broker's where the producer made none."""
+        """Return the producer's ids; the broker's ids for messages without one."""
         unique = self.properties.find(names.UNIQUE_KEY)
         return pc.coalesce(unique, self.offset_message_ids) if unique.null_count else unique
 
@@ -82,9 +82,9 @@ def decode_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of *layout* as rows of *schema*, whose names are those of `columns`.
 
-    Usually one batch; more if bodies unpack to very much. Bodies are looked at where *schema* has them, or the whole
-    record: those with a wrong checksum and those that do not unpack are left out, or with *keep_damaged* stay as they
-    are stored; *on_damaged* gets their rows, each once.
+    Usually yields one batch; more if bodies decompress to a large size. Bodies are checked only if *schema* has them or
+    the whole record. Those with a wrong checksum and those that do not decompress are left out; with *keep_damaged*
+    they stay as stored. *on_damaged* gets their row numbers, each once.
     """
     damage = np.zeros(len(layout), np.int8)
     if check_crc and (RECORD in schema.names or "body" in schema.names):
@@ -114,7 +114,7 @@ def decode_batches(
 
 
 def _times(times_ms: Positions, kind: pa.DataType) -> pa.Array:
-    """Milliseconds as a timestamp; null for a time that microseconds cannot tell."""
+    """Convert milliseconds to timestamps; null for a time out of the range of microseconds."""
     is_far = (times_ms > _MS_MAX) | (times_ms < -_MS_MAX)
     mask = is_far if is_far.any() else None
     return pa.array(times_ms * 1000 if mask is None else np.where(is_far, 0, times_ms) * 1000, mask=mask).view(kind)

@@ -1,4 +1,4 @@
-"""Bodies, ready to use. Only those that were compressed are handled one by one."""
+"""Decompressed bodies. Only compressed bodies are handled one by one."""
 
 from typing import Final, NamedTuple
 
@@ -11,13 +11,13 @@ from hanabi.spark.decode.slices import slices_of
 from hanabi.spark.decode.unpack import unpack
 from hanabi.wire.message import sysflag
 
-UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024  # in one batch: a few bytes can unpack to very many
+UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024  # per batch: a few bytes can decompress to very many
 
 
 class Bodies(NamedTuple):
-    """The bodies of the first `taken` records: as many as may be in memory at once.
+    """Bodies of the first `taken` records: as many as memory permits at once.
 
-    `damaged` are the rows of those that do not unpack; their bodies are as they are stored.
+    `damaged` holds the rows of bodies that do not decompress; these bodies stay as stored.
     """
 
     bodies: pa.Array
@@ -26,7 +26,7 @@ class Bodies(NamedTuple):
 
 
 def read_bodies(layout: Layout, bytes_max: int = UNPACKED_BYTES_MAX) -> Bodies:
-    """Return the bodies of *layout*, unpacked."""
+    """Return the bodies of *layout*, decompressed."""
     flags = layout.sys_flags
     compressed = np.flatnonzero(flags & sysflag.COMPRESSED)
     if not len(compressed):

@@ -1,6 +1,6 @@
-"""Which bodies are still what their records say they were.
+"""Checksums of bodies.
 
-The one loop over rows in this package: no library computes many CRCs in one call.
+The only loop over rows in this package: no library computes many CRCs in one call.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from hanabi.wire.message.crc import crc32
 
 
 def bodies_match(layout: Layout) -> Mask:
-    """Return whether each body has its record's CRC. As in Java, an empty one has none."""
+    """Return whether each body matches its record's CRC. As in Java, an empty body has none."""
     view, checksum = memoryview(layout.buffer), crc32
     starts, ends = layout.body_at.tolist(), (layout.body_at + layout.body_bytes).tolist()
     found = np.array([checksum(view[start:end]) for start, end in zip(starts, ends, strict=True)], np.int64)

@@ -1,4 +1,4 @@
-"""Numbers out of bytes, at any positions: a column of a table whose rows are records."""
+"""Vectorised reads of numbers at arbitrary byte positions: a column of a table whose rows are records."""
 
 from typing import Any, TypeAlias
 
@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 Bytes: TypeAlias = NDArray[np.uint8]
 Positions: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
-Stretches: TypeAlias = NDArray[np.void]  # bytes, the same number of them in each element
+Stretches: TypeAlias = NDArray[np.void]  # byte strings of equal length
 
 
 def field_at(data: Bytes, positions: Positions, kind: str) -> NDArray[Any]:
-    """Return the number of type *kind* (such as ">i8") that begins at each of *positions*, in this machine's byte
-    order.
+    """Return the number of type *kind* (such as ">i8") at each of *positions*, in this machine's byte order.
 
-    All of them must lie inside.
+    All positions must lie inside *data*.
     """
     stored = np.dtype(kind)
     if not len(positions):
@@ -26,7 +25,7 @@ def field_at(data: Bytes, positions: Positions, kind: str) -> NDArray[Any]:
 
 
 def field_near(data: Bytes, positions: Positions, kind: str) -> NDArray[Any]:
-    """As `field_at`, but a position may be wrong: the answer there is some number that means nothing.
+    """Return the numbers at *positions* as `field_at`, but accept invalid positions: the value there is arbitrary.
 
     *data* must hold at least one number.
     """
@@ -34,14 +33,16 @@ def field_near(data: Bytes, positions: Positions, kind: str) -> NDArray[Any]:
 
 
 def stretches_near(data: Bytes, positions: Positions, size: int) -> Stretches:
-    """Return the *size* bytes at each of *positions*, copied together. As with `field_near`, a position may be
-    wrong, and *data* must hold at least one stretch."""
+    """Return the *size* bytes at each of *positions*, in one copy.
+
+    As with `field_near`, positions may be invalid, and *data* must hold at least one stretch.
+    """
     everywhere = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
     return everywhere[np.clip(positions, 0, len(data) - size)]
 
 
 def field_of(stretches: Stretches, at: int, kind: str) -> NDArray[Any]:
-    """Return the number of type *kind* that begins *at* bytes into each of *stretches*, as `field_at` gives it."""
+    """Return the number of type *kind* at *at* bytes into each of *stretches*, in the format of `field_at`."""
     stored = np.dtype(kind)
     if not len(stretches):
         return np.empty(0, stored.newbyteorder("="))

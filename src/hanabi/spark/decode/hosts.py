@@ -1,7 +1,7 @@
-"""Hosts and the ids made from them, as text.
+"""Text of hosts and of the message ids made from them.
 
-A batch has many messages and few hosts, so each host is written out once. Those of IPv6 are longer than their
-neighbours and go a slower way.
+A batch has many messages and few hosts, so each host is formatted once. IPv6 hosts are longer than their neighbours and
+take a slower path.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from hanabi.spark.decode.layout import Layout
 from hanabi.wire.message.hosts import V4_BYTES, V6_BYTES, decode_host
 
 _BORN_HOST_AT: Final = 48
-_STORE_HOST_AT: Final = 64  # where the born host is of IPv4
+_STORE_HOST_AT: Final = 64  # if the born host is IPv4
 _LOG_OFFSET_AT: Final = 28
 _DIGITS: Final = np.array([int.from_bytes(b"%02X" % byte, "little") for byte in range(256)], "<u2")
 
 
 def born_hosts(layout: Layout) -> pa.Array:
-    """`127.0.0.1:4711`, or `[::1]:4711`, of each record."""
+    """Return the born host of each record, such as `127.0.0.1:4711` or `[::1]:4711`."""
     if layout.is_v4:
         return _written_out(layout.field(_BORN_HOST_AT, "<u8"))
     return _addresses(layout, layout.starts + _BORN_HOST_AT, layout.family & 1 != 0)
@@ -64,14 +64,14 @@ def _addresses(layout: Layout, hosts_at: Positions, is_v6: Mask) -> pa.Array:
 
 
 def _written_out(hosts: NDArray[np.uint64]) -> pa.Array:
-    """Hosts of IPv4, whose eight bytes were read as one number."""
+    """Format IPv4 hosts, whose eight bytes were read as one number."""
     coded = pa.array(hosts).dictionary_encode()
     raw = [int(host).to_bytes(V4_BYTES, "little") for host in coded.dictionary.to_pylist()]
     return pa.array([str(decode_host(each)) for each in raw], pa.string()).take(coded.indices)
 
 
 def _by_length(is_v6: Mask, make: Callable[[Mask, int], pa.Array]) -> pa.Array:
-    """Return what *make* makes of the rows with a host of IPv4 and of the others, in the order of the rows."""
+    """Apply *make* to the rows with an IPv4 host and to those with an IPv6 host; keep the order of the rows."""
     if not is_v6.any():
         return make(~is_v6, V4_BYTES)
     if is_v6.all():

@@ -1,4 +1,4 @@
-"""The KEYS property of many messages, cut at white space as `str.split` cuts it."""
+"""Splitting of the KEYS property of many messages at white space, exactly as `str.split` does."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from hanabi.spark.decode.fields import Mask, Positions
 from hanabi.spark.decode.slices import content_of, slices_of
 
 _IS_SPACE: Final = np.isin(np.arange(256), [*range(9, 14), *range(28, 33)])
-# The first byte of every other character that `str.split` cuts at. Others that begin so are cut one by one as well.
+# First bytes of the other characters that `str.split` splits at. Values with any of these bytes take the slow path.
 _MAY_BE_SPACE: Final = np.isin(np.arange(256), [0xC2, 0xE1, 0xE2, 0xE3])
 _SPACE_MAX: Final = 32
 _MAY_BE_SPACE_MIN: Final = 0xC2
@@ -22,7 +22,7 @@ def split_keys(values: pa.Array, kind: pa.ListType) -> pa.Array:
     ends = offsets.astype(np.int64) - offsets[0]
     is_plain = (
         bool(len(content)) and content.min() > _SPACE_MAX and content.max() < _MAY_BE_SPACE_MIN
-    )  # as nearly always
+    )  # the common case
     if not is_plain and _MAY_BE_SPACE[content].any():
         split = [(value or "").split() for value in values.to_pylist()]
         return pa.array(split, kind)

@@ -1,6 +1,6 @@
-"""Where everything lies in many records at once, and which of them are no records: `record._boundaries` for an array.
+"""Field positions of many records at once, and detection of invalid records: `record._boundaries` for an array.
 
-All lengths are checked before anything is cut out. Hosts of IPv6 shift what follows them by 12 bytes each; the second
+All lengths are checked before any field is cut out. An IPv6 host shifts the fields after it by 12 bytes; the second
 magic has a topic length of two bytes.
 """
 
@@ -26,8 +26,8 @@ from hanabi.spark.decode.fields import (
 from hanabi.spark.decode.slices import repaired_text, slices_of
 from hanabi.wire.message.record import MAGIC, MAGIC_LONG_TOPIC, TOPIC_BYTES_MAX
 
-RECORD_BYTES_MIN: Final = 88 + 1 + 2  # the head, and the lengths of a topic and of properties that are empty
-_HEAD_BYTES: Final = 88  # up to the body, where both hosts are of IPv4
+RECORD_BYTES_MIN: Final = 88 + 1 + 2  # the head, and the lengths of an empty topic and empty properties
+_HEAD_BYTES: Final = 88  # up to the body, if both hosts are IPv4
 _BODY_LENGTH_AT: Final = 84
 _SYS_FLAG_LOW_BYTE: Final = 39
 _LONGER_V6: Final = 12
@@ -35,10 +35,10 @@ _LONGER_V6: Final = 12
 
 @dataclass(frozen=True)
 class Layout:
-    """Records that are whole. All arrays have one element a record; positions count from the start of `buffer`.
+    """Valid records. All arrays have one element per record; positions count from the start of `buffer`.
 
-    `rows` says which of the records it was that `lay_out` was asked about. `heads` has the first bytes of each: a dozen
-    numbers are read from them, and records lie so far apart that each of these would be a look into far memory.
+    `rows` holds the indices of the records among those passed to `lay_out`. `heads` holds the first bytes of each
+    record: a dozen numbers are read from them, and reading each from the distant records would cost a cache miss.
     """
 
     buffer: pa.Buffer
@@ -57,7 +57,7 @@ class Layout:
         return len(self.starts)
 
     def only(self, chosen: "Mask | slice") -> "Layout":
-        """Return some of the records."""
+        """Return the layout of the *chosen* records."""
         if isinstance(chosen, np.ndarray) and chosen.all():
             return self
         arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -68,13 +68,15 @@ class Layout:
         return np.frombuffer(self.buffer, np.uint8)
 
     def field(self, at: int, kind: str) -> NDArray[Any]:
-        """Return the number *at* bytes into each record (drawn in `wire.message.record`). It must come before the
-        hosts, or all hosts be of IPv4."""
+        """Return the number *at* bytes into each record (drawn in `wire.message.record`).
+
+        The field must precede the hosts, or all hosts must be IPv4.
+        """
         return field_of(self.heads, at, kind)
 
     @cached_property
     def is_v4(self) -> bool:
-        """Whether all hosts are of IPv4."""
+        """Whether all hosts are IPv4."""
         return not self.family.any()
 
     @cached_property
@@ -123,9 +125,9 @@ class Layout:
 
 
 def lay_out(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> tuple[Layout, Positions]:
-    """Return the records that begin at *starts* and have *sizes*, and the rows of those that are not whole.
+    """Return the layout of the records that begin at *starts* and have *sizes*, and the rows of invalid records.
 
-    Records that the caller found in ascending order are the quick case.
+    Records in ascending order are the fast path.
     """
     data = np.frombuffer(buffer, np.uint8)
     rows = np.arange(len(starts), dtype=np.int64)

@@ -1,6 +1,6 @@
-"""The properties of many records at once: `properties.decode_properties`, and `find_property`, for an array.
+"""Properties of many records at once: `properties.decode_properties` and `find_property` for an array.
 
-All properties are first copied into one text, with a separator before those of each record. Then two searches over the
+All properties are first copied into one text, with a separator before each record's. Then two searches over the
 text find every name and every value:
 
     0x02 name 0x01 value 0x02 name 0x01 value   0x02 name 0x01 value   0x02   0x02 name 0x01 value 0x02
@@ -25,7 +25,7 @@ _NEIGHBOURS_MAX: Final = 64
 
 
 class Properties:
-    """The properties of the records of one layout."""
+    """Properties of the records of one layout."""
 
     def __init__(self, layout: Layout) -> None:
         self._records = len(layout)
@@ -58,7 +58,7 @@ class Properties:
             middles = np.append(middles, len(text))
             middles = middles[np.searchsorted(middles, names_at)]
         good = (middles > names_at) & (middles + 1 < values_end)
-        if not good.all():  # no name, no value, or not even something between them
+        if not good.all():  # a missing name, value or separator
             names_at, middles, values_end = names_at[good], middles[good], values_end[good]
         self._names_at, self._middles, self._values_end = names_at, middles, values_end
         self._record_pairs = np.searchsorted(names_at, record_at)  # the number of pairs before each record
@@ -69,7 +69,7 @@ class Properties:
 
     @cached_property
     def _name_starts(self) -> NDArray[np.uint64]:
-        """The first eight bytes of each name, zeros behind a shorter one."""
+        """The first eight bytes of each name, padded with zeros."""
         found = field_at(self._text, self._names_at, "<u8")
         missing = np.clip(8 - (self._middles - self._names_at), 0, 8).astype(np.uint64) * np.uint64(8)
         everything = np.uint64(2**64 - 1)
@@ -78,8 +78,10 @@ class Properties:
         return starts
 
     def find(self, name: str) -> pa.Array:
-        """Return the value of one property in each record, null where it has none. The last one counts, as in a
-        dictionary."""
+        """Return the value of one property in each record, null if absent.
+
+        The last of several counts, as in a dictionary.
+        """
         raw = name.encode()
         same = (self._middles - self._names_at == len(raw)) & (
             self._name_starts == np.uint64(int.from_bytes(raw[:8].ljust(8, b"\0"), "little"))
@@ -88,7 +90,7 @@ class Properties:
         if len(raw) > 8:
             pairs = pairs[self._are_named(pairs, raw)]
         records = self._records_of_pairs[pairs]
-        if len(records) == self._records and (np.diff(records) == 1).all():  # each has it, once
+        if len(records) == self._records and (np.diff(records) == 1).all():  # every record has it once
             return self._values(pairs)
         chosen = np.full(self._records, -1, np.int64)
         chosen[records] = pairs  # of two for one record, the last is kept
@@ -118,7 +120,10 @@ class Properties:
         return pa.MapArray.from_arrays(offsets, names, values, type=kind)
 
     def _unique_pairs(self) -> tuple[Positions, Positions, Positions, Positions, Positions]:
-        """Name start and end, value start and end of every pair, and the pairs before each record. No name twice."""
+        """Return name start and end, value start and end of every pair, and the pairs before each record.
+
+        Names are unique.
+        """
         values_at, values_end = self._middles + 1, self._values_end
         suspects = self._records_with_doubtful_names()
         if not suspects:
@@ -131,7 +136,7 @@ class Properties:
             for pair in range(int(self._record_pairs[record]), int(self._record_pairs[record + 1])):
                 name = bytes(view[int(self._names_at[pair]) : int(self._middles[pair])])
                 first = first_of.setdefault(name, pair)
-                if first != pair:  # the place of the first, the value of the last
+                if first != pair:  # keep the position of the first and the value of the last
                     values_at[first], values_end[first] = values_at[pair], values_end[pair]
                     keep[pair] = False
         counts = np.concatenate([[0], np.cumsum(keep)])
@@ -139,12 +144,12 @@ class Properties:
         return *kept, counts[self._record_pairs]
 
     def _records_with_doubtful_names(self) -> list[int]:
-        """Records in which two names may be the same: they have the same length and begin alike."""
+        """Return the records in which two names may be equal: same length and same first bytes."""
         lengths = self._middles - self._names_at
         records = self._records_of_pairs
         most = int(np.diff(self._record_pairs).max(initial=0))
         doubtful: set[int] = set()
-        if most > _NEIGHBOURS_MAX:  # every pair of many is too many pairs
+        if most > _NEIGHBOURS_MAX:  # comparing all pairs would take too long
             doubtful.update(np.flatnonzero(np.diff(self._record_pairs) > _NEIGHBOURS_MAX).tolist())
             most = _NEIGHBOURS_MAX
         for distance in range(1, most):
@@ -159,5 +164,5 @@ class Properties:
 
 
 def _is_one_in_each(middles: Positions, starts: Positions, ends: Positions) -> bool:
-    """Return whether each stretch has just one of *middles*, as it nearly always is: then no search is needed."""
+    """Return whether each stretch has exactly one of *middles*. True nearly always: then no search is needed."""
     return len(middles) == len(starts) and bool(((middles >= starts) & (middles < ends)).all())

@@ -1,4 +1,4 @@
-"""Many slices of one buffer as an Arrow array: one copy in C++, or none where the slices follow each other."""
+"""Slices of one buffer as an Arrow array: one copy in C++, or none if the slices are contiguous."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from hanabi.spark.decode.fields import Bytes, Positions
 
-OFFSET_MAX: Final = 2**31 - 1  # Arrow's strings and binaries count their bytes with 32 bits
-# An element of Arrow's views: a length, the first bytes, and in which buffer and where the bytes are. Those of a short
-# value are in the element itself.
+OFFSET_MAX: Final = 2**31 - 1  # Arrow's strings and binaries have 32-bit offsets
+# An element of Arrow's views: a length, the first bytes, the buffer's number and the offset in it. A short value is
+# stored in the element itself.
 _VIEW: Final = np.dtype([("length", "<i4"), ("begins", "<u4"), ("buffer", "<i4"), ("at", "<i4")])
 _SHORT_MAX: Final = 12
 _VIEWS: Final = {pa.binary(): pa.binary_view(), pa.string(): pa.string_view()}
@@ -19,14 +19,15 @@ _VIEWS: Final = {pa.binary(): pa.binary_view(), pa.string(): pa.string_view()}
 def slices_of(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: pa.DataType) -> pa.Array:
     """Return the bytes [start, start + length) of *buffer* for each pair, as an array of *kind* (binary or string).
 
-    They must lie inside. They should ascend and not overlap, as slices of records do; others cost a Python loop.
+    The slices must lie inside *buffer*. They should ascend and not overlap, as slices of records do; any other order
+    costs a Python loop.
     """
     count = len(starts)
     if buffer.size > OFFSET_MAX:
         raise ValueError(f"a buffer of {buffer.size} bytes, Arrow can address {OFFSET_MAX}")
     if not count:
         return pa.array([], kind)
-    # Value, gap, value, gap ...: an array of which every second element is wanted.
+    # Value, gap, value, gap ...: take every second element.
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[0:-1:2] = starts
     offsets[1::2] = starts + lengths
@@ -43,8 +44,11 @@ def slices_of(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: pa
 
 
 def _by_views(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: pa.DataType) -> pa.Array:
-    """Of values that are not short. Half of what `take` costs: that one guesses how many bytes there will be, by the
-    gaps too, and then has to make room again. The first bytes stay zero: only who compares views looks at them."""
+    """Return slices that are not short, by Arrow's views.
+
+    Costs half of `take`, which estimates the output size from the gaps too and then reallocates. The prefix bytes stay
+    zero: only comparisons of views read them.
+    """
     views = np.zeros(len(starts), _VIEW)
     views["length"], views["at"] = lengths, starts
     return pa.Array.from_buffers(_VIEWS[kind], len(starts), [None, pa.py_buffer(views), buffer]).cast(kind)
@@ -54,12 +58,11 @@ def _one_by_one(buffer: pa.Buffer, starts: Positions, lengths: Positions, kind: 
     view = memoryview(buffer)
     ends = (starts + lengths).tolist()
     raw = [bytes(view[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)]
-    return pa.array(raw, pa.binary()).view(kind)  # text is not checked here, as above
+    return pa.array(raw, pa.binary()).view(kind)  # UTF-8 is not validated here, as above
 
 
 def content_of(array: pa.Array) -> tuple[Bytes, NDArray[np.int32]]:
-    """Return the bytes of a string or binary array that nobody sliced, and the offsets into them (one more than
-    elements)."""
+    """Return the bytes of an unsliced string or binary array, and the offsets into them (one more than elements)."""
     _, offsets, data = array.buffers()
     if not len(array):
         return np.empty(0, np.uint8), np.zeros(1, np.int32)
@@ -68,7 +71,10 @@ def content_of(array: pa.Array) -> tuple[Bytes, NDArray[np.int32]]:
 
 
 def repaired_text(array: pa.Array) -> pa.Array:
-    """*array* of strings, with what is not UTF-8 replaced as Python and Java replace it. Usually there is none."""
+    """Return *array* of strings with invalid UTF-8 replaced as Python and Java replace it.
+
+    Usually nothing is replaced.
+    """
     content, _ = content_of(array)
     if not len(content) or content.max() < 0x80:
         return array

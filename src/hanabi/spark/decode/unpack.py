@@ -1,4 +1,4 @@
-"""Bodies unpacked without further packages: Arrow, which is always there, knows zstd and lz4 too."""
+"""Decompression of bodies without extra packages: Arrow is always installed and supports zstd and lz4."""
 
 from importlib.util import find_spec
 from typing import Final
@@ -16,7 +16,7 @@ _BY_ARROW: Final[dict[int, str]] = {
 
 
 def unpack(body: bytes, sys_flag: int, body_bytes_max: int = BODY_BYTES_MAX) -> bytes:
-    """As `decompress`, by Arrow where the package for it is not installed. Raises RemoteProtocolError."""
+    """Decompress as `decompress`; use Arrow if the codec's package is not installed. Raises RemoteProtocolError."""
     codec = _BY_ARROW.get(sysflag.compression_number(sys_flag)) if sys_flag & sysflag.COMPRESSED else None
     return decompress(body, sys_flag, body_bytes_max) if codec is None else unpack_by_arrow(body, codec, body_bytes_max)
 
@@ -25,7 +25,7 @@ def unpack_by_arrow(body: bytes, codec: str, body_bytes_max: int) -> bytes:
     """Return the content of *body*, a frame of *codec*."""
     try:
         plain: bytes = pa.CompressedInputStream(pa.BufferReader(body), codec).read(body_bytes_max + 1)
-    except OSError as error:  # also for what is cut off
+    except OSError as error:  # also raised for truncated input
         raise RemoteProtocolError(f"bad {codec} body: {error}") from error
     if not body:
         raise RemoteProtocolError(f"bad {codec} body: it is empty")

@@ -1,6 +1,6 @@
-"""Where the records lie in bytes that hold nothing else: each says how long it is, so the next one begins behind it.
+"""Scan of contiguous records: each record has its length, so the next one begins after it.
 
-This cannot be done for all at once, but is so little for each that it costs a tenth of decoding them.
+The scan cannot be vectorised, but costs only a tenth of the decoding.
 """
 
 import struct
@@ -17,7 +17,7 @@ _SIZE_AND_MAGIC = struct.Struct(">iI")
 
 
 class Walked(NamedTuple):
-    """Where records begin, how long they say they are, and where the walk ended: at the end, or at what is none."""
+    """Starts and sizes of records, and the end of the scan: the end of the bytes, or the first invalid record."""
 
     starts: Positions
     sizes: Positions
@@ -25,7 +25,7 @@ class Walked(NamedTuple):
 
 
 def walk(buffer: pa.Buffer, start: int = 0, end: int | None = None) -> Walked:
-    """Return the records from *start* on that begin and end before *end*. Looks at sizes and magics only."""
+    """Return the records that begin at or after *start* and end before *end*. Reads sizes and magics only."""
     view = memoryview(buffer)
     end = len(view) if end is None else end
     starts: list[int] = []

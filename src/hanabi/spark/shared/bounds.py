@@ -1,6 +1,6 @@
-"""Where reading begins or ends: at an end of the queue, at offsets, or at a moment. Options say it. Pure.
+"""Start and end of reading: an end of the queue, offsets, or a timestamp, parsed from options. Pure.
 
-As with Kafka's connector, a timestamp for all queues counts before timestamps by queue, and these before offsets.
+As with Kafka's connector, a timestamp for all queues takes precedence over timestamps by queue, and these over offsets.
 """
 
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ End = Literal["earliest", "latest"]
 
 @dataclass(frozen=True)
 class Bound:
-    """For each queue a moment if there is one, else an offset if there is one, else an end of the queue.
+    """Start or end of reading for each queue: a timestamp if there is one, else an offset, else an end of the queue.
 
-    `option` is its name, for errors. `late` says what a moment behind the last message is.
+    `option` is its name, for errors. `late` is the strategy for a timestamp after the last message.
     """
 
     option: str
@@ -32,7 +32,7 @@ class Bound:
         return self.time_ms if self.time_ms is not None else self.times_ms.get(queue)
 
     def resolve(self, queue: MessageQueue, first: int, end: int) -> int:
-        """Return the offset for a queue that has the messages [*first*, *end*), apart from moments."""
+        """Return the offset for a queue that holds the messages [*first*, *end*). Ignores timestamps."""
         told = self.offsets.get(queue)
         if told is None:
             told = EARLIEST if self.otherwise == "earliest" else LATEST
@@ -40,12 +40,12 @@ class Bound:
 
     @property
     def named(self) -> set[MessageQueue]:
-        """The queues that it speaks of."""
+        """The queues that the bound names."""
         return {*self.offsets, *self.times_ms}
 
 
 def starting_bound(values: OptionValues, default: End) -> Bound:
-    """Return what the options say about the beginning."""
+    """Return the start of reading that the options define."""
     name, otherwise, offsets = _offsets(values, "startingOffsets", default)
     late = values.choice("startingOffsetsByTimestampStrategy", "error", "latest")
     times = values.json_object("startingOffsetsByTimestamp")
@@ -61,7 +61,7 @@ def starting_bound(values: OptionValues, default: End) -> Bound:
 
 
 def ending_bound(values: OptionValues) -> Bound:
-    """Return what the options say about the end, which is not part of what is read."""
+    """Return the end of reading that the options define. The end is exclusive."""
     name, otherwise, offsets = _offsets(values, "endingOffsets", "latest")
     if otherwise == "earliest" or EARLIEST in offsets.values():
         raise ConfigError("option endingOffsets must not be earliest: nothing would be read")

@@ -1,4 +1,4 @@
-"""The columns of a message: what both sources give, under these names and in this order."""
+"""Columns of a message: names, types and order, the same in both sources."""
 
 from typing import Final
 
@@ -42,8 +42,8 @@ MESSAGE: Final[dict[str, DataType]] = {
     "commitLogOffset": LongType(),
 }
 _MAY_BE_NULL: Final = frozenset({"brokerName", "tags", "bornTimestamp", "storeTimestamp", DAMAGE_COLUMN})
-RAW: Final[dict[str, DataType]] = {RECORD: BinaryType()}  # the bytes as they are stored: only when asked for
-DAMAGED: Final[dict[str, DataType]] = {DAMAGE_COLUMN: StringType()}  # where damaged bodies are rows: what is wrong
+RAW: Final[dict[str, DataType]] = {RECORD: BinaryType()}  # the bytes as stored; only on request
+DAMAGED: Final[dict[str, DataType]] = {DAMAGE_COLUMN: StringType()}  # the kind of damage, if damaged bodies are rows
 DAMAGE: Final[dict[str, DataType]] = {
     "topic": StringType(),
     "queueId": IntegerType(),
@@ -58,8 +58,10 @@ def struct_of(columns: dict[str, DataType]) -> StructType:
 
 
 def source_struct(columns: dict[str, DataType]) -> StructType:
-    """Return what a source of messages gives. Says what is never null: Spark then looks for no nulls there, which saves
-    some of the JVM's CPU."""
+    """Return the schema of a source of messages.
+
+    Columns that are never null are declared so: Spark then skips null checks there, which saves JVM CPU.
+    """
     return StructType(
         [StructField(name, _without_nulls(kind), nullable=name in _MAY_BE_NULL) for name, kind in columns.items()]
     )
@@ -74,9 +76,10 @@ def _without_nulls(kind: DataType) -> DataType:
 
 
 def arrow_schema(asked: StructType, columns: dict[str, DataType]) -> pa.Schema:
-    """What Spark wants batches to look like, after a check that *columns* can give it.
+    """Return the Arrow schema that Spark expects of batches, after a check that *columns* provides it.
 
-    Spark tells a source of no columns that a query does not use, but whoever reads may say `.schema("tags string")`.
+    Spark does not push column pruning into a Python source, but a reader may select columns by `.schema("tags
+    string")`.
     """
     for field in asked.fields:
         known = columns.get(field.name)

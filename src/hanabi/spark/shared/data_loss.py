@@ -1,4 +1,4 @@
-"""Messages that should be there and are not: retention deleted them, or a topic was made anew. Error, or warning."""
+"""Data loss: missing messages because of retention or a re-created topic. Raises an error or logs a warning."""
 
 import logging
 
@@ -10,11 +10,11 @@ logger = logging.getLogger(__name__)
 
 
 class DataLost(StoreError):
-    """Messages between two offsets are not there any more."""
+    """Messages between two offsets no longer exist."""
 
 
 def lost(queue: MessageQueue, start: int, end: int, why: str, *, fail: bool) -> None:
-    """Raise, or with *fail* off only say so in the log."""
+    """Raise DataLost; with *fail* off, log a warning instead."""
     text = f"{describe(queue)}: messages {start} to {end - 1} are lost: {why}"
     if fail:
         raise DataLost(f"{text}; failOnDataLoss=false goes on without them")
@@ -22,7 +22,7 @@ def lost(queue: MessageQueue, start: int, end: int, why: str, *, fail: bool) -> 
 
 
 def began_again(queue: MessageQueue, read_to: int, end: int, resume: int, *, fail: bool) -> None:
-    """Say that *queue* is not the one that was read up to *read_to*: raise, or log with *fail* off."""
+    """Report that *queue* is not the queue that was read up to *read_to*: raise, or log with *fail* off."""
     what = (
         f"the queue ends at {end}" if end < read_to else f"another message stands at {read_to - 1} than was read there"
     )

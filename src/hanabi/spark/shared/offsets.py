@@ -2,8 +2,8 @@
 
     {"Orders": {"broker-a": {"0": 1200, "1": 1187}}}
 
-Spark compares offsets by their text, so what is written here is always sorted. What one query's checkpoint says can be
-given to another one as `startingOffsets`.
+Spark compares offsets by their text, so the output is always sorted. Offsets from one query's checkpoint are valid as
+another query's `startingOffsets`.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ LATEST: Final = -1
 
 
 def to_json(offsets: Mapping[MessageQueue, int]) -> JsonOffsets:
-    """*offsets* by topic, broker and queue, in their order."""
+    """Return *offsets* by topic, broker and queue, in their order."""
     told: JsonOffsets = {}
     for queue in sorted(offsets):
         told.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
@@ -28,7 +28,10 @@ def to_json(offsets: Mapping[MessageQueue, int]) -> JsonOffsets:
 
 
 def from_json(told: object, where: str, *, least: int = 0) -> Offsets:
-    """Return the offsets that *told* has; ConfigError says what is wrong *where*, such as "option startingOffsets"."""
+    """Return the offsets in *told*.
+
+    A ConfigError names the fault and *where* it is, such as "option startingOffsets".
+    """
     found: Offsets = {}
     for topic, brokers in _object(told, where).items():
         for broker_name, queues in _object(brokers, f"{where}, topic {topic}").items():
@@ -41,7 +44,7 @@ def from_json(told: object, where: str, *, least: int = 0) -> Offsets:
 
 
 def _offset(told: object, place: str, least: int) -> int:
-    """Return a number, or the first one of what a checkpoint says (see `positions`)."""
+    """Return a number; of a checkpoint's entry, the first number (see `positions`)."""
     offset = told[0] if isinstance(told, list) and told else told
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < least:
         raise ConfigError(f"{place}: {told!r} must be a whole number, at least {least}")
@@ -55,5 +58,5 @@ def _object(told: object, where: str) -> dict[str, Any]:
 
 
 def describe(queue: MessageQueue) -> str:
-    """Return a queue in an error."""
+    """Return the text of a queue for errors."""
     return f"topic {queue.topic}, queue {queue.queue_id} of {queue.broker_name}"

@@ -1,6 +1,6 @@
-"""Options of a source as typed values. What is wrong is told in one sentence that names the option.
+"""Typed values of a source's options. An error names the option in one sentence.
 
-Spark hands over texts, and names in lower case; users write them as in the documentation.
+Spark passes strings, and names in lower case; users write names as in the documentation.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from hanabi.errors import ConfigError
 from hanabi.spark.shared.suggestions import did_you_mean
 
-_NO_OPTIONS = {  # what clients have and Spark need not
+_NO_OPTIONS = {  # options of clients that Spark does not need
     "namespace": "names carry their namespace here: write the topic as shop%Orders, and the group as shop%billing",
     "pushdown": "Spark 4.3 uses the filters of one query for the next one on the same frame, which gives wrong rows."
     " Use options instead, such as subscribe, startingTimestamp and tags",
@@ -23,7 +23,7 @@ class OptionValues:
     """The options of one source."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...], source: str) -> None:
-        """Raises ConfigError for a name that is not *known*."""
+        """Raise ConfigError for a name that is not *known*."""
         self._given = {name.lower(): value for name, value in given.items()}
         for name in given:
             if name.lower() not in {each.lower() for each in known}:
@@ -31,7 +31,7 @@ class OptionValues:
                 raise ConfigError(f"{source} has no option {name!r}{f': {why}' if why else did_you_mean(name, known)}")
 
     def text(self, name: str) -> str | None:
-        """Return what was given, None for nothing."""
+        """Return the given value, None if the option is not set."""
         return self._given.get(name.lower()) or None
 
     def choice(self, name: str, *choices: str) -> str:
@@ -58,7 +58,7 @@ class OptionValues:
         return int(value)
 
     def words(self, name: str, separator: str = ",") -> frozenset[str] | None:
-        """Return a list, with blanks around its words ignored."""
+        """Return a list of words, stripped of blanks."""
         value = self.text(name)
         if value is None:
             return None
@@ -68,7 +68,7 @@ class OptionValues:
         return words
 
     def time_ms(self, name: str) -> int | None:
-        """Return a time: milliseconds since 1970, or as ISO 8601 writes it (UTC unless it says otherwise)."""
+        """Return a time in milliseconds since 1970. Accepts milliseconds or ISO 8601 (UTC unless it names a zone)."""
         value = self.text(name)
         if value is None:
             return None

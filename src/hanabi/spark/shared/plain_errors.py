@@ -1,4 +1,4 @@
-"""Errors in one sentence: what the user did wrong, without the stack of frames that Spark would put around it."""
+"""One-sentence errors: the user's mistake, without Spark's stack trace."""
 
 import os
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from hanabi.errors import MQError
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What is raised on purpose inside reaches the user as its sentence alone.
+    """Show the user only the sentence of an error that is raised on purpose inside.
 
-    Spark's worker formats the error after us, and asks this variable how. The process ends with the error, so nobody
-    else sees the variable.
+    Spark's worker formats the error after us and reads the format from this variable. The process ends with the error,
+    so the change has no other effect.
     """
     try:
         yield

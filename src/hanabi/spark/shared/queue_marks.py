@@ -1,7 +1,7 @@
-"""Marks: the message that stands before an offset. They tell a queue that went on from one that began again.
+"""Marks: the message before an offset. They distinguish a queue that continued from one that was re-created.
 
-An offset alone cannot: a topic that was deleted and made again counts from 0, and a broker that lost its last messages
-gives their offsets to others. So the place of the last message that was read is kept beside the offset behind it.
+An offset alone cannot: a topic that was deleted and created again counts from 0, and a broker that lost its last
+messages reuses their offsets. So the position of the last message that was read is kept with the offset after it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from hanabi.spark.shared.offsets import Offsets
 
 
 class Mark(NamedTuple):
-    """One message of a broker: where it lies in the commit log, and when it was stored."""
+    """One message of a broker: its position in the commit log and its store time."""
 
     log_offset: int
     stored_ms: int
@@ -24,7 +24,7 @@ Marks: TypeAlias = dict[MessageQueue, Mark]
 
 @dataclass(frozen=True)
 class Positions:
-    """How far each queue was read, and for some of them the message before that."""
+    """Read position of each queue, with the mark before it for some queues."""
 
     offsets: Offsets = field(default_factory=dict)
     marks: Marks = field(default_factory=dict)
@@ -35,28 +35,28 @@ class Positions:
         return Positions({queue: self.offsets[queue] for queue in chosen}, marks)
 
     def differs(self, other: "Positions", queue: MessageQueue) -> bool:
-        mine, others = self.offsets.get(queue), other.offsets.get(queue)
-        return mine != others or self.marks.get(queue) != other.marks.get(queue)
+        mine, theirs = self.offsets.get(queue), other.offsets.get(queue)
+        return mine != theirs or self.marks.get(queue) != other.marks.get(queue)
 
 
 class Queues(Protocol):
-    """Questions about queues, to a cluster or to the files of a broker."""
+    """Queries about queues, answered by a cluster or by the files of a broker."""
 
     def firsts(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """Return the oldest offset of each queue that is still kept."""
+        """Return the oldest retained offset of each queue."""
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
-        """Return the message before each offset; queues where there is none are left out."""
+        """Return the message before each offset; queues without one are left out."""
 
     def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
-        """Return the first message of each queue that was stored at its time or later; its end if there is none."""
+        """Return the first offset of each queue stored at its time or later; the queue's end if there is none."""
 
 
 def broken_off(done: Positions, ends: Mapping[MessageQueue, int], queues: Queues) -> Offsets:
-    """Return the queues of *done* that do not go on where they were read to, and where reading them goes on.
+    """Return the queues of *done* that do not continue at their read position, with the offset to resume at.
 
-    That is with the first message that was stored when the last one was read, or later: nothing is left out, and little
-    is read again. A queue without a mark begins with its first message.
+    Reading resumes at the first message stored at or after the time of the last message that was read: no message is
+    skipped and few are read twice. A queue without a mark resumes at its first message.
     """
     there = {queue: offset for queue, offset in done.offsets.items() if queue in ends}
     broken = [queue for queue, offset in there.items() if offset > ends[queue]]
@@ -69,8 +69,10 @@ def broken_off(done: Positions, ends: Mapping[MessageQueue, int], queues: Queues
 
 
 def _replaced(done: Positions, queues: Queues) -> list[MessageQueue]:
-    """Return the queues in which another message stands before the offset. Where retention deleted that one, the
-    message at the offset must lie behind it in the log."""
+    """Return the queues in which a different message precedes the offset.
+
+    Where retention deleted the marked message, the message at the offset must lie behind it in the log.
+    """
     asked = {queue: offset for queue, offset in done.offsets.items() if offset and queue in done.marks}
     before = queues.marks(asked)
     behind = queues.marks({queue: offset + 1 for queue, offset in asked.items() if queue not in before})

@@ -1,4 +1,4 @@
-"""Which task reads which messages, and how much of a backlog one trigger takes. Pure: offsets in, ranges out."""
+"""Split of a backlog into tasks and triggers. Pure: offsets in, ranges out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,9 +11,9 @@ from hanabi.spark.shared.queue_marks import Marks, Positions
 
 @dataclass(frozen=True)
 class QueueRange(InputPartition):
-    """The messages of one queue that one task reads: start <= offset < end.
+    """Messages of one queue that one task reads: start <= offset < end.
 
-    *planned* is how far all tasks of the queue go, with the message that stood there when they were planned.
+    *planned* is the end offset of all tasks of the queue, with the mark before it at planning time.
     """
 
     queue: MessageQueue
@@ -32,17 +32,17 @@ def plan_ranges(
     partitions_min: int = 1,
     rows_max: int | None = None,
 ) -> list[QueueRange]:
-    """What lies between *start* and *end* as tasks: one a queue, or more where *rows_max* or *partitions_min* say so.
+    """Return the tasks for the messages between *start* and *end*.
 
-    To reach *partitions_min*, long ranges are cut into more parts than short ones. A queue has no task if it has no
-    messages.
+    One task per queue, or more to satisfy *rows_max* or *partitions_min*. To reach *partitions_min*, long ranges are
+    cut into more parts than short ones. A queue without messages has no task.
     """
     whole = [QueueRange(queue, start[queue], end[queue]) for queue in sorted(end) if start[queue] < end[queue]]
     total = sum(map(len, whole))
     parts = {each.queue: -(-len(each) // rows_max) if rows_max else 1 for each in whole}
     wanted = min(partitions_min, total)
     if sum(parts.values()) < wanted:
-        # Each gets its share of the tasks by its length, and the remaining ones go to where tasks are the longest.
+        # Each range gets tasks in proportion to its length; the remainder goes to the ranges with the longest tasks.
         parts = {each.queue: max(parts[each.queue], len(each) * wanted // total) for each in whole}
         for _ in range(wanted - sum(parts.values())):
             longest = max(whole, key=lambda each: len(each) / parts[each.queue])
@@ -51,7 +51,7 @@ def plan_ranges(
 
 
 def with_marks(parts: list[QueueRange], end: Mapping[MessageQueue, int], marks: Marks) -> list[QueueRange]:
-    """*parts*, each with the mark of its queue at *end*, where there is one."""
+    """Return *parts*, each with the mark of its queue at *end*, if there is one."""
     return [
         replace(part, planned=Positions({part.queue: end[part.queue]}, {part.queue: marks[part.queue]}))
         if part.queue in marks
@@ -61,7 +61,7 @@ def with_marks(parts: list[QueueRange], end: Mapping[MessageQueue, int], marks: 
 
 
 def _cut(whole: QueueRange, parts: int) -> list[QueueRange]:
-    """*whole* in *parts* whose lengths differ by one at most."""
+    """Cut *whole* into *parts* whose lengths differ by at most one."""
     at = [whole.start + len(whole) * number // parts for number in range(parts + 1)]
     return [QueueRange(whole.queue, at[number], at[number + 1]) for number in range(parts)]
 
@@ -69,9 +69,9 @@ def _cut(whole: QueueRange, parts: int) -> list[QueueRange]:
 def share_out(
     start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int], rows_max: int
 ) -> dict[MessageQueue, int]:
-    """Where to stop so that *rows_max* messages are taken, of each queue by its backlog; *end* if there are fewer.
+    """Return end offsets that take *rows_max* messages, from each queue in proportion to its backlog; at most *end*.
 
-    What rounding leaves goes to those that lost most by it: some queue always moves on, and the sum is exact.
+    The remainder of rounding goes to the queues that lost most by it: some queue always advances, and the sum is exact.
     """
     backlog = {queue: max(0, end[queue] - start[queue]) for queue in sorted(end)}
     total = sum(backlog.values())

@@ -1,6 +1,6 @@
-"""Which messages are wanted: by topic, queue, offset, store time and tags. Pure.
+"""Selection of messages by topic, queue, offset, store time and tags. Pure.
 
-Options make one. What is None does not matter.
+Built from options. None means no restriction.
 """
 
 import re
@@ -12,7 +12,7 @@ from hanabi.wire.message.tags import tags_code
 
 @dataclass(frozen=True)
 class Selection:
-    """All that is given must hold. Times and offsets are [from, to)."""
+    """Conditions that must all hold. Times and offsets are [from, to)."""
 
     topics: frozenset[str] | None = None
     topic_pattern: str | None = None
@@ -20,7 +20,7 @@ class Selection:
     tags: frozenset[str] | None = None
     from_ms: int | None = None
     to_ms: int | None = None
-    from_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and queue, where it is told
+    from_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and queue, where given
     to_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def has_topic(self, topic: str) -> bool:
@@ -34,10 +34,10 @@ class Selection:
         return self.has_topic(topic) and (self.queues is None or (topic, queue_id) in self.queues)
 
     def offsets_of(self, topic: str, queue_id: int, first: int, end: int) -> tuple[int, int]:
-        """Return what is wanted of a queue that has [first, end), as far as offsets say it."""
+        """Return the range of selected offsets of a queue that holds [first, end)."""
         queue = topic, queue_id
         return max(first, self.from_offsets.get(queue, 0)), min(end, self.to_offsets.get(queue, end))
 
     def tags_codes(self) -> list[int] | None:
-        """What consume queues keep of these tags."""
+        """Return the hash codes that consume queues keep of the selected tags; None without a selection."""
         return None if self.tags is None else sorted(tags_code(tag) for tag in self.tags)

@@ -1,4 +1,4 @@
-"""Tables of Spark's catalogue: their options never reach a source in Python, so making one is refused."""
+"""Refusal of tables in Spark's catalogue: their options never reach a Python source."""
 
 from collections.abc import Mapping
 
@@ -6,9 +6,9 @@ from hanabi.errors import ConfigError
 
 
 def check_is_no_table(given: Mapping[str, str], source: str) -> None:
-    """Raise for `CREATE TABLE ... USING`, which hands properties of the table to the source, such as `provider`.
+    """Raise for `CREATE TABLE ... USING`, which passes table properties such as `provider` to the source.
 
-    Spark 4.3 keeps the options of the table and hands none of them to a Python source that reads or writes it.
+    Spark 4.3 keeps the table's options and passes none of them to the Python source that reads or writes it.
     """
     if any(name.lower() == "provider" for name in given):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Which Spark this works with."""
+"""Supported versions of Spark."""
 
 from hanabi.errors import ConfigError
 
@@ -6,7 +6,7 @@ NEEDED = (4, 2)
 
 
 def check_version(version: str) -> None:
-    """Raises ConfigError if pyspark *version* is too old."""
+    """Raise ConfigError if pyspark *version* is too old."""
     parts = version.split(".")
     numbers = tuple(int(part) for part in parts[:2] if part.isdecimal())
     if len(numbers) == 2 and numbers < NEEDED:

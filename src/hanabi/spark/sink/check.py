@@ -1,4 +1,4 @@
-"""What can be known about the destination before a row is sent: asked on the driver, when a query is planned."""
+"""Checks of the destination before any row is sent. They run on the driver when a query is planned."""
 
 import asyncio
 from pathlib import Path
@@ -15,9 +15,9 @@ from hanabi.wire.system_names import DEFAULT_TOPIC
 
 
 def check_destination(options: SinkOptions, *, patience_s: float = 0.0) -> None:
-    """Raise unless a name server answers, the topic can be written or made, and its brokers take us for who we are.
+    """Raise unless a name server answers, the topic can be written or created, and its brokers accept our credentials.
 
-    Rows may name other topics, of which nothing is known here. Servers that are away are asked for *patience_s*.
+    Rows may name other topics, which are not checked. Unreachable servers are retried for *patience_s*.
     """
 
     async def check() -> None:
@@ -35,11 +35,11 @@ def check_destination(options: SinkOptions, *, patience_s: float = 0.0) -> None:
 
 
 def has_finished_batches(checkpoint: str | None) -> bool:
-    """Return whether a stream has got beyond its first batch: then its cluster was there, and is worth waiting for.
+    """Return whether a stream has completed its first batch: then its cluster existed and is worth waiting for.
 
-    What cannot be seen from here is taken for so. Here is a Python worker without a JVM, so nobody can be asked where a
-    path without a scheme is (`fs.defaultFS`). But Spark writes `metadata` before it asks for a writer: a checkpoint
-    without it is not on this disk.
+    Returns True if the checkpoint cannot be inspected. A Python worker has no JVM, so it cannot resolve a path without
+    a scheme (`fs.defaultFS`). But Spark writes `metadata` before it asks for a writer: a checkpoint without it is not
+    on this disk.
     """
     if checkpoint is None:
         return True
@@ -58,18 +58,18 @@ async def _check(core: Core, options: SinkOptions) -> None:
         route = await core.routes.find(options.topic or DEFAULT_TOPIC, allow_default=True, fresh=True)
     except TopicNotExist as error:
         if options.topic is None:
-            return  # a name server answered, and that was the question
+            return  # a name server answered, which is all that is checked
         raise TopicNotExist(
             f"no broker serves topic {options.topic}, and none makes topics by itself: create it, such as by"
             f" `hanabi topic create {options.topic}`"
         ) from error
     if options.topic is not None and not route.write_queues:
         raise ConfigError(f"no queue of topic {options.topic} can be written: a master is down, or it is read-only")
-    await _be_known(core, options, route)
+    await _authenticate(core, options, route)
 
 
-async def _be_known(core: Core, options: SinkOptions, route: Route) -> None:
-    """Brokers that check who asks do so with every request. One that is away is no reason to refuse the others."""
+async def _authenticate(core: Core, options: SinkOptions, route: Route) -> None:
+    """Authenticate with the brokers of *route*, which check every request. An unreachable broker is skipped."""
     data = HeartbeatData(
         client_id=core.client_id, consumer_data_set=[], producer_data_set=[ProducerData(group_name=options.group)]
     )

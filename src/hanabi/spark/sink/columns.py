@@ -1,4 +1,4 @@
-"""The columns that the sink takes, and the messages that it makes of their rows. Checked before anything is sent."""
+"""Columns of the sink, and the conversion of rows to messages. All checks come before the first send."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -22,15 +22,15 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "tags": _TEXT,
     "keys": ("array<string>", "string"),
     "properties": ("map<string,string>",),
-    "orderingKey": ("string", "int", "bigint"),  # same key: same queue, in the order of the rows
-    "rowKey": ("string", "int", "bigint"),  # names the row in its batch, for its stamp
+    "orderingKey": ("string", "int", "bigint"),  # rows with the same key go to the same queue, in order
+    "rowKey": ("string", "int", "bigint"),  # identifies the row in its batch, for its stamp
     "delayLevel": ("int", "bigint"),
     "deliverTime": ("timestamp", "bigint"),  # bigint: milliseconds since 1970
 }
 
 
 class SinkRow(NamedTuple):
-    """One message, and what decides about its queue."""
+    """One message, with its row number and ordering key."""
 
     number: int
     message: Message
@@ -57,11 +57,14 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     if len(given & {"body", "value"}) != 1:
         raise ConfigError("the sink needs one column body, or value instead")
     if topic is None and "topic" not in given:
-        raise ConfigError("where to send is not said: set the option topic, or give a column topic")
+        raise ConfigError("no destination: set the option topic, or give a column topic")
 
 
 def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamps: RowIds) -> Iterator[SinkRow]:
-    """Yield the messages of *batch*, whose first row has the number *first*. *topic* is for rows that name none."""
+    """Yield the messages of *batch*, whose first row has the number *first*.
+
+    *topic* is the default of rows without one.
+    """
     columns = {name: _values(batch.column(number)) for number, name in enumerate(batch.schema.names)}
     nothing: list[Any] = [None] * batch.num_rows
 
@@ -108,13 +111,13 @@ def rows_of(batch: pa.RecordBatch, first: int, topic: str | None, stamps: RowIds
 
 
 def _is_own(name: str) -> bool:
-    """Return whether a property is the message's own. What was read has also those that brokers and clients wrote."""
+    """Return whether a property belongs to the message itself; False for those that brokers and clients wrote."""
     return name not in names.RESERVED and not name.startswith(names.TRANSIENT_PREFIX)
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return a column as Python values; moments are milliseconds."""
+    """Return a column as Python values; timestamps become milliseconds."""
     if pa.types.is_timestamp(column.type):
-        column = pc.divide(column.cast(pa.int64()), 1_000)  # Spark's are in microseconds
+        column = pc.divide(column.cast(pa.int64()), 1_000)  # Spark's timestamps are in microseconds
     values: list[Any] = column.to_pylist()
     return values

@@ -1,7 +1,7 @@
-"""The deduplicating reader: of messages that the sink sent, each row once.
+"""Deduplication on the reading side: each row that the sink sent, once.
 
-The sink sends at least once and stamps each message with the row that it was (`stamps.STAMP`). A task that is
-tried again and a batch that is replayed give their rows the same stamps: one message of each is every row once.
+The sink sends at least once and stamps each message with its row (`row_ids.ROW_ID_PROPERTY`). A retried task and a
+replayed batch give their rows the same stamps, so keeping one message per stamp yields every row once.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Final
 from hanabi.errors import ConfigError
 from hanabi.spark.sink.row_ids import ROW_ID_PROPERTY
 
-if TYPE_CHECKING:  # so that `import hanabi.spark` does without Spark
+if TYPE_CHECKING:  # `import hanabi.spark` must work without Spark
     from pyspark.sql import DataFrame
 
 _COLUMN: Final = "_spark_row"
 
 
 def deduplicated(messages: "DataFrame", *, within: str | None = None) -> "DataFrame":
-    """*messages*, of which each row that the sink sent more than once is there once; others stay as they are.
+    """Return *messages* without repeats of rows that the sink sent; messages without a stamp are kept unchanged.
 
-    *messages* must have the columns properties and offsetMessageId. A stream must say *within* what time a repeat may
-    follow, such as "1 hour": so long it remembers each stamp. That is a watermark on storeTimestamp, which must be
-    there too. A replay comes when a query is started again, so the time must cover how long that may take.
+    *messages* must have the columns properties and offsetMessageId. For a stream, *within* is required: the time within
+    which a repeat may follow, such as "1 hour", and for which each stamp is remembered. It becomes a watermark on
+    storeTimestamp, which must be present too. A replay happens when a query is restarted, so *within* must cover the
+    longest expected downtime.
     """
     from pyspark.sql import functions as f
 
@@ -32,5 +33,5 @@ def deduplicated(messages: "DataFrame", *, within: str | None = None) -> "DataFr
     if not messages.isStreaming:
         return stamped.dropDuplicates([_COLUMN]).drop(_COLUMN)
     if within is None:
-        raise ConfigError("deduplicated() of a stream needs within='1 hour', or how long a repeat may take to come")
+        raise ConfigError("deduplicated() of a stream needs within=, the longest delay of a repeat, such as '1 hour'")
     return stamped.withWatermark("storeTimestamp", within).dropDuplicatesWithinWatermark([_COLUMN]).drop(_COLUMN)

@@ -13,21 +13,21 @@ from hanabi.spark.shared.option_values import OptionValues
 
 KNOWN: Final = (
     *CLIENT,
-    "topic",  # for rows that name none
+    "topic",  # default for rows without one
     "producerGroup",
-    "sendTimeoutMs",  # for all tries of a request together
+    "sendTimeoutMs",  # across all attempts of a request
     "retries",
     "maxMessagesPerBatch",
     "batchesInFlight",
-    "checkpointLocation",  # Spark's own, which it hands to sinks too
-    "path",  # likewise: what start(...) and save(...) are given
-    "queryName",  # likewise: that of a stream
+    "checkpointLocation",  # Spark's own, passed to sinks too
+    "path",  # likewise: the argument of start(...) and save(...)
+    "queryName",  # likewise: the name of a stream
 )
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where to send, and how."""
+    """Destination of the sink, and how it sends."""
 
     client: ClientConfig
     producer: ProducerConfig
@@ -35,12 +35,12 @@ class SinkOptions:
     topic: str | None
     batch_messages: int
     batches_in_flight: int
-    retry_s: float  # how long a broker that is away is tried again
-    checkpoint: str | None  # where a stream keeps its progress
+    retry_s: float  # how long an unreachable broker is retried
+    checkpoint: str | None  # checkpoint location of a stream
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Raises ConfigError."""
+    """Parse the options of the sink. Raises ConfigError."""
     values = OptionValues(given, KNOWN, f"the sink {NAME}")
     client, topic = client_config(values), values.text("topic")
     _ = client.namesrv_addresses

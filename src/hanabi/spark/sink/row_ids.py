@@ -1,9 +1,9 @@
-"""Stamps: what the sink writes on every message, so that a reader can tell a repeat from a new message.
+"""Stamps: the row id that the sink writes into every message, so that a reader can detect repeats.
 
-    SPARK_ROW = query / batch / partition / content     a digest of the row; the second row that is the same has -2
-    SPARK_ROW = query / batch / key=rowKey              where the row names itself
+    SPARK_ROW = query / batch / partition / content     a digest of the row; a second identical row gets -2
+    SPARK_ROW = query / batch / key=rowKey              if the row has a rowKey
 
-The content, and not the number of the row: behind a shuffle a task that is tried again gets its rows in another order.
+The content is used, not the row number: after a shuffle a retried task gets its rows in a different order.
 """
 
 from hashlib import sha256
@@ -17,10 +17,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class RowIds:
-    """The stamps of one task. Remembers the digests of its rows, of which some may be the same."""
+    """Stamps of one task. Remembers the digests of its rows to number identical rows."""
 
     def __init__(self, batch: str, partition: int) -> None:
-        """*batch* is the query and its batch."""
+        """Create the stamps of one task. *batch* identifies the query and its batch."""
         self._batch, self._partition = batch, partition
         self._seen: dict[bytes, int] = {}
 

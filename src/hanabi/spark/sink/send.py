@@ -1,4 +1,4 @@
-"""Sending rows: several batches under way, those with one ordering key one after another to one queue."""
+"""Sending of rows: several batches in flight; rows with one ordering key go to one queue, one after another."""
 
 import asyncio
 from collections import defaultdict
@@ -16,19 +16,20 @@ from hanabi.wire.system_names import RETRY_PREFIX
 
 
 class BrokerAway(TransportError):
-    """Brokers did not take messages, and may soon."""
+    """A temporary failure: brokers did not accept messages but may soon."""
 
 
 class RowSender:
-    """Sends rows through one producer. Returns when brokers have all of them; the first failure is raised.
+    """Sender of rows through one producer. Returns when brokers have stored all rows; raises the first failure.
 
-    A broker that restarts is waited for. What it may have taken before is sent again, with the same stamps.
+    Waits for a broker that restarts. Messages that the broker may already have stored are sent again with the same
+    stamps.
     """
 
     def __init__(self, producer: Producer, options: SinkOptions) -> None:
         self._producer, self._options = producer, options
         self._room = asyncio.Semaphore(options.batches_in_flight)
-        self._known = {options.topic}  # topics that were there a moment ago: worth waiting for
+        self._known = {options.topic}  # topics that existed recently: worth waiting for
 
     async def send(self, rows: Sequence[SinkRow]) -> None:
         tasks = [asyncio.ensure_future(work) for work in await self._work(rows)]
@@ -67,7 +68,7 @@ class RowSender:
         await self._patiently(rows, lambda: self._producer.send_batch(messages, queue=queue))
 
     async def _in_order(self, queue: MessageQueue, rows: Sequence[SinkRow]) -> None:
-        """One request after another. What is delayed cannot be part of a batch."""
+        """Send *rows* one request after another. Delayed messages cannot be batched."""
         size, run = self._options.batch_messages, list[SinkRow]()
         for row in rows:
             if row.is_delayed or len(run) == size:
@@ -103,15 +104,15 @@ class RowSender:
         self._known.add(topic)
 
     def _is_away(self, topic: str, error: MQError) -> bool:
-        """Return whether waiting may help: a server is down, and not the message or the topic wrong."""
+        """Return whether waiting may help: a server is down, as opposed to an invalid message or topic."""
         last = error.attempts[-1].error if isinstance(error, SendFailed) and error.attempts else error
-        if isinstance(last, SendFailed | TopicNotExist):  # nobody can be written to, or nobody serves the topic
+        if isinstance(last, SendFailed | TopicNotExist):  # no queue is writable, or no broker serves the topic
             return topic in self._known
         return isinstance(last, MQError) and last.retriable
 
 
 def _at(rows: Sequence[SinkRow], error: MQError) -> MQError:
-    """*error*, with the row that it is about: of a batch that cannot be sent, the first that could not alone."""
+    """Return *error* with the number of the row that caused it; of a failed batch, the first row that fails alone."""
     row = next((each for each in rows if isinstance(error, InvalidMessage) and not _is_valid(each)), rows[0])
     return MQError(f"row {row.number}, topic {row.message.topic}: {error}")
 

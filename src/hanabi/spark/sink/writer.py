@@ -1,7 +1,7 @@
-"""The writers: each task sends its rows, and stamps them (`stamps.Stamps`).
+"""Writers of the sink: each task sends its rows with stamps (`row_ids.RowIds`).
 
-A task that is tried again, or a batch that is replayed after a restart, sends messages with the same stamps: whoever
-keeps one message of each has every row once. What is sent cannot be taken back, so `abort` has nothing to do.
+A retried task or a batch replayed after a restart sends messages with the same stamps: a reader that keeps one message
+per stamp has every row once. Sent messages cannot be withdrawn, so `abort` does nothing.
 """
 
 import uuid
@@ -23,13 +23,13 @@ from hanabi.spark.sink.send import RowSender
 
 
 class BrokerWriter(DataSourceArrowWriter):
-    """Sends the rows of a batch query."""
+    """Writer of a batch query."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_columns(schema, options.topic)
         check_destination(options)
         self._options = options
-        self._run = uuid.uuid4().hex  # one for all tries of all tasks of this query
+        self._run = uuid.uuid4().hex  # the same for all attempts of all tasks of this query
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with plain_errors():
@@ -38,10 +38,10 @@ class BrokerWriter(DataSourceArrowWriter):
 
 
 class BrokerStreamWriter(DataSourceStreamArrowWriter):
-    """Sends the rows of a micro-batch. The query's id is that of its checkpoint, and the same after a restart."""
+    """Writer of a micro-batch. The query's id comes from its checkpoint, so it survives a restart."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        """Spark makes one for each micro-batch, and another one for its end."""
+        """Create a writer. Spark creates one for each micro-batch and another one for its commit."""
         check_columns(schema, options.topic)
         has_run = has_finished_batches(options.checkpoint)
         check_destination(options, patience_s=options.retry_s if has_run else 0.0)
@@ -57,7 +57,7 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
 
 
 def send_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], stamps: RowIds) -> int:
-    """Send all rows of *batches*; how many there were. Returns when brokers have them."""
+    """Send all rows of *batches* and return their number. Returns when brokers have stored them."""
     count = 0
     loop = LoopThread.acquire()
     try:

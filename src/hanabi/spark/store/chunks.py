@@ -1,7 +1,7 @@
-"""The records of a task in pieces that fit into memory, in the order of the log.
+"""Chunks of a task's records that fit into memory, in the order of the log.
 
-Messages of one queue lie between those of others. Records near each other are read together with what lies between
-them, which costs less than asking twice; what is far apart is not.
+Messages of one queue are interleaved with other queues'. Records near each other are read in one piece with the gap
+between them, which is cheaper than two reads; distant records are read separately.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ _GAP_BYTES_MAX: Final = 16 << 10
 
 @dataclass(frozen=True)
 class Chunk:
-    """Bytes of the log, and where records should lie in them.
+    """Bytes of the log, with the expected positions of records in them.
 
-    A start of -1 is a record that cannot be read: its place lies outside of the log, or its size cannot be.
-    `entries` are the entries that told of the records; None if the log itself did.
+    A start of -1 is an unreadable record: its position is outside of the log, or its size is impossible. `entries` are
+    the queue entries of the records; None if the records come from a scan of the log.
     """
 
     buffer: pa.Buffer
@@ -43,7 +43,7 @@ def entry_chunks(entries: Entries, log: LogReader, rows_max: int, bytes_max: int
     ends = entries.log_offsets + sizes
     fits = (numbers >= 0) & (sizes > 0)
     fits[fits] = ends[fits] <= log.ends[numbers[fits]]
-    # What each record adds to what must be read: itself, and what lies before it. A guess where entries are damaged.
+    # Bytes that each record adds to the read: itself and the gap before it. An estimate if entries are damaged.
     gaps = np.clip(entries.log_offsets - np.concatenate([[0], ends[:-1]]), 0, _GAP_BYTES_MAX)
     cost = np.cumsum(np.where(fits, sizes + gaps, 0))
     first = 0
@@ -68,7 +68,7 @@ def _read(
         return Chunk(pa.py_buffer(b""), starts, mine.sizes, mine.log_offsets, mine)
     begins, stops, files = mine.log_offsets[readable], (mine.log_offsets + mine.sizes)[readable], files[readable]
     reached = np.maximum.accumulate(stops)
-    is_new = np.ones(len(begins), np.bool_)  # whether a new piece begins with this record
+    is_new = np.ones(len(begins), np.bool_)  # whether this record begins a new piece
     is_new[1:] = (begins[1:] - reached[:-1] > _GAP_BYTES_MAX) | (files[1:] != files[:-1])
     heads = np.flatnonzero(is_new)
     piece_at = begins[heads]

@@ -1,7 +1,7 @@
-"""Records that are not what they should be: they are never rows, but somebody may want to know.
+"""Damaged records: they never become rows of messages, but they are counted and can be listed.
 
-What is done about them is an option. That they are counted is not: every task says how many it left out in its log,
-and `rows=damage` makes them the rows of a query of its own.
+The option onDamage chooses the handling. Every task logs the number of records that it left out, and `rows=damage`
+returns them as rows.
 """
 
 import logging
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Damaged(NamedTuple):
-    """Something that should be a message. Topic, queue and offset are None where only its place is known."""
+    """A damaged message. Topic, queue and offset are None if only its log position is known."""
 
     topic: str | None
     queue_id: int | None
@@ -32,25 +32,25 @@ class Damaged(NamedTuple):
 
 
 def reason_of(raw: bytes) -> str:
-    """Return why *raw* is no message, or not the right one."""
+    """Return the reason why *raw* is not the expected message."""
     if not raw.strip(b"\0"):
         return "nothing is written there"
     try:
         to_message(decode_record(raw))
-    except MQError as error:  # of a package that is missing, too
+    except MQError as error:  # also raised for a missing package
         return str(error).removeprefix("record at 0: ")
     return "another message lies there"
 
 
 def refuse(root: str, damaged: Sequence[Damaged]) -> StoreDamaged:
-    """What to raise for the first of them."""
+    """Return the error for the first damaged record."""
     return StoreDamaged(
         f'{root} is damaged: {damaged[0]} (option onDamage: "skip" leaves such records out, "end" ends there)'
     )
 
 
 class LeftOut:
-    """How much a task left out, told once at its end."""
+    """Count of the records that a task left out, logged once at its end."""
 
     def __init__(self, root: str) -> None:
         self._root, self._count = root, 0

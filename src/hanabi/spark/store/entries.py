@@ -1,4 +1,4 @@
-"""Entries of consume queues as arrays: where the messages of a task lie."""
+"""Entries of consume queues as arrays: the log positions of a task's messages."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -14,12 +14,14 @@ from hanabi.store.queues.consume_queue import ENTRY_BYTES
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 
 ENTRY_DTYPE: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-_EXT_ADDRESS_MAX: Final = -(2**31) - 1  # as consume_queue_ext: a code up to this one is an address there
+_EXT_ADDRESS_MAX: Final = -(2**31) - 1  # as in consume_queue_ext: codes up to this one are addresses in it
 
 
 class Span(NamedTuple):
-    """The messages [first, end) of one queue. *last_at* is where the last of them lay in the log when it was planned,
-    -1 where its entry could not be read."""
+    """Messages [first, end) of one queue.
+
+    *last_at* is the log offset of the last message at planning time, -1 if its entry could not be read.
+    """
 
     topic: str
     queue_id: int
@@ -30,22 +32,22 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries of several queues, by log offset. All arrays have one element an entry.
+    """Entries of several queues, by log offset. All arrays have one element per entry.
 
-    Where a queue has no entry, the size is 0 and the log offset that of the message before it.
+    For a missing entry, the size is 0 and the log offset is that of the message before it.
     """
 
     log_offsets: Positions
     sizes: Positions
     queue_offsets: Positions
-    spans: Positions  # to which of the task's spans it belongs
+    spans: Positions  # index of the entry's span in the task
 
     def __len__(self) -> int:
         return len(self.log_offsets)
 
 
 def raw_entries(queue: QueueOnDisk, reader: FileReader, first: int, end: int) -> NDArray[np.void]:
-    """Return the entries [first, end) as they are stored; zeros for what is not there."""
+    """Return the entries [first, end) as stored; zeros for missing ones."""
     found = np.zeros(end - first, ENTRY_DTYPE)
     at = first
     while at < end and queue.file_bytes:
@@ -53,14 +55,14 @@ def raw_entries(queue: QueueOnDisk, reader: FileReader, first: int, end: int) ->
         count = len(data) // ENTRY_BYTES
         found[at - first : at - first + count] = np.frombuffer(data, ENTRY_DTYPE, count)
         in_file = queue.file_bytes // ENTRY_BYTES
-        at = at + count if count else at - at % in_file + in_file  # a file is missing or was cut: on to the next
+        at = at + count if count else at - at % in_file + in_file  # a file is missing or truncated: go to the next
     return found
 
 
 def task_entries(home: StoreHome, spans: tuple[Span, ...], tags_codes: list[int] | None) -> Entries:
-    """Return the entries of *spans*, without those whose tags cannot be among the wanted ones.
+    """Return the entries of *spans*, without those whose tags cannot match.
 
-    Raises DataLost if the topic of one of them was made again after it was planned.
+    Raises DataLost if a topic was re-created after planning.
     """
     parts: list[tuple[Positions, Positions, Positions, Positions]] = []
     with FileReader() as reader:
@@ -84,7 +86,10 @@ def task_entries(home: StoreHome, spans: tuple[Span, ...], tags_codes: list[int]
 
 
 def _check_same_queue(span: Span, last: NDArray[np.void]) -> None:
-    """Compare the last entry of *span* with that of the plan. One that is gone, or was cut, is damage and no other."""
+    """Raise DataLost if the last entry of *span* differs from the plan.
+
+    A missing or truncated entry is damage instead.
+    """
     if span.last_at >= 0 and last["size"] > 0 and last["log_offset"] != span.last_at:
         raise DataLost(
             f"topic {span.topic}, queue {span.queue_id}: another message stands at {span.end - 1} than was planned: the"
@@ -93,8 +98,10 @@ def _check_same_queue(span: Span, last: NDArray[np.void]) -> None:
 
 
 def _may_have(codes: Positions, wanted: list[int] | None, topic: str) -> Mask:
-    """Return which messages may have the wanted tags. In some entries something else stands in the place of the
-    tags."""
+    """Return a mask of the messages that may have the wanted tags.
+
+    Some entries hold another value instead of a tags code.
+    """
     if wanted is None or topic == SCHEDULE_TOPIC:
         return np.ones(len(codes), np.bool_)
     return np.isin(codes, wanted) | (codes <= _EXT_ADDRESS_MAX)

@@ -1,6 +1,6 @@
-"""Pieces of the commit log, read into memory that Arrow can point into.
+"""Reads of the commit log into memory that Arrow can reference.
 
-Read and not mapped: a broker may cut a file meanwhile, and a map would then end the worker with SIGBUS.
+Files are read, not mapped: if a broker truncates a file, an access to the map would end the worker with SIGBUS.
 """
 
 import os
@@ -14,7 +14,7 @@ from hanabi.store.inspection.home import StoreHome, cannot_read
 
 
 class LogReader:
-    """The files of a commit log as they were listed. Keeps the last one open; use as a context manager."""
+    """Reader of the commit log's files as listed. Keeps the last file open; use as a context manager."""
 
     def __init__(self, home: StoreHome) -> None:
         self.files = home.log_files()
@@ -34,16 +34,16 @@ class LogReader:
         self._number, self._fd = -1, -1
 
     def numbers_of(self, log_offsets: Positions) -> Positions:
-        """In which file each of them lies, -1 for none."""
+        """Return the file number of each log offset, -1 for none."""
         numbers = np.searchsorted(self.bases, log_offsets, "right") - 1
         if not len(self.files):
             return numbers
         return np.where(log_offsets < self.ends[numbers], numbers, -1)
 
     def read(self, pieces: list[tuple[int, int, int]]) -> pa.Buffer:
-        """Return one buffer with *pieces* behind each other: each a file's number, a log offset in it, and a size.
+        """Return one buffer with all *pieces* concatenated: each a file's number, a log offset in it, and a size.
 
-        Zeros stand for what the file no longer has.
+        Bytes that the file no longer has are zeros.
         """
         buffer = pa.allocate_buffer(sum(size for _, _, size in pieces))
         view = memoryview(buffer).cast("B")

@@ -1,7 +1,7 @@
-"""The commit log itself, record by record, without its consume queues: shows also what these have lost.
+"""Scan of the commit log record by record, without the consume queues: also finds messages that these have lost.
 
-Tasks are still cut with the help of the queues, because their entries say where records begin; where there are none,
-every file of the log does. Behind damage the next record is searched by its magic.
+Tasks are still cut at queue entries, because these hold the starts of records; without entries, tasks are cut at file
+starts. After damage the scan searches for the next record's magic.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ from hanabi.wire.message.record import RecordState, check_record
 
 @dataclass(frozen=True)
 class LogTask(InputPartition):
-    """The log offsets [start, end). A record begins at each of the two, or the log does not go on there."""
+    """Log offsets [start, end). At each of the two a record begins or the log ends."""
 
     start: int
     end: int
 
 
 def plan_log_tasks(options: StoreOptions) -> list[LogTask]:
-    """Tasks for the whole log, in its order."""
+    """Return the tasks for the whole log, in its order."""
     files = options.home.log_files()
     with FileReader() as reader:
         queues = wanted_queues(options.home, Selection(), reader)
@@ -53,9 +53,9 @@ def plan_log_tasks(options: StoreOptions) -> list[LogTask]:
 
 
 def _end_of_log(files: list[DataFile], reader: FileReader, known: int | None) -> int:
-    """Behind the last record, and behind what is torn there. A running broker may write more: that is not for us.
+    """Return the log offset after the last record and any torn bytes. Later writes of a running broker are ignored.
 
-    *known* is where one of the last records begins; without one, the files are read to their end.
+    *known* is the start of one of the last records; without it, the files are read to their end.
     """
     if known is None:
         return files[-1].end
@@ -68,19 +68,19 @@ def _end_of_log(files: list[DataFile], reader: FileReader, known: int | None) ->
 
 
 def _begins_record(log: LogLookup, log_offset: int) -> bool:
-    """Return whether a record lies there that knows it. An entry may have a bad bit."""
+    """Return whether a record with this log offset begins there. An entry may have a flipped bit."""
     data = log.read(log_offset) or b""
     is_whole = check_record(data, check_crc=False).state is RecordState.WHOLE
     return is_whole and int.from_bytes(data[28:36], "big") == log_offset
 
 
 def log_chunks(task: LogTask, log: LogReader, rows_max: int, bytes_max: int = CHUNK_BYTES_MAX) -> Iterator[Chunk]:
-    """Yield the records of *task*, and in place of what is none a chunk with something that is damaged."""
+    """Yield the records of *task*; for damaged bytes, a chunk with one damaged record."""
     position, wanted = task.start, bytes_max
     with FileReader() as reader:
         while position < task.end:
             number = int(log.numbers_of(np.array([position]))[0])
-            if number < 0:  # deleted, or never there
+            if number < 0:  # deleted, or never existed
                 position = int(min(log.bases[log.bases > position], default=task.end))
                 continue
             file = log.files[number]
@@ -104,25 +104,25 @@ def log_chunks(task: LogTask, log: LogReader, rows_max: int, bytes_max: int = CH
 
 
 def _whole_records(log: LogReader, number: int, position: int, size: int, rows_max: int) -> tuple[Chunk, int]:
-    """Return the records that lie behind each other from *position* on, and how many bytes they are."""
+    """Return the contiguous records from *position* on, and their size in bytes."""
     buffer = log.read([(number, position, size)])
     starts, sizes, stopped_at = walk(buffer)
     count = min(len(starts), rows_max)
     _, torn = lay_out(buffer, starts[:count], sizes[:count])
-    if len(torn):  # its size may be wrong, so that what seems to follow does not
+    if len(torn):  # its size may be wrong, and so the start of the next record
         count = int(torn[0])
     walked = stopped_at if count == len(starts) else int(starts[count])
     return Chunk(buffer, starts[:count], sizes[:count], position + starts[:count]), walked
 
 
 def _damage(log: LogReader, number: int, position: int, size: int) -> Chunk:
-    size = min(size, 4_096)  # enough to say what is wrong with it
+    size = min(size, 4_096)  # enough to report the damage
     places = np.zeros(1, np.int64), np.array([size]), np.array([position])
     return Chunk(log.read([(number, position, size)]), *places)
 
 
 def _next_record(files: list[DataFile], reader: FileReader, start: int, end: int) -> int:
-    """Where the next record begins, *end* if there is none before it."""
+    """Return the start of the next record, *end* if there is none before it."""
     for piece in LogScan(files, reader, start=start):
         if isinstance(piece, Whole):
             return min(piece.dispatch.log_offset, end)

@@ -1,4 +1,4 @@
-"""The options of `spark.read.format("rocketmq-store")`."""
+"""Options of `spark.read.format("rocketmq-store")`."""
 
 import re
 from collections.abc import Mapping
@@ -18,30 +18,30 @@ LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 _ENDS: Final = ("earliest", "latest")
 KNOWN: Final = (
     "path",  # the store: RocketMQ's storePathRootDir; `load(dir)` sets it
-    "commitLog",  # storePathCommitLog, where it is not in there
-    "brokerName",  # for the column of that name: the files do not know it
-    "subscribe",  # topics, with commas between them; all of them when none of these three is given
+    "commitLog",  # storePathCommitLog, if it is outside the store
+    "brokerName",  # for the column brokerName: the files do not contain it
+    "subscribe",  # topics, separated by commas; all topics if none of these three options is given
     "subscribePattern",  # topics, as a regular expression
     "assign",  # topics and queues: {"Orders": [0, 1]}
     "startingOffsets",  # by topic and queue: {"Orders": {"0": 1200}}; other queues from their oldest message on
-    "endingOffsets",  # likewise; not part of what is read
-    "startingTimestamp",  # stored then or later
-    "endingTimestamp",  # stored before
+    "endingOffsets",  # likewise; exclusive
+    "startingTimestamp",  # stored at this time or later
+    "endingTimestamp",  # stored before this time
     "tags",  # such as: created || paid
-    "scan",  # queues: what the consume queues know; log: every record of the commit log
-    "onDamage",  # fail; skip: leave out what is damaged; end: each task ends there
-    "checkCrc",  # of bodies, where they are read
-    "rows",  # messages; damage: a row for everything that onDamage=skip would leave out
-    "rawRecord",  # add the column `record`: the bytes as they are stored
-    "maxBytesPerPartition",  # of the log; a task costs about 50 ms more than its bytes
+    "scan",  # queues: messages in the consume queues; log: every record of the commit log
+    "onDamage",  # fail; skip: leave damaged records out; end: end the task at the first one
+    "checkCrc",  # check the CRC of bodies that are read
+    "rows",  # messages; damage: a row for each record that onDamage=skip would leave out
+    "rawRecord",  # add the column `record`: the bytes as stored
+    "maxBytesPerPartition",  # bytes of the log; a task has about 50 ms of overhead
     "minPartitions",
-    "maxRowsPerBatch",  # that Python hands to the JVM at once
+    "maxRowsPerBatch",  # rows that Python passes to the JVM at once
 )
 
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """What to read of which store, and how."""
+    """Selection of messages of a store, and how to read them."""
 
     home: StoreHome
     selection: Selection
@@ -57,7 +57,7 @@ class StoreOptions:
 
 
 def parse_store_options(given: Mapping[str, str]) -> StoreOptions:
-    """Of a batch. Raises ConfigError, or StoreError where the directory is none of a store."""
+    """Parse the options of a batch. Raises ConfigError, or StoreError if the directory is not a store."""
     values = OptionValues(given, KNOWN, NAME)
     for name, nowhere in (("startingOffsets", "latest"), ("endingOffsets", "earliest")):
         if (values.text(name) or "").lower() == nowhere:
@@ -66,7 +66,7 @@ def parse_store_options(given: Mapping[str, str]) -> StoreOptions:
 
 
 def store_options(values: OptionValues) -> StoreOptions:
-    """Return those that batch and stream have in common; what a stream has not is as if it were not given."""
+    """Return the options that batch and stream share. Options that only a batch has are treated as not given."""
     commit_log = values.text("commitLog")
     selection, is_log_scan = _selection(values), values.choice("scan", "queues", "log") == "log"
     home = _open(values.text("path"), Path(commit_log) if commit_log else None)
@@ -132,7 +132,7 @@ def _offsets(values: OptionValues, name: str) -> dict[tuple[str, int], int]:
         return found
     for topic, queues in (values.json_object(name) or {}).items():
         for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
-            at = offset[0] if isinstance(offset, list) and offset else offset  # as a stream's checkpoint has it
+            at = offset[0] if isinstance(offset, list) and offset else offset  # the format of a stream's checkpoint
             if queue_id.isdecimal() and type(at) is int and at >= 0:
                 found[topic, int(queue_id)] = at
         if not isinstance(queues, dict) or len(queues) != sum(1 for each, _ in found if each == topic):
@@ -159,7 +159,7 @@ def _assigned(values: OptionValues) -> frozenset[tuple[str, int]] | None:
 
 
 def _check_names(home: StoreHome, selection: Selection) -> None:
-    """Raises ConfigError if a topic or queue that was named is not there."""
+    """Raise ConfigError if a named topic or queue does not exist."""
     asked = {topic for topic, _ in selection.queues or ()} | (selection.topics or frozenset())
     there = {path.name for path in home.queues.iterdir()} if asked and home.queues.is_dir() else set()
     for topic in sorted(asked):

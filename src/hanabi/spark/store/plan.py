@@ -1,7 +1,7 @@
-"""Which task reads what: the log is cut at messages, into parts with about the same number of wanted bytes.
+"""Plan of a read: the log is cut at messages into tasks with about the same number of wanted bytes.
 
-Queue entries say where messages lie, so nothing is scanned: a few thousand of them are a sample of the whole, the
-sample says where to cut, and halving finds each queue's first message behind every cut.
+Queue entries hold the positions of messages, so the plan needs no scan. A sample of a few thousand entries gives the
+cuts, and a binary search finds each queue's first message after every cut.
 """
 
 from dataclasses import dataclass
@@ -23,19 +23,19 @@ from hanabi.store.inspection.queues import QueueOnDisk, find_queues
 
 SAMPLES: Final = 256
 _SAMPLES_PER_TASK: Final = 64
-_READ_WHOLE_MAX: Final = 4_096  # entries: a shorter queue is read at once
+_READ_WHOLE_MAX: Final = 4_096  # entries; a shorter queue is read whole
 
 
 @dataclass(frozen=True)
 class QueueTask(InputPartition):
-    """The messages that one task reads, as the consume queues know them."""
+    """Messages that one task reads, as listed in the consume queues."""
 
     spans: tuple[Span, ...]
 
 
 @dataclass(frozen=True)
 class WantedQueue:
-    """The messages [first, end) of a queue that are wanted."""
+    """Wanted messages [first, end) of a queue."""
 
     queue: QueueOnDisk
     first: int
@@ -53,7 +53,10 @@ def plan_queue_tasks(options: StoreOptions, selection: Selection) -> list[QueueT
 
 
 def cut_tasks(queues: list[WantedQueue], options: StoreOptions) -> list[QueueTask]:
-    """Tasks for the messages of *queues*, in the order of the log. The same for the same files and queues."""
+    """Return the tasks for the messages of *queues*, in the order of the log.
+
+    Deterministic for the same files and queues.
+    """
     with FileReader() as reader:
         sample = take_sample(queues, reader, SAMPLES)
         count = task_count(sample, options)
@@ -75,7 +78,10 @@ def _span(queue: QueueOnDisk, reader: FileReader, first: int, end: int) -> Span:
 
 
 def wanted_queues(home: StoreHome, selection: Selection, reader: FileReader) -> list[WantedQueue]:
-    """Return every queue with messages that may be wanted. What light queues refer to is in other queues already."""
+    """Return every queue with messages that may match.
+
+    Light queues are skipped: they refer to messages of other queues.
+    """
     log = LogLookup(home, reader)
     from_ms, to_ms = selection.from_ms, selection.to_ms
     begin = None if from_ms is None else TimeBoundary(from_ms, log, unknown_is_older=False)
@@ -100,7 +106,7 @@ def wanted_queues(home: StoreHome, selection: Selection, reader: FileReader) -> 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some entries by log offset, and how many wanted bytes each stands for."""
+    """Sampled entries by log offset, with the wanted bytes that each represents."""
 
     log_offsets: Positions
     weights: NDArray[np.float64]
@@ -111,7 +117,7 @@ class Sample:
         return float(self.weights.sum())
 
     def cuts(self, count: int) -> Positions:
-        """At most count - 1 log offsets that divide the bytes into *count* parts. All of them begin messages."""
+        """Return at most count - 1 log offsets that divide the bytes into *count* parts. A message begins at each."""
         if count < 2:
             return np.empty(0, np.int64)
         reached = np.cumsum(self.weights)
@@ -125,7 +131,7 @@ def task_count(sample: Sample, options: StoreOptions) -> int:
 
 
 def take_sample(queues: list[WantedQueue], reader: FileReader, count: int) -> Sample:
-    """About *count* entries, spread evenly over all; at least one of each queue."""
+    """Return about *count* entries, spread evenly over all; at least one per queue."""
     messages = sum(map(len, queues))
     places: list[tuple[int, float]] = []
     for each in queues:
@@ -141,10 +147,10 @@ def take_sample(queues: list[WantedQueue], reader: FileReader, count: int) -> Sa
 
 
 def _first_behind(each: WantedQueue, reader: FileReader, cuts: Positions) -> list[int]:
-    """For every cut the first of the wanted messages that lies there or behind it."""
+    """Return for each cut the first wanted message at or after it."""
     if len(each) <= _READ_WHOLE_MAX:
         log_offsets = raw_entries(each.queue, reader, each.first, each.end)["log_offset"].astype(np.int64)
-        # Damaged entries may be anywhere. That they are in some task is enough.
+        # Damaged entries may have any position. It is enough that some task contains them.
         found = each.first + np.searchsorted(np.maximum.accumulate(log_offsets), cuts)
         return [int(at) for at in found]
     borders: list[int] = []

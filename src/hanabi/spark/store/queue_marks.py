@@ -1,4 +1,4 @@
-"""Marks of the queues of a store: which message stands before an offset, read from the files."""
+"""Marks of a store's queues: the message before an offset, read from the files."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from hanabi.wire.message.record import decode_dispatch
 
 
 def marks_in_store(home: StoreHome, offsets: Mapping[MessageQueue, int]) -> Marks:
-    """Return the message before each offset; queues where there is none are left out."""
+    """Return the message before each offset; queues without one are left out."""
     found: Marks = {}
     with FileReader() as reader, FileReader() as log_reader:
         log = LogLookup(home, log_reader)
@@ -28,7 +28,7 @@ def marks_in_store(home: StoreHome, offsets: Mapping[MessageQueue, int]) -> Mark
 def since_in_store(
     home: StoreHome, times_ms: Mapping[MessageQueue, int], first: Mapping[MessageQueue, int], end: Offsets
 ) -> Offsets:
-    """Return the first message of each queue that was stored at its time or later; its end if there is none."""
+    """Return the first offset of each queue stored at its time or later; the queue's end if there is none."""
     with FileReader() as reader, FileReader() as log_reader:
         log = LogLookup(home, log_reader)
         return {
@@ -49,7 +49,7 @@ def _mark(queue: QueueOnDisk, reader: FileReader, log: LogLookup, offset: int) -
         return None
     try:
         record = decode_dispatch(log.read(entry[0]) or b"")
-    except RemoteProtocolError:  # damaged: nothing can be compared with it
+    except RemoteProtocolError:  # damaged: not comparable
         return None
     is_it = (record.log_offset, record.queue_offset) == (entry[0], offset)
     return Mark(record.log_offset, record.store_timestamp_ms) if is_it else None

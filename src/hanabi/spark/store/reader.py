@@ -1,4 +1,4 @@
-"""Plans the tasks of a read and runs them. Made on the driver, and sent to the workers as it is."""
+"""Planning and execution of a read's tasks. Created on the driver and pickled to the workers."""
 
 from collections.abc import Iterable, Iterator
 
@@ -22,7 +22,7 @@ _BODIES = pa.schema([("body", pa.binary())])
 
 
 class StoreReader(DataSourceReader):
-    """Reads messages of a store, or says what of it is damaged."""
+    """Reader of a store's messages, or of its damage."""
 
     def __init__(self, options: StoreOptions, schema: StructType) -> None:
         with plain_errors():
@@ -44,7 +44,7 @@ class StoreReader(DataSourceReader):
                 yield from self._read(entry_chunks(entries, log, self._options.batch_rows), partition.spans)
             elif isinstance(partition, LogTask):
                 yield from self._read(log_chunks(partition, log, self._options.batch_rows), ())
-            # Spark makes up a partition of no kind when there is nothing to read.
+            # Spark passes a placeholder partition if there is nothing to read.
 
     def _read(self, chunks: Iterable[Chunk], spans: tuple[Span, ...]) -> Iterator[pa.RecordBatch]:
         return self._damage(chunks, spans) if self._options.is_damage_report else self._messages(chunks, spans)

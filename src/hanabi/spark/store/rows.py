@@ -1,4 +1,4 @@
-"""From a chunk of the log to rows: what is damaged, what is not wanted, what is left as record batches."""
+"""Conversion of a chunk of the log to record batches: separates damaged records, filters unwanted ones."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from hanabi.wire.message.record import decode_dispatch
 
 @dataclass(frozen=True)
 class RowMaker:
-    """Makes rows of *schema* from chunks. *spans* are those that a chunk's entries refer to."""
+    """Converter of chunks to rows of *schema*. A chunk's entries refer to *spans*."""
 
     schema: pa.Schema
     selection: Selection
@@ -30,7 +30,7 @@ class RowMaker:
     ends_at_damage: bool = False
 
     def rows(self, chunk: Chunk) -> tuple[list[pa.RecordBatch], list[Damaged]]:
-        """Return the batches of *chunk*, and everything in it that is damaged."""
+        """Return the batches of *chunk*, and its damaged records."""
         layout, torn = lay_out(chunk.buffer, chunk.starts, chunk.sizes)
         right, wrong = self._told_apart(layout, chunk)
         damaged = [*torn.tolist(), *wrong]
@@ -44,7 +44,7 @@ class RowMaker:
         return batches, [self._describe(chunk, row) for row in sorted(damaged)]
 
     def _decode(self, layout: Layout) -> tuple[list[pa.RecordBatch], list[int]]:
-        """Return the batches, and the rows of those whose bodies are spoilt."""
+        """Return the batches, and the rows with damaged bodies."""
         spoilt: list[int] = []
         batches = decode_batches(
             layout,
@@ -66,7 +66,7 @@ class RowMaker:
             damaged += spoilt
 
     def _told_apart(self, layout: Layout, chunk: Chunk) -> tuple[Mask, list[int]]:
-        """Return which records are those that they should be, and the rows of those that should not be there at all."""
+        """Return a mask of the records that are the expected ones, and the rows of records that must not be there."""
         right: Mask = layout.log_offsets == chunk.log_offsets[layout.rows]
         if chunk.entries is None:
             return right, layout.rows[~right].tolist()
@@ -80,8 +80,10 @@ class RowMaker:
         return right, [row for row in others if not self._is_reference(chunk, chunk.entries, row)]
 
     def _is_reference(self, chunk: Chunk, entries: Entries, row: int) -> bool:
-        """Return whether the message belongs to another queue and may be in this one too: it is a row of the
-        other's."""
+        """Return whether the message belongs to another queue and may be referenced by this one.
+
+        The other queue returns it.
+        """
         try:
             record = decode_dispatch(_raw(chunk, row))
         except RemoteProtocolError:

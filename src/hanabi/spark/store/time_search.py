@@ -1,4 +1,4 @@
-"""Where in a queue the messages of a time begin. Store times do not go back in a log, so halving finds it."""
+"""Search for the first message of a time in a queue. Store times never decrease in a log, so it is a binary search."""
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.store.inspection.home import FileReader
@@ -8,18 +8,18 @@ from hanabi.wire.message.record import decode_dispatch
 
 
 class TimeBoundary:
-    """One moment in the log. What one queue teaches about it spares the next queue most of its reads.
+    """One point in time in the log. The results of one queue save the next queue most of its reads.
 
-    What cannot be read counts as older if *unknown_is_older*: the side on which nothing is lost.
+    An unreadable message counts as older if *unknown_is_older*: choose the side on which no message is lost.
     """
 
     def __init__(self, time_ms: int, log: LogLookup, *, unknown_is_older: bool) -> None:
         self._time_ms, self._log, self._unknown_is_older = time_ms, log, unknown_is_older
-        self._older_until = -1  # up to this log offset all is older
-        self._younger_from = 2**63  # from this one on nothing is
+        self._older_until = -1  # every message up to this log offset is older
+        self._younger_from = 2**63  # no message from this log offset on is older
 
     def first_in(self, queue: QueueOnDisk, reader: FileReader, low: int, high: int) -> int:
-        """Return the first message of [low, high) that was stored then or later, or *high*."""
+        """Return the first message of [low, high) stored at this time or later, or *high*."""
         while low < high:
             middle = (low + high) // 2
             entry = queue.entry(reader, middle)

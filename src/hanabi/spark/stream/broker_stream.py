@@ -1,7 +1,7 @@
-"""The stream reader: the driver's process decides how far a trigger goes, executors pull as in a batch.
+"""Stream reader over a cluster: the driver decides the size of a trigger, executors pull as in a batch.
 
-Spark keeps the offsets in the checkpoint. What is remembered here only spares questions, or is a delay: a driver that
-starts again loses nothing with it.
+Spark keeps the offsets in the checkpoint. State kept here only saves requests or implements a delay: a restarted driver
+loses nothing.
 """
 
 import logging
@@ -40,22 +40,22 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes."""
+    """Reader of a stream of messages."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         with plain_errors():
             self._schema = arrow_schema(schema, readable_columns(options.read))
         self._options = options
         self._driver: ClusterView | None = None
-        self._target: Offsets | None = None  # AvailableNow: what was there at the beginning
-        self._told: Offsets = {}  # the progress that brokers know
-        self._know_group: set[str] = set()  # brokers that were pulled from in the group's name
+        self._target: Offsets | None = None  # AvailableNow: the ends at the beginning
+        self._told: Offsets = {}  # the offsets committed to brokers
+        self._know_group: set[str] = set()  # brokers that the group has pulled from
         self._continuity = Continuity(fail=options.read.fail_on_data_loss, seconds=options.discovery_s)
         self._small = SmallTriggers(options.offsets_min, options.delay_max_s, time.monotonic)
 
     @property
     def _view(self) -> ClusterView:
-        if self._driver is None:  # not in __init__: executors have this object too
+        if self._driver is None:  # not in __init__: this object is pickled to executors too
             self._driver = ClusterView(self._options)
         return self._driver
 
@@ -83,7 +83,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return positions_to_json(Positions(begin, self._view.marks(begin)))
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> JsonPositions:  # noqa: N802
-        """Return how far this trigger goes. All below *start* is finished work, also after a restart."""
+        """Return the end of this trigger. Messages below *start* are done, also after a restart."""
         with plain_errors():
             done = positions_from_json(start)
             self._tell_progress(done.offsets)
@@ -125,7 +125,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Decisions
 
     def _still_there(self, begin: Positions, stop: Positions) -> tuple[Offsets, Offsets]:
-        """Return what of the ranges the cluster still has; what is lost is an error, or left out."""
+        """Return the parts of the ranges that the cluster still has. Lost messages are an error, or are skipped."""
         fail = self._options.read.fail_on_data_loss
         there = set(self._view.queues())
         moving = [queue for queue in stop.offsets if stop.differs(begin, queue)]
@@ -143,7 +143,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {queue: low for queue, (low, _) in ranges.items()}, {queue: high for queue, (_, high) in ranges.items()}
 
     def _tell_progress(self, done: Offsets) -> None:
-        """With groupId, brokers hear how far the stream has come. It is news for people: no reason to fail."""
+        """Commit offsets for groupId to brokers. A failure is only logged: these offsets are for monitoring."""
         group = self._options.read.group
         if group is None:
             return
@@ -153,6 +153,6 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._view.ask(lambda cluster: cluster.tell_progress(group, new, self._know_group))
         except MQError as error:
-            logger.warning("progress of group %s is not told: %s", group, error)
+            logger.warning("offsets of group %s are not committed to brokers: %s", group, error)
         else:
             self._told |= new

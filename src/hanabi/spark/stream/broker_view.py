@@ -1,7 +1,7 @@
-"""The ends of the queues that a stream reads, as the driver knows them. Spark asks for them fifty times a second.
+"""Cached view of a stream's queues on the driver. Spark asks for their ends fifty times a second.
 
-So what brokers said is believed for a moment, and the list of queues for longer. Lives as long as the driver's process:
-Spark tells nobody when a stream ends.
+So ends are cached for a moment, and the list of queues for longer. The view lives as long as the driver's process:
+Spark does not notify a source when its stream ends.
 """
 
 import time
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ClusterView:
-    """What is asked of a cluster again and again, through one set of connections."""
+    """Repeated requests to a cluster, through one set of connections."""
 
     def __init__(self, options: StreamOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options, self._clock = options, clock
@@ -32,7 +32,7 @@ class ClusterView:
         self._ends: Offsets = {}
 
     def queues(self) -> list[MessageQueue]:
-        """Return all queues that are there now, or were a moment ago."""
+        """Return all queues, cached for a while."""
         if self._clock() >= self._queues_until:
             self._queues = self.ask(lambda cluster: cluster.queues())
             self._queues_until = self._clock() + self._options.discovery_s
@@ -40,7 +40,7 @@ class ClusterView:
         return self._queues
 
     def ends(self) -> Offsets:
-        """Return where each queue ends."""
+        """Return the end of each queue."""
         queues = self.queues()
         if self._clock() >= self._ends_until:
             self._ends = self.ask(lambda cluster: cluster.end_offsets(queues))
@@ -48,20 +48,20 @@ class ClusterView:
         return self._ends
 
     def firsts(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """Where these queues begin, asked anew."""
+        """Return the first offsets of these queues, not cached."""
         wanted = list(queues)
         return self.ask(lambda cluster: cluster.first_offsets(wanted)) if wanted else {}
 
     def marks(self, offsets: Mapping[MessageQueue, int]) -> Marks:
-        """Return the message before each offset, asked anew."""
+        """Return the message before each offset, not cached."""
         return self.ask(lambda cluster: cluster.marks(offsets)) if offsets else {}
 
     def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
-        """Return the first message of each queue that was stored at its time or later."""
+        """Return the first offset of each queue stored at its time or later."""
         return self.ask(lambda cluster: cluster.since(times_ms, first, end)) if times_ms else {}
 
     def ask(self, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
-        """Any question. The first one must be answered at once; later ones wait for a broker that restarts."""
+        """Run a request. The first one fails at once; later ones wait for a broker that restarts."""
         if self._loop is None:
             self._loop = LoopThread.acquire()
         if self._core is None:

@@ -1,6 +1,6 @@
-"""Continuity of a stream: each queue goes on behind the message that was read last, or the stream says otherwise.
+"""Continuity of a stream: a check that each queue continues after the message that was read last.
 
-Used by the streams over a cluster and over files. Offsets in a checkpoint have marks (`marks.Mark`) for this.
+Used by the streams over a cluster and over files. Offsets in a checkpoint have marks (`queue_marks.Mark`) for this.
 """
 
 import time
@@ -13,14 +13,14 @@ from hanabi.spark.shared.queue_marks import Positions, Queues, broken_off
 
 
 class Continuity:
-    """Compares queues with what was read of them. *seconds*: so often, those without new messages are compared too."""
+    """Comparison of queues with their read positions. Queues without new messages are compared every *seconds* too."""
 
     def __init__(self, *, fail: bool, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._fail, self._seconds, self._clock = fail, seconds, clock
         self._idle_until = float("-inf")
 
     def begin(self, done: Positions, ends: Mapping[MessageQueue, int], queues: Queues) -> Positions:
-        """*done*, where a trigger begins, or another place in a queue that began again (without a mark).
+        """Return *done*, the start of a trigger, with a new position (without a mark) for each re-created queue.
 
         Raises DataLost for such a queue, or logs.
         """
@@ -35,9 +35,9 @@ class Continuity:
     def span(
         self, begin: Positions, stop: Positions, ends: Mapping[MessageQueue, int], queues: Queues
     ) -> tuple[Offsets, Offsets]:
-        """What to read of the queues of a batch that goes from *begin* to *stop*, both of which were told before.
+        """Return the start and end of each queue in a batch from *begin* to *stop*, both of which Spark already knows.
 
-        If a queue began again after *stop* was told, what is new belongs to the next batch.
+        If a queue was re-created after *stop* was returned, its new messages belong to the next batch.
         """
         low = begin.offsets | self._resumed(begin, ends, queues)
         high = stop.offsets | self._resumed(stop.only(stop.marks), ends, queues)
@@ -51,7 +51,7 @@ class Continuity:
 
 
 def reached(done: Positions, begin: Positions, target: Offsets, queues: Queues) -> Positions:
-    """*target* with marks: those of *done* for queues that stay where they are, and did not begin again."""
+    """Return *target* with marks: those of *done* for queues that did not move and were not re-created."""
     staying = [queue for queue, offset in target.items() if done.offsets.get(queue) == offset]
     staying = [queue for queue in staying if not begin.differs(done, queue)]
     moving = {queue: offset for queue, offset in target.items() if queue not in set(staying)}

@@ -18,7 +18,7 @@ CHECKPOINT: Final = "the checkpoint"
 
 
 def positions_to_json(positions: Positions) -> JsonPositions:
-    """*positions* by topic, broker and queue, sorted: Spark compares their text."""
+    """Return *positions* by topic, broker and queue, sorted: Spark compares their text."""
     told: JsonPositions = {}
     for queue in sorted(positions.offsets):
         offset, mark = positions.offsets[queue], positions.marks.get(queue)
@@ -28,7 +28,7 @@ def positions_to_json(positions: Positions) -> JsonPositions:
 
 
 def positions_from_json(told: Any) -> Positions:
-    """What `positions_to_json` made, or an earlier version. Raises ConfigError."""
+    """Parse the output of `positions_to_json`, or of an earlier version. Raises ConfigError."""
     offsets = from_json(told, CHECKPOINT)
     marks = {queue: mark for queue in offsets if (mark := _mark(told, queue)) is not None}
     return Positions(offsets, marks)

@@ -1,4 +1,4 @@
-"""The options of `spark.readStream.format("rocketmq-store")`."""
+"""Options of `spark.readStream.format("rocketmq-store")`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from hanabi.spark.store.options import KNOWN as BATCH
 from hanabi.spark.store.options import NAME, StoreOptions, store_options
 
 _OF_BATCHES: Final = ("endingTimestamp", "endingOffsets", "scan", "rows")
-BROKER: Final = "store"  # what stands in offsets where others name a broker: files do not know theirs
+BROKER: Final = "store"  # broker name in offsets: the files do not contain the real one
 KNOWN: Final = (
     *(name for name in BATCH if name not in _OF_BATCHES),
     "failOnDataLoss",
@@ -21,25 +21,28 @@ KNOWN: Final = (
     "maxTriggerDelayMs",
     "offsetPollMs",
 )
-ALL: Final = tuple(dict.fromkeys((*BATCH, *KNOWN)))  # Spark says only later which of the two it is
+ALL: Final = tuple(dict.fromkeys((*BATCH, *KNOWN)))  # Spark chooses batch or stream only later
 
 
 @dataclass(frozen=True)
 class StoreStreamOptions:
-    """What to follow. A trigger takes between min and max messages, but what is there when the delay is over."""
+    """Selection of messages to follow.
+
+    A trigger takes between min and max messages; after the maximum delay it takes fewer than min.
+    """
 
     read: StoreOptions
     starting: Bound
-    from_ms: int | None  # begin with what was stored then, instead
+    from_ms: int | None  # begin with messages stored at this time instead
     fail_on_data_loss: bool
     offsets_max: int | None
     offsets_min: int | None
     delay_max_s: float
-    poll_s: float  # so long the ends of queues are believed
+    poll_s: float  # cache time of the queues' ends
 
 
 def parse_store_stream_options(given: Mapping[str, str]) -> StoreStreamOptions:
-    """Raises ConfigError, or StoreError where the directory is none of a store."""
+    """Parse the options of a stream. Raises ConfigError, or StoreError if the directory is not a store."""
     values = OptionValues(given, KNOWN, f"a stream of {NAME}")
     read = store_options(values)
     least, most = _maybe(values, "minOffsetsPerTrigger"), _maybe(values, "maxOffsetsPerTrigger")

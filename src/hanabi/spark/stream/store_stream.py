@@ -1,4 +1,4 @@
-"""The stream over a store's files: follows the consume queues of a broker that runs, without asking it.
+"""Stream reader over a store's files: follows the consume queues of a running broker without a request to it.
 
 A batch is a range of each queue, and is read as a batch query reads it; so a replay has the same rows. Spark keeps the
 offsets in the checkpoint.
@@ -27,17 +27,17 @@ from hanabi.spark.stream.store_options import StoreStreamOptions
 from hanabi.spark.stream.store_view import StoreOffsets, StoreView, from_store_json, to_store_json
 from hanabi.spark.stream.trigger_size import SmallTriggers, backlog, begun, capped, next_offsets
 
-_COMPARE_S: Final = 10.0  # so often, queues without new messages are compared with what was read of them
+_COMPARE_S: Final = 10.0  # interval of comparing queues without new messages with their read positions
 
 
 class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is written."""
+    """Reader of a stream of messages."""
 
     def __init__(self, options: StoreStreamOptions, schema: StructType) -> None:
         self._reader = StoreReader(options.read, schema)
         self._options = options
         self._view = StoreView(options)
-        self._target: Offsets | None = None  # AvailableNow: what was there at the beginning
+        self._target: Offsets | None = None  # AvailableNow: the ends at the beginning
         self._continuity = Continuity(fail=options.fail_on_data_loss, seconds=_COMPARE_S)
         self._small = SmallTriggers(options.offsets_min, options.delay_max_s, time.monotonic)
 
@@ -60,13 +60,15 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     {queue: young[queue].first if queue in young else each.end for queue, each in queues.items()}
                 )
             if unknown := sorted(options.starting.named - set(queues)):
-                raise ConfigError(f"option startingOffsets: there is no {describe(unknown[0])} among what is read")
+                raise ConfigError(
+                    f"option startingOffsets: {describe(unknown[0])} is not among the queues that are read"
+                )
             return self._marked(
                 {queue: options.starting.resolve(queue, each.first, each.end) for queue, each in queues.items()}
             )
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> StoreOffsets:  # noqa: N802
-        """Return how far this trigger goes."""
+        """Return the end of this trigger."""
         with plain_errors():
             done = from_store_json(start)
             queues = self._view.queues()
@@ -90,7 +92,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [*cut_tasks(self._still_there(begin, stop), self._options.read)]
 
     def commit(self, end: Any) -> None:
-        """Spark has the offsets, and nobody else needs them."""
+        """Do nothing: only Spark needs the offsets, and it has them."""
 
     # Decisions
 
@@ -98,7 +100,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_store_json(Positions(offsets, self._view.marks(offsets)))
 
     def _still_there(self, begin: Positions, stop: Positions) -> list[WantedQueue]:
-        """Return what of the ranges the files still have; what is lost is an error, or left out."""
+        """Return the parts of the ranges that the files still have. Lost messages are an error, or are skipped."""
         there, fail = self._view.look(self._options.read.selection), self._options.fail_on_data_loss
         moving = [queue for queue in stop.offsets if stop.differs(begin, queue)]
         for queue in moving:

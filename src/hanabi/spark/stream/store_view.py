@@ -1,6 +1,6 @@
-"""The queues of a store that somebody else writes: which there are, and where they begin and end now.
+"""Cached view of the queues of a store that another process writes: their names, first offsets and ends.
 
-What was seen is believed for a moment: Spark asks fifty times a second, and a store may have thousands of queues.
+Results are cached for a moment: Spark asks fifty times a second, and a store may have thousands of queues.
 """
 
 import time
@@ -17,25 +17,25 @@ from hanabi.spark.stream.positions import positions_from_json, positions_to_json
 from hanabi.spark.stream.store_options import BROKER, StoreStreamOptions
 from hanabi.store.inspection.home import FileReader
 
-_REST: Final = 9  # a look that takes long is followed by a pause of so many times as long
+_REST: Final = 9  # a listing is cached for at least this multiple of its duration
 
 Queues: TypeAlias = dict[MessageQueue, WantedQueue]
 StoreOffsets: TypeAlias = dict[str, dict[str, int | list[int]]]  # by topic and queue: {"Orders": {"0": 1200}}
 
 
 def to_store_json(positions: Positions) -> StoreOffsets:
-    """As `positions_to_json`, without a broker."""
+    """Return *positions* as `positions_to_json` does, without a broker."""
     return {topic: brokers[BROKER] for topic, brokers in positions_to_json(positions).items()}
 
 
 def from_store_json(told: Any) -> Positions:
-    """What `to_store_json` wrote into a checkpoint."""
+    """Parse the output of `to_store_json` in a checkpoint."""
     brokers = {topic: {BROKER: queues} for topic, queues in told.items()} if isinstance(told, dict) else told
     return positions_from_json(brokers)
 
 
 class StoreView:
-    """What is in the files of a store, seen from the driver."""
+    """Contents of a store's files, as the driver sees them."""
 
     def __init__(self, options: StoreStreamOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options, self._clock = options, clock
@@ -43,7 +43,7 @@ class StoreView:
         self._until = float("-inf")
 
     def queues(self) -> Queues:
-        """Return every queue with messages, as it was a moment ago."""
+        """Return every queue with messages, cached for a moment."""
         if self._clock() >= self._until:
             began = self._clock()
             self._queues = self.look(self._options.read.selection)
@@ -55,7 +55,7 @@ class StoreView:
         return {queue: each.end for queue, each in self.queues().items()}
 
     def firsts(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """Where these queues begin, as was seen a moment ago."""
+        """Return the first offsets of these queues, cached for a moment."""
         seen = self.queues()
         return {queue: seen[queue].first for queue in queues}
 
@@ -64,11 +64,11 @@ class StoreView:
         return marks_in_store(self._options.read.home, offsets)
 
     def since(self, times_ms: Mapping[MessageQueue, int], first: Offsets, end: Offsets) -> Offsets:
-        """Return the first message of each queue that was stored at its time or later."""
+        """Return the first offset of each queue stored at its time or later."""
         return since_in_store(self._options.read.home, times_ms, first, end)
 
     def look(self, selection: Selection) -> Queues:
-        """Return every queue with messages that *selection* wants, as it is now."""
+        """Return every queue with messages that match *selection*, not cached."""
         with FileReader() as reader:
             found = wanted_queues(self._options.read.home, selection, reader)
         return {MessageQueue(each.queue.topic, BROKER, each.queue.queue_id): each for each in found}

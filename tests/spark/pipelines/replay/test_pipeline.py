@@ -159,8 +159,8 @@ def test_order_rate_and_mark_are_kept(spark: SparkSession, world: Any) -> None:
     ("options", "sentence"),
     [
         ({"to": "x"}, "what to replay is not said: give --archive, --store, or --topics"),
-        ({"topics": ["a"]}, "where to send is not said: give --to TOPIC, or --to-origin, and not both"),
-        ({"topics": ["a"], "to": "b", "to_origin": True}, "where to send is not said"),
+        ({"topics": ["a"]}, "give either --to TOPIC or --to-origin as the destination"),
+        ({"topics": ["a"], "to": "b", "to_origin": True}, "give either --to TOPIC or --to-origin"),
         ({"archive": "a", "store": "b", "to": "c"}, "options archive and store exclude each other"),
         ({"archive": "a", "pattern": "b", "to": "c"}, "option pattern is not for archives"),
         ({"topics": ["a"], "to": "a b"}, "option to: topic 'a b': only letters"),

@@ -65,7 +65,7 @@ class ReplayOptions(Origin, frozen=True, kw_only=True):
         if self.archive is None and self.store is None and not self.topics and self.pattern is None:
             raise ConfigError("what to replay is not said: give --archive, --store, or --topics")
         if (self.to is None) == (not self.to_origin):
-            raise ConfigError("where to send is not said: give --to TOPIC, or --to-origin, and not both")
+            raise ConfigError("give either --to TOPIC or --to-origin as the destination")
         if self.mark in names.RESERVED:
             raise ConfigError(
                 f"option mark={self.mark}: the name has a meaning of its own in RocketMQ; choose another one"
