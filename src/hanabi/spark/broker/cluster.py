@@ -65,7 +65,9 @@ class Cluster:
     async def resolve(self, bound: Bound, queues: list[MessageQueue], first: Offsets, end: Offsets) -> Offsets:
         """Return the offset of *bound* in each of *queues*, which hold the messages from *first* to *end*."""
         if unknown := sorted(bound.named - set(queues)):
-            raise ConfigError(f"option {bound.option}: {describe(unknown[0])} is not among the queues that are read")
+            raise ConfigError(
+                f"option {bound.option}: there is no {describe(unknown[0])} among the queues that are read"
+            )
 
         async def find(queue: MessageQueue) -> int:
             time_ms = bound.time_of(queue)

@@ -33,5 +33,5 @@ def deduplicated(messages: "DataFrame", *, within: str | None = None) -> "DataFr
     if not messages.isStreaming:
         return stamped.dropDuplicates([_COLUMN]).drop(_COLUMN)
     if within is None:
-        raise ConfigError("deduplicated() of a stream needs within=, the longest delay of a repeat, such as '1 hour'")
+        raise ConfigError("deduplicated() of a stream needs the longest delay of a repeat, such as within='1 hour'")
     return stamped.withWatermark("storeTimestamp", within).dropDuplicatesWithinWatermark([_COLUMN]).drop(_COLUMN)

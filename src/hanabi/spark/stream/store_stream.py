@@ -61,7 +61,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             if unknown := sorted(options.starting.named - set(queues)):
                 raise ConfigError(
-                    f"option startingOffsets: {describe(unknown[0])} is not among the queues that are read"
+                    f"option startingOffsets: there is no {describe(unknown[0])} among the queues that are read"
                 )
             return self._marked(
                 {queue: options.starting.resolve(queue, each.first, each.end) for queue, each in queues.items()}
