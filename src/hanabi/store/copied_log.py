@@ -64,7 +64,7 @@ class CopiedLog:
             base = self._dispatched_to
             view = self._log.read_tail(base)
             if view is None:
-                raise StoreError(f"the log has no more what lies at {base}, which no queue has yet")
+                raise StoreError(f"the log no longer has the bytes at {base}, which no queue has yet")
             self._dispatch_file(base, view[: self._chain.whole_to - base])
 
     def _dispatch_file(self, base: int, view: memoryview) -> None:

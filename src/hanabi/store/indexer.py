@@ -208,7 +208,7 @@ class Indexer:
 
     def _fail(self, error: StoreError) -> None:
         if self.failure is None:
-            logger.error("a message is in the log but not in its queue, no more are taken until a restart: %s", error)
+            logger.error("a message is in the log but not in its queue, puts are refused until a restart: %s", error)
         self.failure = error
 
     def _put_keys(self, topic: str, keys: str | None, unique_key: str | None, log_offset: int, store_ms: int) -> None:
@@ -226,7 +226,7 @@ class Indexer:
             try:
                 self._index.put(topic, names, log_offset, store_ms)
             except StoreError as error:
-                logger.error("the key index cannot grow, no more messages are taken until it can: %s", error)
+                logger.error("the key index cannot grow, messages are refused until it can: %s", error)
             else:
                 return
         self.unindexed.append(_Unindexed(topic, names, log_offset, store_ms))

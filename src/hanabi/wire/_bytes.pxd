@@ -46,7 +46,7 @@ cdef inline bint is_int32(int64_t number) noexcept nogil:
 
 
 cdef inline bint number_in(Text text, int64_t *number) noexcept nogil:
-    """A number as everybody writes it: digits, perhaps a minus, no zeros before it."""
+    """Parse a number in its usual form: digits, an optional minus, no leading zeros."""
     cdef Py_ssize_t at = 0
     cdef int64_t value = 0
     cdef bint negative = False

@@ -66,7 +66,7 @@ def decode_body(data: bytes, kind: type[T]) -> T:
     has_object_keys = _has_object_keys(hashable_kind)
     values_max = VALUES_MAX if has_object_keys else DIALECT_VALUES_MAX
     if problem is not None and max(data.count(b"{"), data.count(b",")) > values_max:
-        raise RemoteProtocolError(f"bad {_name(kind)}: {problem}")  # the dear way could not reach its end either
+        raise RemoteProtocolError(f"bad {_name(kind)}: {problem}")  # the slow path could not reach its end either
     try:
         # As the types are known only now, "3" may stand for 3, as a key and as a value.
         plain = parse_dialect(data, quoted_object_keys=has_object_keys, values_max=values_max)

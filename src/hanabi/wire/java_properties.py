@@ -114,6 +114,6 @@ def _escape(char: str) -> str:
     if char in _LETTER_OF:
         return _LETTER_OF[char]
     # Java reads bytes as Latin-1, so everything beyond ASCII is spelled out, in UTF-16 units. Half a character, which
-    # is what Python makes of a path that is not UTF-8, passes: Java reads it, and we show it without stumbling.
+    # is what Python makes of a path that is not UTF-8, passes: Java reads it, and we can print it.
     units = char.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -191,7 +191,7 @@ class Segment:
         try:
             make_dirty(self._descriptor, self.flushed, self.written)
         except OSError as error:
-            logger.error("what %s holds behind byte %d may be lost: %s", self.path, self.flushed, error)
+            logger.error("%s: the data behind byte %d may be lost: %s", self.path, self.flushed, error)
 
     def truncate_to(self, position: int) -> None:
         """Forget everything from *position* on, also on the disk, and be ready to be written there.

@@ -108,7 +108,7 @@ class KeyIndex:
     def put(self, topic: str, keys: Iterable[str], log_offset: int, store_ms: int) -> None:
         """Add one message under all its *keys* (in Apache the unique key comes first).
 
-        A message that is in the index already is passed over. Raises StoreError if a new file cannot be made.
+        A message that is in the index already is skipped. Raises StoreError if a new file cannot be made.
         """
         file = self.growing
         if file is None or log_offset <= file.end_log_offset:

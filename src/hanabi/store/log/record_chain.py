@@ -4,7 +4,7 @@
     ... │ record │ record │ a part of a record              the record behind it will begin here
 
 Every record states its size, its magic number and its own place in the log, so a log that is not the same is noticed
-at its first record, before it is stored. Bodies are not looked at. Pure.
+at its first record, before it is stored. Bodies are not checked. Pure.
 """
 
 import struct
@@ -64,6 +64,5 @@ def _checked_size(data: bytes | bytearray | memoryview, position: int, offset: i
     if magic == MAGIC_BLANK and size == file_left:
         return int(size)
     raise LogDiverged(
-        f"no message begins at {offset} in what the master sends: its log is not the same before that, or is damaged "
-        "there"
+        f"no message begins at {offset} in the bytes from the master: its log differs before that, or is damaged there"
     )

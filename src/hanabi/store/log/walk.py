@@ -1,7 +1,7 @@
 """The walk over the records of a log from a given offset to the first record that is not whole and valid.
 
 A log ends where a write was torn. But a bad bit is not its end: what follows may have been flushed and acknowledged.
-What lies before a valid record is damage, which is reported and passed over, if one of these holds. Else the log ends.
+Invalid bytes before a valid record are damage, reported and skipped, if one of these holds. Else the log ends.
 
 - The valid record was certainly flushed, by its time: the checkpoint has a later one.
 - It begins where the damaged one says that it ends.

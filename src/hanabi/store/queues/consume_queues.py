@@ -109,7 +109,7 @@ class ConsumeQueues:
     # loading
 
     def load(self, *, thorough: bool = False, known: Mapping[QueueKey, QueueEnd] | None = None) -> list[DamagedQueue]:
-        """Find all queues in the directories; *thorough* after a crash. Returns those that need to be built again.
+        """Find all queues in the directories; *thorough* after a crash. Returns those that must be rebuilt.
 
         *known*: what must be there. A queue of which it says more than there is counts as damaged, too.
 

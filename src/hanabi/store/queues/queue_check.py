@@ -44,7 +44,7 @@ class QueueCheck:
     def _is_right(self, queue: ConsumeQueue, known: QueueEnd, base: int, checksum: int) -> bool:
         size, then = queue.bytes_in_file(base), min(known.end - base, queue.family.file_bytes)
         if size < then:
-            return True  # cut short, and built again from its end on
+            return True  # cut short, and rebuilt from its end on
         if not self._may_read(queue, base, size):
             if size == then:
                 queue.note_checksum(base, checksum)

@@ -6,7 +6,7 @@
 Unlike a commit log segment these are not mapped: 40,000 queues would need 40,000 maps, descriptors and preallocated
 megabytes. New bytes collect in a small tail and reach the file with one pwrite; files are sparse, and a full disk
 is an error from pwrite that leaves the tail where it is. After a write the bytes on disk are those that Apache's
-MappedFile would have. What a crash takes from the tail is built again from the commit log.
+MappedFile would have. A tail that a crash loses is rebuilt from the commit log.
 
 Threads: one thread appends and deletes; any thread may read, write tails, sync, and delete old files. `truncate_to`
 and the loading of files belong to recovery, which runs alone.
@@ -107,7 +107,7 @@ class QueueFamily:
             raise StoreError.from_os_error(error, f"syncing {len(changed)} files of {self.root}") from error
 
     def close(self) -> None:
-        """Let go of the file system; the files are let go of by `descriptors`."""
+        """Release the file system; `descriptors` releases the files."""
         if self._file_system is not None:
             self._file_system.close()
 

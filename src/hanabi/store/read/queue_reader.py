@@ -347,7 +347,7 @@ class QueueReader:
             self._reported.clear()
         self._reported.add(place)
         logger.error(
-            "message %d of %s/%d is passed over: what the log has at %d is damaged or another message",
+            "message %d of %s/%d is skipped: the record at log offset %d is damaged or another message",
             offset,
             queue.topic,
             queue.queue_id,

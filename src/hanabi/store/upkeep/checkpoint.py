@@ -45,7 +45,7 @@ class Checkpoint:
             raise StoreError.from_os_error(error, f"reading {path}") from error
         stamps = _STAMPS.unpack(raw) if len(raw) == _STAMPS.size else (-1, -1, -1)
         if not all(0 <= stamp <= now_ms for stamp in stamps):
-            logger.warning("%s is damaged, or the clock was set back: recovery will look at more files", path)
+            logger.warning("%s is damaged, or the clock was set back: recovery reads more files", path)
             return cls(path)
         log_ms, queues_ms, index_ms = stamps
         return cls(path, log_ms=log_ms, queues_ms=queues_ms, index_ms=index_ms)

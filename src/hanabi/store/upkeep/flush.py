@@ -140,7 +140,7 @@ class LogFlusher:
             try:
                 waiter.on_done(stored)
             except Exception:
-                logger.exception("a callback failed after the flush of %d", waiter.offset)
+                logger.exception("a callback failed after the flush up to log offset %d", waiter.offset)
 
     # Threads
 

@@ -34,10 +34,10 @@ from hanabi.wire.message.record import Dispatch
 
 logger = logging.getLogger(__name__)
 
-_PROGRESS_RECORDS: Final = 4_096  # how often to look at the clock
+_PROGRESS_RECORDS: Final = 4_096  # records between two looks at the clock
 _PROGRESS_SECONDS: Final = 3.0
 _FLUSH_MARGIN_MS: Final = 60_000
-_TOLD_MAX: Final = 20  # of queues that were built again, one line each
+_TOLD_MAX: Final = 20  # of rebuilt queues, one line each
 _START_QUEUES: Final = 8  # how many queues are asked for a place to begin
 
 
@@ -56,7 +56,7 @@ class Recovery(NamedTuple):
 
     start: int
     end: int
-    records: int  # that were looked at
+    records: int  # that were checked
     damages: list[Damage]
     seconds: float
 
@@ -75,7 +75,7 @@ def recover(
     *crashed_as_ours*: it was our process that crashed. Apache notes times in its checkpoint for queues that it
     has not flushed yet, and makes up for that by beginning at the start of a file.
 
-    *known_ends*: what must be in the queues, if that is known; what they lack of it is built again.
+    *known_ends*: the content that the queues must have, if it is known; missing entries are rebuilt.
     """
     began = clock()
     log, queues, index = parts.commit_log.log, parts.queues, parts.key_index
@@ -193,7 +193,7 @@ def _last_before(log: Log, queues: ConsumeQueues, safe_ms: int) -> int:
 def _clean_start(log: Log, queues: ConsumeQueues) -> tuple[int, list[ConsumeQueue]]:
     """Return the last message that any queue knows; also the queues whose ends did not agree with the log and were cut.
 
-    If there is no queue, all are built again; if the last one lies before the log, the last three files are looked at.
+    If there is no queue, all are rebuilt; if the last one lies before the log, the last three files are checked.
     """
     cut: list[ConsumeQueue] = []
     while (newest := max(queues, key=lambda queue: queue.max_log_offset, default=None)) is not None:

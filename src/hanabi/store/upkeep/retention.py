@@ -135,7 +135,7 @@ class Retention:
                 "deleting %d log files from offset %d on: %s", decision.files, self._log.min_offset, decision.reason
             )
         elif decision.refuses:
-            logger.warning("nothing can be deleted though %s", decision.reason)
+            logger.warning("no log file can be deleted, although %s", decision.reason)
         return decision.files
 
     def _decide(self) -> Decision:
@@ -152,9 +152,9 @@ class Retention:
     def _note(self, decision: Decision) -> None:
         if decision.refuses != self.refuses:
             if decision.refuses:
-                logger.error("no more messages are taken: %s", decision.reason)
+                logger.error("messages are refused until the disk has room: %s", decision.reason)
             else:
-                logger.warning("messages are taken again")
+                logger.warning("the disk has room again: messages are accepted")
         self.refuses = decision.refuses
 
     def _ages_ms(self, now_ms: int) -> list[int]:

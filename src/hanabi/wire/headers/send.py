@@ -21,7 +21,7 @@ class SendMessageHeader(AddressedHeader, frozen=True, kw_only=True):
     queue_id: Int32  # negative: the broker picks one
     sys_flag: Int32
     born_timestamp: Int64
-    flag: Int32  # the application's own, stored and never looked at
+    flag: Int32  # the application's own, stored and never interpreted
     properties: str | None = None
     reconsume_times: Int32 | None = None
     unit_mode: bool = False

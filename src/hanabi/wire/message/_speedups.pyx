@@ -168,7 +168,7 @@ cdef object Dispatch = None  # of `record`, which imports us before it has it
 
 
 def decode_dispatch(buffer, position=0, end=None, *, check_crc=False):
-    """What dispatch needs of the record at *position*; see `hanabi.wire.message.record.decode_dispatch`."""
+    """Read the dispatch fields of the record at *position*; see `hanabi.wire.message.record.decode_dispatch`."""
     global Dispatch
     if Dispatch is None:
         from hanabi.wire.message.record import Dispatch as dispatch_type
@@ -264,7 +264,7 @@ cdef dict read_properties(const char *at, const char *end):
 
 
 cdef class Reader:
-    """Makes messages of the records in one buffer. What the last record had too is not made again."""
+    """Makes messages of the records in one buffer. Values equal to those of the last record are reused."""
 
     cdef object make, decode_host, broker_name, topic, born_host, store_host
     cdef int64_t offset_delta

@@ -1,7 +1,7 @@
 """The body of a batch: several messages of one topic, sent in one request (code 320).
 
      0  size             i32   of this message
-     4  magic            i32   0: neither this nor the next is looked at
+     4  magic            i32   0: neither this nor the next is checked
      8  body crc         i32   0
     12  flag             i32
     16  body length      i32, body

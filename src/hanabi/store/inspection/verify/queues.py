@@ -75,7 +75,7 @@ class QueueChecks:
         self._extensions = QueueExtensions(home.queue_extensions, self._ext_reader)
         self._windows = EntryWindows(self.reader)
         self._tallies = {(queue.topic, queue.queue_id): _Tally(queue) for queue in find_queues(home.queues)}
-        self._left_out = not self._tallies  # of a backup: they are built again from the log
+        self._left_out = not self._tallies  # of a backup: they are rebuilt from the log
 
     @property
     def bytes_total(self) -> int:

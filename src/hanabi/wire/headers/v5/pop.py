@@ -47,7 +47,7 @@ class AckMessageHeader(AddressedHeader, frozen=True, kw_only=True):
 
 
 class PeekMessageHeader(AddressedHeader, frozen=True, kw_only=True):
-    """200052: look at messages without taking them."""
+    """200052: peek at messages without consuming them."""
 
     consumer_group: str
     topic: str
