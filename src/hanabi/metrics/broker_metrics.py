@@ -205,8 +205,8 @@ def _state(broker: Broker) -> Iterator[str]:
 
 
 def _delayed(broker: Broker) -> Iterator[tuple[int, int]]:
-    """Yield the number of waiting messages in each delay level that was ever used. What was delivered is known once
-    something was."""
+    """Yield the number of waiting messages in each delay level that was ever used. The delivered offset
+    of a level is known after its first delivery."""
     reader, delivered = broker.store.reader, broker.services.delivery.table().offset_table
     for queue_id in sorted(broker.store.queues_of(SCHEDULE_TOPIC)):
         begin = max(delivered.get(queue_id + 1, 0), reader.min_offset(SCHEDULE_TOPIC, queue_id))

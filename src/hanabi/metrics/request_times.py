@@ -109,7 +109,7 @@ class RequestTimes:
                 yield {"server": server, "request": request_name(code)}, counts, times.seconds
 
     def failures(self, server: str) -> Iterator[Sample]:
-        """Yield how many replies had another code than success, for `exposition.counter`."""
+        """Yield the number of replies with a code other than success, for `exposition.counter`."""
         for (request, response), count in list(self._failed.items()):
             yield labels(server=server, request=request_name(request), code=_response_name(response)), count
 

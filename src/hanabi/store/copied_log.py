@@ -32,8 +32,8 @@ class CopiedLog:
     def append(self, log_offset: int, data: Buffer) -> None:
         """Store *data*, which must continue this log, and dispatch the records that are whole now.
 
-        Raises LogDiverged if they are not of the same log, and StoreError if they cannot be stored or dispatched: the
-        next call tries that again. Without *data* it only does so.
+        Raises LogDiverged if they are of another log, and StoreError if they cannot be stored or dispatched: the next
+        call retries that. Without *data* it only retries.
         """
         self._indexer.catch_up()
         if data:

@@ -81,8 +81,8 @@ class _Unindexed(NamedTuple):
 class Indexer:
     """Keeps the consume queues and the key index in step with the log.
 
-    Nothing here fails an append: the message is in the log already. What could not be indexed waits in `unindexed`,
-    and no message should be appended before `catch_up` has emptied it.
+    Nothing here fails an append: the message is in the log already. Messages that could not be
+    indexed wait in `unindexed`; none should be appended before `catch_up` has emptied it.
     """
 
     def __init__(self, queues: ConsumeQueues, index: KeyIndex | None, *, hooks: Hooks | None = None) -> None:

@@ -18,7 +18,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NoHeader(Header, frozen=True, kw_only=True):
-    """For requests that have no fields of their own."""
+    """The header of requests that have no fields of their own."""
 
 
 @cache

@@ -23,10 +23,10 @@ def step_bytes(position: int) -> int:
 
 
 def allocate(descriptor: int, start: int, end: int, ahead: int, size: int) -> int:
-    """Give a file of *size* bytes its blocks from *start* to *end*, and *ahead* more; return where they end.
+    """Allocate the blocks of a file of *size* bytes from *start* to *end*, and *ahead* more; return their end.
 
-    *ahead* is cut to half of what the disk has left, so that the last room is taken only for what is written. What the
-    file already holds stays as it is. Raises OSError when the disk is full. May block.
+    *ahead* is at most half of the free space, so that the last space is used only for data. The file's content stays
+    as it is. Raises OSError when the disk is full. May block.
     """
     until = min(_whole_pages(end + min(ahead, _free_bytes(descriptor) // 2)), size)
     if until > start:

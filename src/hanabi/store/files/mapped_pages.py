@@ -26,13 +26,13 @@ def populate(memory: mmap.mmap, start: int, end: int) -> bool:
 
 
 def why_unreadable(memory: mmap.mmap, start: int, end: int) -> int:
-    """Read the pages of a part of *memory* in; 0, or the number of the error. EFAULT: a look there would be a SIGBUS.
+    """Read in the pages of a part of *memory*; return 0 or the errno. EFAULT: access there would be a SIGBUS.
     EINVAL: this kernel does not support the call."""
     return _call("madvise", memory, start, end, _MADV_POPULATE_READ) if IS_KNOWN else errno.EINVAL
 
 
 def check_readable(memory: mmap.mmap, descriptor: int, start: int, end: int, *, writable: bool) -> None:
-    """Raise OSError if the device cannot read a page of start..end, or the file was cut: to look at such a page of
+    """Raise OSError if the device cannot read a page of start..end, or the file was cut: access to such a page of
     *memory* ends the process (SIGBUS). *descriptor* is the file's; a map that is not *writable* is not asked."""
     failed = why_unreadable(memory, start, end) if writable else errno.EINVAL
     if failed == errno.EINVAL:

@@ -196,7 +196,7 @@ class Segment:
     def truncate_to(self, position: int) -> None:
         """Forget everything from *position* on, also on the disk, and be ready to be written there.
 
-        The bytes are zeroed, not only passed over as in Apache's MappedFileQueue.truncateDirtyFiles: old records behind
+        The bytes are zeroed, not only skipped as in Apache's MappedFileQueue.truncateDirtyFiles: old records behind
         the place would be valid in every respect (size, magic, physical offset, CRC), and when the new ones happen to
         end where an old one begins, the next recovery would bring back messages that this one declared lost.
         """
@@ -224,7 +224,7 @@ class Segment:
     # Care
 
     def check_readable(self, start: int, end: int) -> None:
-        """Raise StoreDamaged if the device cannot read a page of start..end, or the file was cut: to look at such a
+        """Raise StoreDamaged if the device cannot read a page of start..end, or the file was cut: access to such a
         page of a mapped file ends the process (SIGBUS)."""
         try:
             mapped_pages.check_readable(self.map, self._descriptor, start, end, writable=self._writable)
@@ -298,7 +298,7 @@ def _zero(descriptor: int, start: int, end: int) -> None:
 
 
 def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where in start..end something may have been written."""
+    """Yield the ranges in start..end that may have been written."""
     while start < end:
         try:
             data = os.lseek(descriptor, start, os.SEEK_DATA)

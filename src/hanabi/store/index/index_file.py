@@ -17,8 +17,8 @@ A file is mapped. The blocks of header and slots are allocated when it is made o
 in steps (see `blocks`): a full disk is an error of that call, and not a signal later. It is unmapped when the last
 reader lets it go, so a file may be deleted while another thread searches it.
 
-What lies in a page that the device cannot read, or behind the place where the file was cut, is StoreDamaged: the kernel
-is asked before a mapped page is looked at. Puts do not ask, for their speed: the slots are read as the file is opened.
+An unreadable page, or one behind the end of a truncated file, raises StoreDamaged: pages are checked with the kernel
+before access. Puts skip the check for speed: the slots are read when the file is opened.
 """
 
 import array
@@ -259,7 +259,7 @@ class IndexFile:
         return taken
 
     def mend_slots(self) -> int:
-        """Let slots that point behind the last entry point at the newest one of theirs again; return how many did not.
+        """Repair slots that point behind the last entry: point them at their newest entry. Return their number.
 
         After a power cut: the page of a slot was written and those of its entries were not. Without this the older
         entries of such a slot would be lost to every search.
@@ -416,8 +416,8 @@ def follow_chain(
     """Go back along a chain from entry *number* to one with *hashed_key* and seconds in [low, high].
 
     Return its log offset, or -1, and where to go on: the number of an entry, 0 at the end of the chain, and the one
-    that it must be below. No more than *steps_max* entries are looked at, and none whose chunk is not marked as
-    *readable*. The compiled twin lets other threads run.
+    that it must be below. No more than *steps_max* entries are read, and none whose chunk is not marked as
+    *readable*. The compiled version lets other threads run.
     """
     if len(mapped) >> CHUNK_BITS >= len(readable):
         raise ValueError(f"{len(readable)} chunks are not all of the file")

@@ -213,7 +213,7 @@ class KeyIndex:
     ) -> KeyMatches:
         """Return the messages that may have *key*, stored in [begin_ms, end_ms], newest first, at most *count_max*.
 
-        *is_wanted* looks at the log offset of each. A chain may have millions of entries: *goes_on* is asked every
+        *is_wanted* filters by log offset. A chain may have millions of entries: *goes_on* is asked every
         millisecond or so, and at every message.
         """
         last = self.files[-1] if self.files else None
@@ -274,8 +274,8 @@ class KeyIndex:
         return taken
 
     def mend(self, log_offset: int) -> None:
-        """Keep what lies below *log_offset* of the log, and only that. After a crash: what is put again is also written
-        again, where a failed sync has left pages that only the memory has."""
+        """Remove the entries of messages that do not lie below *log_offset* of the log, and repair slots. After a
+        crash: entries put again are also written again, as a failed sync may have left pages in memory only."""
         self.truncate(log_offset)
         if self.files:
             file = self.files[-1]

@@ -160,7 +160,7 @@ class FileReader:
     def next_data(self, path: str, position: int) -> int | None:
         """Return the first place from *position* on where something may be written; None if only a hole follows.
 
-        Preallocated files are mostly holes: without this, a look at 40,000 queues would read 240 GB of zeros.
+        Preallocated files are mostly holes: without this, a check of 40,000 queues would read 240 GB of zeros.
         """
         if not hasattr(os, "SEEK_DATA"):
             return position

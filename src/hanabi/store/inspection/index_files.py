@@ -159,7 +159,7 @@ def _fits(file: IndexOnDisk, reader: FileReader, slots: int) -> bool:
 
 
 def _places_of_newest(file: IndexOnDisk, reader: FileReader) -> Iterator[int]:
-    """Yield where the newest entry may lie: its log offset is the one in the header.
+    """Yield the possible positions of the newest entry: its log offset is the one in the header.
 
     If that is 0, there is only one message in the file, and so little else that every number may be the entry's hash.
     """

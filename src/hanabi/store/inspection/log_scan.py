@@ -56,7 +56,7 @@ class Broken(NamedTuple):
 
 
 def read_record(reader: FileReader, file: DataFile, position: int) -> bytes:
-    """Return the bytes of a file from *position* on, as many as the record there says that it has, if that can be."""
+    """Return the bytes of the record at *position* of a file, by its own size, if that is plausible."""
     data = reader.read(file.path, position, min(_SHORT_READ_BYTES, file.size - position))
     size = int.from_bytes(data[:_SIZE_BYTES], "big")
     if len(data) < size <= min(file.size - position, RECORD_BYTES_MAX):

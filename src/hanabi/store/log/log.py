@@ -296,7 +296,7 @@ def _open_segments(directory: Path, segment_bytes: int, *, writable: bool, crash
 
 def _lengthen_newest(paths: list[Path], size: int) -> None:
     """Give the newest files their full size. A file system may keep the name of a new file and not its size, as long as
-    the file itself was not synced; what was synced before it is whole. The blocks come when something is written."""
+    the file itself was not synced; files synced before it are whole. Blocks are allocated on writing."""
     for path in reversed(paths):
         try:
             found = path.stat().st_size

@@ -1,6 +1,6 @@
 """Marks that distinguish long runs of zeros in properties from a torn write.
 
-The CRC of a record covers its body alone. What a torn write leaves of the properties are zeros: up to their end, or as
+The CRC of a record covers its body alone. A torn write leaves zeros in the properties: up to their end, or as
 long as a sector. A client may send such properties too, so the commit log marks these when it encodes them:
 
     name 0x01 value with a NUL at the end 0x02                          a separator: the end is no zero

@@ -83,7 +83,7 @@ def record_at(log: Log, log_offset: int, *, check_crc: bool = False) -> Dispatch
 
 
 class LogWalk:
-    """Iterate over it once. Then `end` is the end of the log, and `damages` are the skipped parts."""
+    """The records, iterable once. Afterwards `end` is the end of the log, and `damages` are the skipped parts."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class _Found(NamedTuple):
 
 
 class ConsumeQueues:
-    """Topic and queue id -> queue."""
+    """The queues of a store, by topic and queue id."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ConsumeQueues:
 
     @property
     def max_log_offset(self) -> int:
-        """Behind the last message that any queue knows, -1 if there is none.
+        """The log offset behind the last message in any queue, -1 if there is none.
 
         After a crash other queues may end earlier: tails are written queue by queue.
         """
@@ -111,9 +111,9 @@ class ConsumeQueues:
     def load(self, *, thorough: bool = False, known: Mapping[QueueKey, QueueEnd] | None = None) -> list[DamagedQueue]:
         """Find all queues in the directories; *thorough* after a crash. Returns those that must be rebuilt.
 
-        *known*: what must be there. A queue of which it says more than there is counts as damaged, too.
+        *known*: the expected content. A queue that has less counts as damaged, too.
 
-        ConfigError if the files have another size than ours: to go on would mean to misread every one of them.
+        ConfigError if the files have another size than ours: every one of them would be misread.
         """
         self._family.remove_unfinished()
         if self._ext_family is not None:
@@ -198,9 +198,9 @@ class ConsumeQueues:
     def flush(self, *, least_bytes: int = 0, count_max: int | None = None, sync: bool = False) -> None:
         """Write all tails of at least *least_bytes*, or any *count_max* of them. Any thread.
 
-        With *sync*, return when what is written is on the disk.
+        With *sync*, block until the written bytes are on the disk.
 
-        Raises StoreError when something could not be written. It stays in memory and the next call tries again.
+        Raises StoreError when something could not be written. It stays in memory and the next call retries.
         """
         if self._ext_family is not None:  # first: no entry should point at a unit that a crash can still take
             self._ext_family.flush(least_bytes)

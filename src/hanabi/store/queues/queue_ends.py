@@ -76,8 +76,8 @@ class QueueEnds:
         return known
 
     def write(self, snapshot: Callable[[], Iterable[QueueEnd]]) -> bool:
-        """Replace the file by what *snapshot* returns. False, and one line in the log, if it cannot be written: what
-        the file says is then still true."""
+        """Replace the file by the result of *snapshot*. False, and one log line, if it cannot be written: the old
+        content is still true then."""
         with self._lock:
             self._meanwhile = []
         try:

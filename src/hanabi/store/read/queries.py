@@ -110,7 +110,7 @@ class Queries:
     ) -> KeyQuery:
         """Return the newest messages with *key*, a key or the unique key, stored in [begin_ms, end_ms].
 
-        A search may have millions of entries to look at; it ends when *goes_on*, asked every millisecond, says so.
+        A search may read millions of entries; it ends when *goes_on*, called every millisecond, returns False.
         """
         return self._search(topic, key, max_count, begin_ms, end_ms, goes_on, unique_only=False)
 

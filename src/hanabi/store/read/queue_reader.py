@@ -125,8 +125,8 @@ class QueueReader:
     def note_recovered_ends(self) -> None:
         """Note where the queues end after a crash, which may have cost their last messages.
 
-        A consumer that lived through it stands behind such an end. It goes on from there: what was stored since then
-        has the numbers of messages that it has consumed.
+        A consumer that survived the crash has an offset behind such an end. It continues at that end: messages stored
+        since have the offsets of messages that it has consumed.
         """
         self._recovered_ends = {queue: queue.max_offset for queue in self._queues}
 

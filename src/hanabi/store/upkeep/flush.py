@@ -4,7 +4,7 @@ SYNC_FLUSH is group commit: all callers that wait while one fdatasync runs are s
 ASYNC_FLUSH flushes the log when enough pages are dirty, and all of it from time to time. Consume queues and index have
 their own intervals, and the checkpoint is written after them.
 
-Every step can be called without a thread; `start` only calls them again and again. What is on the disk when agrees with
+Every step can be called without a thread; `start` only calls them again and again. The times of flushes agree with
 Java's GroupCommitService, FlushRealTimeService and FlushConsumeQueueService.
 """
 
@@ -163,7 +163,7 @@ class LogFlusher:
 
 
 class QueueFlusher:
-    """Brings consume queues and index to the disk, and then the checkpoint.
+    """Flushes consume queues and index to the disk, and then the checkpoint.
 
     *flush* is called with the least number of pages that a queue must have to be flushed (0: everything);
     *dispatched_ms* returns the store time of the newest message that is in the queues.

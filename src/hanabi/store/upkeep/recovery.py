@@ -255,8 +255,8 @@ def _bring_in_step(
 ) -> tuple[LogWalk, int]:
     """Dispatch everything from *start* on; then once more from further back, should a queue lack something there.
 
-    Whether a damaged queue lacks only what a crash took, or something older, shows when its next message comes: is that
-    one the next number, or is there a hole?
+    The next message of a damaged queue shows whether the queue lacks only the entries that a crash took, or older ones:
+    then there is a hole before that message.
     """
     ends = {queue: queue.max_log_offset for queue in damaged}
     walk, holes, records = _dispatch(parts, config, start, clock, doubt, fill_holes=False)
@@ -316,8 +316,8 @@ def _dispatch(
 def _keep_places(parts: Parts, damages: list[Damage]) -> int:
     """Give damaged messages their entries in the queues, where they are the next ones; return how many damages.
 
-    A reader passes them over. Were they the last of their queue and their numbers given again, a group that consumed
-    them before would pass the new messages over.
+    Readers skip them. If they were the last of their queue and their offsets were reused, a group that has consumed
+    them would skip the new messages.
     """
     for claim in (damage.claim for damage in damages):
         queue = parts.queues.find(claim.topic, claim.queue_id) if claim is not None else None
@@ -329,7 +329,7 @@ def _keep_places(parts: Parts, damages: list[Damage]) -> int:
 def _make_durable(log: Log, walk: LogWalk) -> None:
     """Flush data that the crashed process may have left in memory only.
 
-    It is in the memory of the system, but a sync alone may pass it over: if an earlier one failed, the kernel takes
+    It is in the memory of the system, but a sync alone may skip it: if an earlier one failed, the kernel takes
     these pages for clean. So they are written again. Raises StoreError, with the file, if the disk still fails.
     """
     log.write_again(walk.uncertain_from if walk.uncertain_from is not None else walk.end)

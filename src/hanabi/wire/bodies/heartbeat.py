@@ -27,7 +27,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Each message to every member of a group, or to one of them."""
+    """The delivery of each message to every member of a group, or to one of them."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
@@ -103,7 +103,7 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
 
 
 class CheckClientRequest(Body, frozen=True, kw_only=True):
-    """Would this broker accept the subscription? Asked before a consumer with an expression starts."""
+    """A check that this broker accepts a subscription, sent before a consumer with an expression starts."""
 
     client_id: str
     group: str

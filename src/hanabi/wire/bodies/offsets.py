@@ -40,7 +40,7 @@ class QueueAndOffset(Body, frozen=True, kw_only=True, gc=False):
 
 
 class ResetOffsetList(Body, frozen=True, kw_only=True):
-    """As `ResetOffset`, for C++ clients."""
+    """The form of `ResetOffset` for C++ clients."""
 
     offset_table: list[QueueAndOffset] = written_new(list)
 

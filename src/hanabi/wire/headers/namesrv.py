@@ -47,7 +47,7 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerReplyHeader(Header, frozen=True, kw_only=True):
-    """To a slave: where its master listens for replication and for requests."""
+    """The reply to a slave: its master's addresses for replication and for requests."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

@@ -18,7 +18,7 @@ class QueryMessageHeader(AddressedHeader, frozen=True, kw_only=True):
 
 
 class QueryMessageReplyHeader(Header, frozen=True, kw_only=True):
-    """Up to where the index had come."""
+    """The position up to which the index had come."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64

@@ -25,7 +25,7 @@ class PopMessageHeader(AddressedHeader, frozen=True, kw_only=True):
 
 
 class PopMessageReplyHeader(Header, frozen=True, kw_only=True):
-    """Also the reply to a peek. The three texts hold each message's receipt; see Java's ExtraInfoUtil."""
+    """The reply to a POP and to a peek. The three texts hold each message's receipt; see Java's ExtraInfoUtil."""
 
     pop_time: Int64
     invisible_time: Int64
