@@ -42,7 +42,7 @@ def test_a_pipeline_shows_every_option_with_its_type_default_and_meaning() -> No
         "type": "a whole number, at least 1",
         "default": 1_000_000,
         "required": False,
-        "meaning": "messages of one step",
+        "meaning": "messages per step",
     }
 
 
@@ -50,11 +50,9 @@ def test_what_is_written_wrongly_is_told_before_spark_is_started(tmp_path: Path)
     assert refusal(2, "show", "archve") == "there is no pipeline 'archve': did you mean 'archive'?"
     assert refusal(2, "run", "zzz") == "there is no pipeline 'zzz': `hanabi pipeline list` shows them all"
     assert refusal(2, "run", "archive") == (
-        "pipeline archive needs --to: the archive: a directory or URL that all of Spark's machines know"
+        "pipeline archive needs --to: the archive: a directory or URL that all of Spark's machines can reach"
     )
-    assert refusal(2, "run", "archive", "--to", "x") == (
-        "which topics to archive is not said: give --topics, or --pattern"
-    )
+    assert refusal(2, "run", "archive", "--to", "x") == ("no topics to archive: give --topics or --pattern")
     assert refusal(2, "run", "archive", "--topic", "x") == (
         "pipeline archive has no option --topic: did you mean '--topics'?"
     )

@@ -76,7 +76,7 @@ class Layout:
 
     @cached_property
     def is_v4(self) -> bool:
-        """Whether all hosts are IPv4."""
+        """True if all hosts are IPv4."""
         return not self.family.any()
 
     @cached_property

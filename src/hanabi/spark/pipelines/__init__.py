@@ -1,1 +1,1 @@
-"""Ready pipelines on Spark: the contract that each fulfils, their options and their session."""
+"""Ready-made Spark pipelines: their common contract, their options and their session."""

@@ -1,4 +1,4 @@
-"""An archive as a table, with the columns that the sources have and in their order."""
+"""Reader of an archive as a table, with the sources' columns in their order."""
 
 from datetime import UTC, datetime
 
@@ -20,10 +20,10 @@ def read_archive(
     since_ms: int | None = None,
     until_ms: int | None = None,
 ) -> DataFrame:
-    """Return the messages of the archive at *url*, stored in [since, until). Only files of these topics and hours are
-    read.
+    """Return the messages of the archive at *url*, stored in [since, until).
 
-    Raises ConfigError if there is no archive, or a topic that is named is not in it.
+    Reads only files of these topics and hours. Raises ConfigError if there is no archive, or a named topic is not in
+    it.
     """
     home = open_archive(spark, url)
     there = {each.topic for each in home.state.queues}

@@ -1,4 +1,4 @@
-"""All pipelines, and where each is. Written out, so that a list of them needs no Spark."""
+"""Catalogue of all pipelines and their modules. A static list, so that listing them needs no Spark."""
 
 from importlib import import_module
 from typing import Any, Final
@@ -22,7 +22,7 @@ SUMMARIES: Final[dict[str, str]] = {
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError if there is no pipeline of that name."""
+    """Raise ConfigError if there is no pipeline of that name."""
     if name not in SUMMARIES:
         hint = did_you_mean(name, SUMMARIES) or ": `hanabi pipeline list` shows them all"
         raise ConfigError(f"there is no pipeline {name!r}{hint}")

@@ -1,4 +1,4 @@
-"""The options by which every pipeline that talks to a cluster reaches it; base of their Structs."""
+"""Connection options of every pipeline that uses a cluster; base class of their Structs."""
 
 import os
 from typing import Annotated, Final
@@ -9,26 +9,26 @@ from hanabi.errors import ConfigError
 
 NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
 SECRET_VARIABLE: Final = "HANABI_SECRET_KEY"  # noqa: S105 - the name of a variable; a secret in a command line is none
-DEFAULT_NAMESRV: Final = "127.0.0.1:9876"  # where `hanabi serve` is
+DEFAULT_NAMESRV: Final = "127.0.0.1:9876"  # the default address of `hanabi serve`
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a cluster. All machines of the Spark cluster must reach it, and have the files named here."""
+    """Connection to a cluster. All machines of the Spark cluster must reach it, and have the files named here."""
 
     namesrv: Annotated[
         str | None,
-        msgspec.Meta(
-            description=f"name servers, HOST:PORT with ; between them (${NAMESRV_VARIABLE}, {DEFAULT_NAMESRV})"
-        ),
+        msgspec.Meta(description=f"name servers, HOST:PORT separated by ; (${NAMESRV_VARIABLE}, {DEFAULT_NAMESRV})"),
     ] = None
     access_key: Annotated[
         str | None, msgspec.Meta(description=f"sign requests with this key; its secret is in ${SECRET_VARIABLE}")
     ] = None
-    tls: Annotated[bool, msgspec.Meta(description="talk TLS")] = False
+    tls: Annotated[bool, msgspec.Meta(description="use TLS")] = False
     tls_trust_cert_path: Annotated[
-        str | None, msgspec.Meta(description="whose signature makes us believe a server; without it, anybody's")
+        str | None, msgspec.Meta(description="CA certificates of the servers; without it, any certificate is accepted")
     ] = None
-    tls_cert_path: Annotated[str | None, msgspec.Meta(description="who we are, where servers ask")] = None
+    tls_cert_path: Annotated[
+        str | None, msgspec.Meta(description="client certificate, for servers that request one")
+    ] = None
     tls_key_path: Annotated[str | None, msgspec.Meta(description="the key of that certificate")] = None
 
     @property
@@ -36,7 +36,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
         return self.namesrv or os.environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV
 
     def spark_options(self) -> dict[str, str]:
-        """For `spark.read.format("rocketmq").options(**...)`, and for the sink: names as docs/spark.md has them."""
+        """Return the options for `spark.read.format("rocketmq")` and for the sink, named as in docs/spark.md."""
         given = {"namesrv": self.namesrv_addresses}
         if self.access_key is not None:
             secret = os.environ.get(SECRET_VARIABLE, "")

@@ -1,9 +1,9 @@
-"""What a pipeline is: a name, its options as a Struct, and a function from a Spark session to an outcome.
+"""Contract of a pipeline: a name, its options as a Struct, and a function from a Spark session to an outcome.
 
 One file is one pipeline:
 
     class ArchiveOptions(Connection, frozen=True, kw_only=True):
-        topics: Annotated[str, msgspec.Meta(description="topics, commas between them")] = ""
+        topics: Annotated[str, msgspec.Meta(description="topics, separated by commas")] = ""
 
         def __post_init__(self) -> None: ...   # raises ConfigError; runs before Spark is started
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Cell = str | int | float | bool | None
-Count = Annotated[int, msgspec.Meta(ge=1)]  # limits are of a number, and not of `int | None`
-Rate = Annotated[float, msgspec.Meta(gt=0)]  # so many a second
+Count = Annotated[int, msgspec.Meta(ge=1)]  # msgspec's limits apply to `int`, not to `int | None`
+Rate = Annotated[float, msgspec.Meta(gt=0)]  # per second
 OptionsT = TypeVar("OptionsT", bound=msgspec.Struct)
 
 
 class SparkFailed(MQError):
-    """Spark did, and the reason is not one of ours: its log may tell more."""
+    """A failure of Spark itself; its log may have details."""
 
 
 class Progress(Protocol):
-    """Who is told how a run comes along. Both may be called from any thread."""
+    """Receiver of a run's progress. Both methods may be called from any thread."""
 
     def step(self, text: str) -> None:
-        """What is done now, in a few words. Whatever was advanced before is over."""
+        """Begin a new step, named in a few words; it ends the previous one."""
 
     def advance(self, done: int, total: int | None = None) -> None:
-        """*done* of *total* of the present step; None where nobody knows how much there is."""
+        """Report *done* of *total* of the current step; *total* is None if unknown."""
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Rows for people, and for programs in JSON. Times are texts in ISO 8601, UTC."""
+    """Rows for a terminal or, as JSON, for programs. Times are ISO 8601 texts in UTC."""
 
     title: str
     columns: list[str]
@@ -53,10 +53,10 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run found or did.
+    """Result of a run.
 
-    *facts* are counts, paths and the like, under names such as `messages_archived`. With *complaint*, a sentence, the
-    run came to its end but the answer is bad (an audit that finds differences): shown all the same, with exit code 1.
+    *facts* are counts, paths and the like, under names such as `messages_archived`. *complaint* is a sentence for a run
+    that completed with a bad result (an audit that finds differences): the result is shown, and the exit code is 1.
     """
 
     tables: list[Table] = []
@@ -65,7 +65,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pipeline(msgspec.Struct, Generic[OptionsT], frozen=True, kw_only=True):
-    """*spark_conf* is what its session needs, such as {"spark.sql.shuffle.partitions": "8"}; users' --conf wins."""
+    """One pipeline. *spark_conf* holds settings of its session, such as {"spark.sql.shuffle.partitions": "8"}.
+
+    A user's --conf takes precedence.
+    """
 
     name: str
     summary: str

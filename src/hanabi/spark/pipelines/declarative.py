@@ -22,10 +22,10 @@ MESSAGES = "messages"
 
 
 def define_messages(name: str = MESSAGES, *, store: str | None = None, **options: str) -> None:
-    """The streaming table *name*: every message of some topics, with the source's columns.
+    """Define the streaming table *name*: every message of the selected topics, with the source's columns.
 
-    *options* are those of the stream (`namesrv`, `subscribe`, `maxOffsetsPerTrigger`...); it begins with the oldest
-    messages, unless they say otherwise. With *store*, the files of a broker in that directory are read, and no cluster.
+    *options* are those of the stream (`namesrv`, `subscribe`, `maxOffsetsPerTrigger`...); by default it begins with the
+    oldest messages. With *store*, it reads the files of a broker in that directory instead of a cluster.
     """
 
     @dp.table(name=name, comment="messages of RocketMQ, each once")
@@ -36,8 +36,10 @@ def define_messages(name: str = MESSAGES, *, store: str | None = None, **options
 
 
 def define_traffic(messages: str = MESSAGES, *, prefix: str = "traffic") -> None:
-    """What the pipeline `traffic` tells, without the lag of groups, as materialized views over the table *messages*:
-    *prefix*_minutes, *prefix*_sizes and *prefix*_queues."""
+    """Define the tables of the pipeline `traffic`, except the lag of groups, as materialized views over *messages*.
+
+    The views are *prefix*_minutes, *prefix*_sizes and *prefix*_queues.
+    """
     counts = f"{prefix}_counts"
 
     @dp.materialized_view(name=counts, comment="messages by all that the other tables tell apart")

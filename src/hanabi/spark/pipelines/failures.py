@@ -1,4 +1,4 @@
-"""What Spark raises, in one sentence. Ours is found inside its message; of its own, the first line is told."""
+"""Spark's errors in one sentence: our own error found inside Spark's message, or the first line of Spark's error."""
 
 import re
 from collections.abc import Iterator
@@ -17,23 +17,23 @@ _KINDS: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MQError)
 } | {DataLost.__name__: DataLost}
 _OURS: Final = re.compile(rf"\b({'|'.join(_KINDS)}): (.+)")
-_ON_DAMAGE: Final = re.compile(r"\(option onDamage: \"skip\" leaves such (\w+) out.*?\)")  # of the sources
+_ON_DAMAGE: Final = re.compile(r"\(option onDamage: \"skip\" leaves such (\w+) out.*?\)")  # a hint of the sources
 _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*$")
 
 
 @contextmanager
 def told_plainly() -> Iterator[None]:
-    """What Spark raises inside becomes a ConfigError if an option is wrong, else an MQError."""
+    """Convert Spark's errors to a ConfigError if an option is wrong, else to an MQError."""
     try:
         yield
     except PySparkException as error:
         raise in_one_sentence(error) from error
-    except Py4JJavaError as error:  # RDDs raise what the JVM did, as it is
+    except Py4JJavaError as error:  # RDDs raise the JVM's error unchanged
         raise in_one_sentence(str(error.java_exception)) from error
 
 
 def in_one_sentence(error: PySparkException | str) -> MQError:
-    """What to tell people of *error*, or of one that has this text."""
+    """Return the error to show for *error*, an exception or its text."""
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
@@ -44,6 +44,6 @@ def in_one_sentence(error: PySparkException | str) -> MQError:
 
 
 def first_line(text: str) -> str:
-    """What Spark says itself, without its codes and what follows."""
+    """Return the first line of Spark's text, without its error codes."""
     line = next((line for line in text.splitlines() if line.strip()), "it failed without a word")
     return _CODE.sub("", _CODE.sub("", line)).strip()

@@ -1,7 +1,7 @@
-"""The options of a pipeline, from its Struct: what there is, and how texts and YAML become a checked value. Pure.
+"""Options of a pipeline, from its Struct: their list, and the conversion of texts and YAML to checked values. Pure.
 
 A field `batch_messages` is `--batch-messages` on the command line and `batch-messages` or `batch_messages` in a file.
-What is wrong is told in one sentence that names the option.
+An error names the option in one sentence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ from hanabi.spark.shared.suggestions import did_you_mean
 T = TypeVar("T", bound=msgspec.Struct)
 
 _TRUTH: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_SHORT: Final = {"-n": "namesrv"}  # as all other commands have it
+_SHORT: Final = {"-n": "namesrv"}  # as in all other commands
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """One option, as `hanabi pipeline show` tells it."""
+    """One option, as `hanabi pipeline show` lists it."""
 
     name: str
     type: str
@@ -48,9 +48,9 @@ def flag_of(name: str) -> str:
 
 
 def parse_flags(struct: type[msgspec.Struct], words: Sequence[str], pipeline: str) -> dict[str, Any]:
-    """Return what *words* of a command line say: `--key value`, `--key=value`, `--switch`, `--no-switch`.
+    """Parse *words* of a command line: `--key value`, `--key=value`, `--switch`, `--no-switch`.
 
-    A list is given with commas, or by saying the option again.
+    A list is given with commas, or by repeating the option.
     """
     kinds = {field.name: field.type for field in _fields(struct)}
     said: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def parse_flags(struct: type[msgspec.Struct], words: Sequence[str], pipeline: st
 
 
 def check_names(struct: type[msgspec.Struct], told: Mapping[str, Any], pipeline: str, where: str) -> dict[str, Any]:
-    """Return what a file tells, under the names of the fields."""
+    """Return the options of a file, under the names of the fields."""
     kinds = {field.name: field.type for field in _fields(struct)}
     found: dict[str, Any] = {}
     for key, value in told.items():
@@ -96,7 +96,7 @@ def check_names(struct: type[msgspec.Struct], told: Mapping[str, Any], pipeline:
 
 
 def build(struct: type[T], said: Mapping[str, Any], pipeline: str) -> T:
-    """Return the checked options. *said* has names of fields, and values as texts or as a file had them."""
+    """Return the checked options. *said* maps field names to texts, or to values from a file."""
     values: dict[str, Any] = {}
     hints = get_type_hints(struct, include_extras=True)
     for field in _fields(struct):
@@ -118,7 +118,7 @@ def _convert(hint: Any, field: inspect.Field, value: Any) -> Any:
     if isinstance(kind, inspect.BoolType) and isinstance(value, str):
         value = _TRUTH.get(value.lower(), value)
     if isinstance(kind, inspect.StrType) and isinstance(value, str):
-        return value  # and "null" is a text, too
+        return value  # "null" stays a text
     try:
         return msgspec.convert(value, hint, strict=False)
     except msgspec.ValidationError:
@@ -141,12 +141,12 @@ def _split(value: str) -> list[str]:
 
 
 def _as_text(value: Any) -> Any:
-    """YAML makes a date of what looks like one; options write times as texts."""
+    """Convert a date from YAML back to text: options take times as texts."""
     return value.isoformat() if isinstance(value, datetime | date) else value
 
 
 def _plain(kind: inspect.Type | None) -> inspect.Type | None:
-    """Return what a field holds, apart from descriptions and from being left out."""
+    """Return the type of a field, without its description and without None."""
     if isinstance(kind, inspect.Metadata):
         return _plain(kind.type)
     if isinstance(kind, inspect.UnionType):

@@ -1,6 +1,6 @@
-"""Where a pipeline's messages come from: the topics of a cluster, or the files of a broker. Base of option Structs.
+"""Origin of a pipeline's messages: the topics of a cluster, or the files of a broker. Base class of option Structs.
 
-Knows options and the two formats; what is done with the messages is the pipeline's.
+Knows options and the two formats; the pipeline processes the messages.
 """
 
 from pathlib import Path
@@ -26,23 +26,23 @@ _NOTHING: Final = "(?!)"  # no topic has this name
 
 
 class Origin(Connection, frozen=True, kw_only=True):
-    """Which messages to read, and where. With `store` nothing is asked of a broker."""
+    """Selection of messages and their source. With `store` no broker is contacted."""
 
-    store: Annotated[
-        str | None, msgspec.Meta(description="read the files of a broker in this directory, not a cluster")
-    ] = None
+    store: Annotated[str | None, msgspec.Meta(description="read a broker's files in this directory, not a cluster")] = (
+        None
+    )
     commit_log: Annotated[
-        str | None, msgspec.Meta(description="storePathCommitLog of that store, where it is not in the directory")
+        str | None, msgspec.Meta(description="storePathCommitLog of that store, if it is outside the directory")
     ] = None
-    topics: Annotated[list[str], msgspec.Meta(description="topics; without: all that are users' own")] = msgspec.field(
+    topics: Annotated[list[str], msgspec.Meta(description="topics; default: all topics of users")] = msgspec.field(
         default_factory=list
     )
     pattern: Annotated[str | None, msgspec.Meta(description="topics, as a regular expression")] = None
-    since: Annotated[str | None, msgspec.Meta(description=f"stored then or later: {_TIME}")] = None
-    until: Annotated[str | None, msgspec.Meta(description=f"stored before: {_TIME}")] = None
+    since: Annotated[str | None, msgspec.Meta(description=f"stored at this time or later: {_TIME}")] = None
+    until: Annotated[str | None, msgspec.Meta(description=f"stored before this time: {_TIME}")] = None
 
     on_damage: Annotated[
-        Literal["fail", "skip"], msgspec.Meta(description="a body that cannot be read: fail, or leave its message out")
+        Literal["fail", "skip"], msgspec.Meta(description="for an unreadable body: fail, or leave its message out")
     ] = "fail"
 
     def __post_init__(self) -> None:
@@ -61,14 +61,13 @@ class Origin(Connection, frozen=True, kw_only=True):
 
     @property
     def store_home(self) -> StoreHome | None:
-        """The store, where one is read. Raises StoreError if the directory is none."""
+        """The store, if one is read. Raises StoreError if the directory is not a store."""
         if self.store is None:
             return None
         return StoreHome.open(Path(self.store), Path(self.commit_log) if self.commit_log else None)
 
     def read(self, spark: SparkSession, columns: str) -> DataFrame:
-        """Return the messages, with *columns* only (as `.schema(...)` wants them): everything else is not even
-        decoded."""
+        """Return the messages with *columns* only (as for `.schema(...)`): other columns are not decoded."""
         home = self.store_home
         if home is not None:
             reader = spark.read.format(STORE_FORMAT).options(**self._store_options(home))
@@ -76,7 +75,7 @@ class Origin(Connection, frozen=True, kw_only=True):
         return spark.read.format(BROKER_FORMAT).options(**self.broker_options()).schema(columns).load()
 
     def read_existing(self, spark: SparkSession, columns: str) -> DataFrame:
-        """As `read`, without those of `topics` that are not there. For topics that are made when they are needed."""
+        """Return the messages as `read`, without missing `topics`. For topics that are created on first use."""
         there = self._topics_there()
         topics = [topic for topic in self.topics if topic in there]
         if self.topics and not topics:
@@ -90,10 +89,10 @@ class Origin(Connection, frozen=True, kw_only=True):
         return set(ask_cluster(parse_batch_options(self.broker_options()).read, lambda cluster: cluster.topics()))
 
     def broker_options(self) -> dict[str, str]:
-        """For the format `rocketmq`, as a batch."""
+        """Return the options of a batch for the format `rocketmq`."""
         options = self.spark_options() | self._times() | {"onDamage": self.on_damage}
         if self.since is not None:
-            options["startingOffsetsByTimestampStrategy"] = "latest"  # a queue may be quiet
+            options["startingOffsetsByTimestampStrategy"] = "latest"  # a queue may have no later message
         if self.topics:
             return options | {"subscribe": ",".join(self.topics)}
         return options | {"subscribePattern": self.pattern or ".*"}
@@ -116,6 +115,6 @@ class Origin(Connection, frozen=True, kw_only=True):
 
 def user_topics(home: StoreHome) -> list[str]:
     """Return the topics of a store that are neither the broker's own nor made for retries and dead letters."""
-    others = (RETRY_PREFIX, DEAD_LETTER_PREFIX, LIGHT_QUEUE_PREFIX)
+    prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX, LIGHT_QUEUE_PREFIX)
     topics = {queue.topic for queue in find_queues(home.queues)}
-    return sorted(topic for topic in topics if not is_system(topic) and not topic.startswith(others))
+    return sorted(topic for topic in topics if not is_system(topic) and not topic.startswith(prefixes))

@@ -1,4 +1,4 @@
-"""The Spark session that a pipeline runs in. What the JVM writes goes to a file, so that a terminal shows our words."""
+"""Spark session of a pipeline. The JVM's output goes to a file, so that a terminal shows only our messages."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ _JVM_ENDS_SECONDS: Final = 30
 
 
 def settings_for(name: str, master: str, *, pipeline: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str]:
-    """Return all settings of a session: ours, those of the pipeline, those of the user, who has the last word."""
+    """Return all settings of a session: defaults, then the pipeline's, then the user's, which take precedence."""
     here = _ON_THIS_MACHINE if master.startswith("local") else {}
     named = {"spark.master": master, "spark.app.name": f"hanabi {name}"}
     return {**_ALWAYS, **here, **pipeline, **user, **named}
@@ -43,13 +43,15 @@ def settings_for(name: str, master: str, *, pipeline: Mapping[str, str], user: M
 
 @contextmanager
 def session(settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
-    """A session with *settings*; it and its JVM are gone afterwards. Raises ConfigError if something it needs is
-    missing, SparkFailed if Spark does not start."""
+    """Provide a session with *settings*; stop it and its JVM afterwards.
+
+    Raises ConfigError if a prerequisite is missing, SparkFailed if Spark does not start.
+    """
     check_version(pyspark.__version__)
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise ConfigError("Spark needs Java 17 or newer, and there is none: install it, or set JAVA_HOME")
     _check_hadoop(settings["spark.master"], os.environ)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this package, too
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this Python with this package, too
     gateway: Any = None
     with log.open("ab") as written:
         try:
@@ -70,7 +72,10 @@ def session(settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
 
 
 def _check_hadoop(master: str, environment: Mapping[str, str]) -> None:
-    """Spark says this in its log only, and here just that its JVM has ended."""
+    """Raise ConfigError if YARN's settings are missing:
+
+    Spark reports only that its JVM ended, the reason is in its log.
+    """
     if master == "yarn" and not any(environment.get(name) for name in _HADOOP_SITES):
         raise ConfigError(
             "on YARN, HADOOP_CONF_DIR must name the directory with Hadoop's core-site.xml and yarn-site.xml"
@@ -83,7 +88,7 @@ def _reason(error: Exception) -> str:
 
 
 def _end(gateway: Any) -> None:
-    """End the JVM, which waits for its stdin to be closed. Another session of this process gets a new one."""
+    """End the JVM, which waits for the end of its stdin. The next session of this process gets a new JVM."""
     SparkContext._gateway = SparkContext._jvm = None
     if gateway is None or gateway.proc is None:
         return

@@ -76,8 +76,8 @@ class RowMaker:
         topics = pa.array([span.topic for span in self.spans])
         asked = topics[0] if len(set(topics.to_pylist())) == 1 else topics.take(pa.array(spans))
         right &= pc.equal(layout.topics, asked).to_numpy(zero_copy_only=False)
-        others = layout.rows[~right].tolist()
-        return right, [row for row in others if not self._is_reference(chunk, chunk.entries, row)]
+        mismatched = layout.rows[~right].tolist()
+        return right, [row for row in mismatched if not self._is_reference(chunk, chunk.entries, row)]
 
     def _is_reference(self, chunk: Chunk, entries: Entries, row: int) -> bool:
         """Return whether the message belongs to another queue and may be referenced by this one.

@@ -207,9 +207,9 @@ def test_what_cannot_be_archived_is_told_in_one_sentence(spark: SparkSession, tm
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "which topics to archive is not said: give --topics, or --pattern"),
+        ({}, "no topics to archive: give --topics or --pattern"),
         ({"topics": ["a"], "pattern": "b"}, "options topics and pattern exclude each other: give one of them"),
-        ({"store": "s", "group": "g"}, "option group: the files of a broker cannot be told"),
+        ({"store": "s", "group": "g"}, "option group: offsets cannot be committed"),
         ({"topics": ["a"], "broker_name": "g"}, "option broker-name is for --store"),
         ({"topics": ["a"], "starting": "soon"}, "option starting='soon': must be milliseconds since 1970 or a time"),
     ],

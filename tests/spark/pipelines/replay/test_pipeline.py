@@ -158,7 +158,7 @@ def test_order_rate_and_mark_are_kept(spark: SparkSession, world: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"to": "x"}, "what to replay is not said: give --archive, --store, or --topics"),
+        ({"to": "x"}, "no messages to replay: give --archive, --store, or --topics"),
         ({"topics": ["a"]}, "give either --to TOPIC or --to-origin as the destination"),
         ({"topics": ["a"], "to": "b", "to_origin": True}, "give either --to TOPIC or --to-origin"),
         ({"archive": "a", "store": "b", "to": "c"}, "options archive and store exclude each other"),

@@ -1,4 +1,4 @@
-"""What of a step was written, read back before it counts: which messages of which queues, each once."""
+"""Verification of a step before it counts: reads back the written messages and checks that each is there once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from hanabi.spark.shared.offsets import describe
 
 @dataclass(frozen=True)
 class Written:
-    """Of one queue. *offsets_sum* tells a message that is there twice and one that is missing apart from neither.
+    """Written messages of one queue. *offsets_sum* detects a duplicate and a missing message together.
 
     *log_offset* and *stored_ms* are those of the last message.
     """
@@ -28,7 +28,7 @@ class Written:
 
 
 def look_at(messages: DataFrame) -> dict[MessageQueue, Written]:
-    """Reads a few narrow columns only."""
+    """Return a summary of *messages* by queue. Reads a few narrow columns only."""
     found = (
         messages.groupBy("topic", "brokerName", "queueId")
         .agg(
@@ -56,10 +56,9 @@ def check(
     *,
     fail_on_data_loss: bool,
 ) -> tuple[list[ArchivedQueue], int]:
-    """Return what is archived after the step that should have written [start, stop) of each queue, and how much was
-    lost.
+    """Return the archived queues after the step that had to write [start, stop) of each queue, and the lost messages.
 
-    Raises MQError unless every message of it is there once; with *fail_on_data_loss* off, some may be missing.
+    Raises MQError unless every message of the step was written once; with *fail_on_data_loss* off, some may be missing.
     """
     for queue in written.keys() - stop.keys():
         raise MQError(f"{describe(queue)} was written, but not asked for")

@@ -1,7 +1,7 @@
-"""Joining small files: which are worth it is decided by pure functions; the rest reads them and writes fewer.
+"""Compaction of small files. Pure functions choose the files; the rest reads them and writes fewer.
 
-Only directories that got files since they were looked at last are looked at. The hour that is not over yet waits until
-it has many, so that its messages are not written again with every run.
+Only directories that got files since the last compaction are examined. The current hour waits until it has many files,
+so that its messages are not rewritten with every run.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,22 +18,22 @@ from hanabi.spark.pipelines.archive.layout import HOUR, IN_FILES, PYTHON_HOUR
 from hanabi.spark.pipelines.contract import Progress
 from hanabi.spark.pipelines.support.file_system import FoundFile
 
-MANY: Final = 16  # small files, in an hour that is not over
+MANY: Final = 16  # small files, in the current hour
 
 
 def small_files(files: Iterable[FoundFile], target_bytes: int, *, is_over: bool) -> list[FoundFile]:
-    """Return those of one directory that are worth joining: less than half of what a file should be, and not alone."""
+    """Return the files of one directory to join: those below half the target size, if there is more than one."""
     small = [file for file in files if file.size < target_bytes // 2]
     return small if len(small) >= (2 if is_over else MANY) else []
 
 
 def joined_count(files: Iterable[FoundFile], target_bytes: int) -> int:
-    """Return how many files to make of them."""
+    """Return the number of files to write in place of *files*."""
     return max(1, round(sum(file.size for file in files) / target_bytes))
 
 
 def is_over(folder: str, now: datetime) -> bool:
-    """Return whether the hour of a directory is past, so that few messages may still come to it."""
+    """Return whether the hour of a directory is past, so that few messages may still arrive in it."""
     hour = folder.rpartition(f"{HOUR}=")[2]
     return hour < now.strftime(PYTHON_HOUR)
 
@@ -46,7 +46,7 @@ def join_small_files(
     compression: str,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
-    """Look at what is loose, directory by directory; each that is joined is a step of its own."""
+    """Join small files directory by directory; each joined directory is a step of its own."""
     folders = home.state.loose
     if not folders:
         return
@@ -55,7 +55,7 @@ def join_small_files(
         optimize_delta(spark, home.files.url)
         _commit(home, [], [], folders)
         return
-    done: list[str] = []  # directories that need not be looked at again
+    done: list[str] = []  # directories that need no further check
     for number, folder in enumerate(folders):
         progress.advance(number, len(folders))
         over = is_over(folder, now())
@@ -73,7 +73,7 @@ def join_small_files(
 def _join(
     spark: SparkSession, home: ArchiveHome, folder: str, small: list[FoundFile], count: int, compression: str
 ) -> list[tuple[str, str]]:
-    """Write *small* files as *count* larger ones; where these are, and where they belong."""
+    """Write *small* files as *count* larger ones; return the path and the final path of each."""
     staging = home.staging()
     frame = spark.read.schema(IN_FILES).parquet(*(home.files.at(file.name) for file in small))
     frame.coalesce(count).write.option("compression", compression).parquet(home.files.at(staging), mode="overwrite")

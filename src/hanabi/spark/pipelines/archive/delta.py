@@ -1,4 +1,4 @@
-"""What is different with Delta tables: their package must be there, and they join small files themselves."""
+"""Support for Delta tables: a check for their package, and Delta's own compaction."""
 
 from typing import Any, Final
 
@@ -16,14 +16,14 @@ _HOW: Final = (
 
 
 def check_delta(spark: SparkSession) -> None:
-    """Raises ConfigError if *spark* does not know Delta tables."""
+    """Raise ConfigError if *spark* does not support Delta tables."""
     jvm: Any = spark.sparkContext._jvm
     try:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_EXTENSION)
     except Py4JError as error:
         raise ConfigError(f"format=delta: Spark has no Delta package; run with {_HOW}") from error
     if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
-        raise ConfigError(f"format=delta: Spark has the package, but is not told to use it; run with {_HOW}")
+        raise ConfigError(f"format=delta: Spark has the Delta package, but it is not enabled; run with {_HOW}")
 
 
 def optimize_delta(spark: SparkSession, url: str) -> None:

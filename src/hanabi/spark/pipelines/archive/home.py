@@ -1,13 +1,14 @@
-"""The directory of an archive. Only whoever holds it may change it; reading needs nothing but what lies there.
+"""Directory of an archive. Only the process that holds the lock may change it; readers need no lock.
 
     topic=Orders/hour=2026-11-15T14/part-...zstd.parquet     messages: all files here are archived, and each only once
-    _archive/state/000000000012.json                         how far it is (the last few steps)
-    _archive/staging/<run>/...                               what is being written
-    _archive/lock                                            whoever writes has it (local directories)
+    _archive/state/000000000012.json                         archived offsets (the last few steps)
+    _archive/staging/<run>/...                               files being written
+    _archive/lock                                            held by the writer (local directories)
 
-A step writes its files to staging, then the state, then moves the files into place. Killed before the state is there,
-it never was; killed after, whoever opens the archive next finishes it. So nobody finds a message twice at any time.
-Where nothing can be locked, the state tells two runs apart: only one of them can make the file of the next version.
+A step writes its files to staging, then the state, then moves the files into place. If the process is killed before the
+state is written, the step never happened; if it is killed after, the next process that opens the archive finishes the
+step. So a reader never finds a message twice. Where locking is impossible, the state detects concurrent runs: only one
+of them can create the file of the next version.
 """
 
 import fcntl
@@ -29,15 +30,15 @@ from hanabi.spark.pipelines.support.interrupts import uninterrupted
 OWN: Final = "_archive"
 STATES: Final = f"{OWN}/state"
 STAGING: Final = f"{OWN}/staging"
-STAGING_DEPTH: Final = 4  # names down to the directory of one step: _archive/staging/<run>/<version>
+STAGING_DEPTH: Final = 4  # path components of a step's directory: _archive/staging/<run>/<version>
 STATES_KEPT: Final = 5
-_LEFT_OVER_MS: Final = 24 * 3_600_000  # where nobody can say that a run is over, it is after a day
+_LEFT_OVER_MS: Final = 24 * 3_600_000  # without a lock, a run is considered dead after a day
 
 logger = logging.getLogger(__name__)
 
 
 class ArchiveHome:
-    """One archive, with all that its last step had to do done."""
+    """One archive, with its last step completed."""
 
     def __init__(self, files: FileSystem, clock_ms: Callable[[], int] = wall_ms) -> None:
         self.files, self._clock_ms = files, clock_ms
@@ -50,21 +51,24 @@ class ArchiveHome:
         return self.state.version == 0
 
     def staging(self) -> str:
-        """Return a place for the files of one step; nobody else uses it."""
+        """Return the staging directory of the next step, which is unique to this run."""
         return f"{STAGING}/{self._run}/{self.state.version + 1}"
 
     def commit(self, state: ArchiveState) -> None:
-        """Make *state* the next step, and do what it says. Raises MQError if somebody else was first."""
+        """Commit *state* as the next step, and carry out its moves and deletes.
+
+        Raises MQError if another run was first.
+        """
         assert state.version == self.state.version + 1  # noqa: S101 - steps follow each other
         self.files.sync(source for source, _ in state.moves)
         name = _state_name(state.version)
         with uninterrupted():
             is_first = self.files.create(f"{STATES}/{name}", encode(state))
-            if is_first and self._state_names()[-1] != name:  # made and forgotten, by a run that is many steps ahead
+            if is_first and self._state_names()[-1] != name:  # already deleted by a run many steps ahead
                 self.files.delete(f"{STATES}/{name}")
                 is_first = False
             if not is_first:
-                raise MQError(f"another run is archiving into {self.files.url}: this one ends, nothing is lost")
+                raise MQError(f"another run is archiving into {self.files.url}: this run ends, no message is lost")
             self.state = state
             self._settle()
         for old in self._state_names()[:-STATES_KEPT]:
@@ -81,9 +85,10 @@ class ArchiveHome:
         return [name for name, _ in self.files.names(STATES) if not name.startswith(".")]
 
     def _settle(self) -> None:
-        """First delete, then move: in between a message may be missing for others who look, but never twice there.
+        """Delete the step's old files, then move its new ones into place.
 
-        The staging directory of the step goes last: where it is gone, all is done.
+        In between, a concurrent reader may miss a message but never sees one twice. The staging directory of the step
+        is deleted last: if it is gone, the step is complete.
         """
         staging = {"/".join(source.split("/")[:STAGING_DEPTH]) for source, _ in self.state.moves}
         if not any(self.files.exists(folder) for folder in staging):
@@ -97,19 +102,22 @@ class ArchiveHome:
             self.files.delete(folder)
 
     def clear_own(self) -> None:
-        """Remove what this run has begun to write and not committed."""
+        """Remove the uncommitted files of this run."""
         self.files.delete(f"{STAGING}/{self._run}")
 
     def clear_leftovers(self, *, is_alone: bool) -> None:
-        """Remove what runs that were killed had begun to write."""
+        """Remove the uncommitted files of runs that were killed."""
         for name, changed_ms in self.files.names(STAGING):
             folder = f"{STAGING}/{name}"
             if name != self._run and (is_alone or self._is_left_over(folder, changed_ms)):
                 self.files.delete(folder)
 
     def _is_left_over(self, folder: str, changed_ms: int) -> bool:
-        """By its files: the folder of a run is not changed by all that is written below it, and one of an object store
-        was always changed just now."""
+        """Return whether a run's staging directory is abandoned, by the times of its files.
+
+        Writes deep inside a directory do not change its own time, and directories of an object store always have the
+        current time.
+        """
         latest_ms = max((file.modified_ms for file in self.files.files(folder)), default=changed_ms)
         return self._clock_ms() - latest_ms > _LEFT_OVER_MS
 
@@ -119,7 +127,7 @@ def _state_name(version: int) -> str:
 
 
 def open_archive(spark: SparkSession, url: str) -> ArchiveHome:
-    """For reading. Raises ConfigError if there is no archive."""
+    """Open an archive for reading. Raises ConfigError if there is none."""
     home = ArchiveHome(FileSystem(spark, url))
     if home.is_new:
         raise ConfigError(f"{url} is not an archive: `hanabi pipeline run archive --to {url}` makes one")
@@ -128,22 +136,27 @@ def open_archive(spark: SparkSession, url: str) -> ArchiveHome:
 
 @contextmanager
 def writing_archive(files: FileSystem) -> Iterator[ArchiveHome]:
-    """For writing, by one run at a time."""
+    """Open an archive for writing, by one run at a time."""
     with _locked(files) as is_alone:
         home = ArchiveHome(files)
         if home.is_new and (strange := [name for name, _ in files.names("") if name != OWN]):
             raise ConfigError(f"{files.url} is not an archive, but there is something in it: {strange[0]}")
         home.clear_leftovers(is_alone=is_alone)
         yield home
-        home.clear_own()  # not after an error: what is committed and not moved yet lies there, too
+        home.clear_own()  # not after an error: staging may hold committed files that are not moved yet
 
 
 @contextmanager
 def _locked(files: FileSystem) -> Iterator[bool]:
-    """A local directory can be locked; elsewhere steps tell who was first. The kernel unlocks for who is killed."""
+    """Lock a local directory; yield whether it is locked. The kernel releases the lock of a killed process.
+
+    Other file systems have no lock: there the state files detect a concurrent run.
+    """
     if files.local_path is None:
         if not files.knows_who_was_first:
-            logger.warning("nothing here keeps two runs apart: only one at a time may archive into %s", files.url)
+            logger.warning(
+                "concurrent runs cannot be detected here: run only one at a time that archives into %s", files.url
+            )
         yield False
         return
     folder = os.path.join(files.local_path, OWN)  # noqa: PTH118 - a text that Hadoop made

@@ -1,4 +1,4 @@
-"""What an archive's tables look like: the columns of a message, and by what they are divided."""
+"""Layout of an archive's tables: the columns of a message, and the partition columns."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ HOUR_PATTERN: Final = "yyyy-MM-dd'T'HH"
 PYTHON_HOUR: Final = "%Y-%m-%dT%H"
 
 IN_FILES: Final[StructType] = struct_of({name: kind for name, kind in MESSAGE.items() if name != TOPIC})
-# Said, and not found out: else a topic named 2026 would be a number.
+# Explicit, not inferred: otherwise a topic named 2026 would be a number.
 WHOLE: Final[StructType] = struct_of(
     {**{name: kind for name, kind in MESSAGE.items() if name != TOPIC}, TOPIC: StringType(), HOUR: StringType()}
 )

@@ -1,7 +1,7 @@
-"""`archive`: topics to Parquet (or Delta), by topic and hour, each message exactly once.
+"""Pipeline `archive`: topics to Parquet (or Delta), by topic and hour, each message exactly once.
 
-Steps of at most `batch-messages` are written and committed one after another; see `home` for why a message
-can neither be lost nor be there twice, whenever the process is killed.
+Steps of at most `batch-messages` are written and committed one after another. `home` explains why a killed process
+neither loses nor duplicates a message.
 """
 
 import time
@@ -27,54 +27,61 @@ from hanabi.spark.shared.queue_marks import broken_off
 
 
 class ArchiveOptions(Connection, frozen=True, kw_only=True):
-    """What to archive, from where, to where."""
+    """Options of `archive`: the selection, the source and the destination."""
 
-    to: Annotated[str, msgspec.Meta(description="the archive: a directory or URL that all of Spark's machines know")]
+    to: Annotated[
+        str, msgspec.Meta(description="the archive: a directory or URL that all of Spark's machines can reach")
+    ]
     topics: Annotated[list[str] | None, msgspec.Meta(description="topics to archive")] = None
     pattern: Annotated[
         str | None, msgspec.Meta(description="or a regular expression of their names; not brokers' own topics")
     ] = None
     store: Annotated[
         str | None,
-        msgspec.Meta(description="read this broker's files, and not a cluster; all topics unless some are named"),
+        msgspec.Meta(description="read this broker's files, not a cluster; all topics unless some are named"),
     ] = None
-    broker_name: Annotated[str | None, msgspec.Meta(description="whose files they are: they do not know it")] = None
+    broker_name: Annotated[
+        str | None, msgspec.Meta(description="the broker of these files, which do not contain its name")
+    ] = None
     format: Annotated[
-        Literal["parquet", "delta"], msgspec.Meta(description="of the archive; delta needs its package")
+        Literal["parquet", "delta"], msgspec.Meta(description="format of the archive; delta needs its package")
     ] = "parquet"
     starting: Annotated[
-        str, msgspec.Meta(description="where a queue begins that is not archived yet: earliest, latest, or a time")
+        str,
+        msgspec.Meta(description="where to begin with a queue that is not archived yet: earliest, latest, or a time"),
     ] = "earliest"
-    batch_messages: Annotated[int, msgspec.Meta(ge=1, description="messages of one step")] = 1_000_000
-    compression: Annotated[Literal["zstd", "snappy", "gzip", "none"], msgspec.Meta(description="of the files")] = "zstd"
+    batch_messages: Annotated[int, msgspec.Meta(ge=1, description="messages per step")] = 1_000_000
+    compression: Annotated[
+        Literal["zstd", "snappy", "gzip", "none"], msgspec.Meta(description="compression of the files")
+    ] = "zstd"
     compact: Annotated[bool, msgspec.Meta(description="join small files")] = True
-    compact_mb: Annotated[int, msgspec.Meta(ge=1, description="how large a file should be, in MiB")] = 128
+    compact_mb: Annotated[int, msgspec.Meta(ge=1, description="target size of a file, in MiB")] = 128
     fail_on_data_loss: Annotated[
-        bool, msgspec.Meta(description="end with an error where messages were deleted before they were archived")
+        bool, msgspec.Meta(description="fail if messages were deleted before they were archived")
     ] = True
     on_damage: Annotated[
         Literal["fail", "skip"],
-        msgspec.Meta(description="a body that cannot be read: fail; or skip it, and count it as lost"),
+        msgspec.Meta(description="for an unreadable body: fail; or skip it, and count it as lost"),
     ] = "fail"
     group: Annotated[
-        str | None, msgspec.Meta(description="tell brokers the progress, as that of this consumer group")
+        str | None, msgspec.Meta(description="commit the progress to brokers as the offsets of this consumer group")
     ] = None
-    follow: Annotated[bool, msgspec.Meta(description="do not end: archive what comes, until interrupted")] = False
+    follow: Annotated[bool, msgspec.Meta(description="keep archiving new messages until interrupted")] = False
     interval_s: Annotated[
-        float, msgspec.Meta(ge=1, description="with follow: seconds between steps, if nothing is left")
+        float, msgspec.Meta(ge=1, description="with follow: seconds between steps when there is no backlog")
     ] = 60.0
 
     def __post_init__(self) -> None:
         if self.topics and self.pattern is not None:
             raise ConfigError("options topics and pattern exclude each other: give one of them")
         if self.store is None and not self.topics and self.pattern is None:
-            raise ConfigError("which topics to archive is not said: give --topics, or --pattern")
+            raise ConfigError("no topics to archive: give --topics or --pattern")
         if self.store is not None and self.group is not None:
-            raise ConfigError("option group: the files of a broker cannot be told how far a group is; leave it out")
+            raise ConfigError("option group: offsets cannot be committed to the files of a broker; leave it out")
         if self.store is None and self.broker_name is not None:
-            raise ConfigError("option broker-name is for --store: a cluster tells the names of its brokers")
+            raise ConfigError("option broker-name is for --store: a cluster names its brokers itself")
         if self.on_damage == "skip" and self.fail_on_data_loss:
-            raise ConfigError("option on-damage=skip leaves messages out: say --no-fail-on-data-loss, too")
+            raise ConfigError("option on-damage=skip leaves messages out: give --no-fail-on-data-loss, too")
         _ = self.starting_ms
 
     @property
@@ -92,7 +99,7 @@ class ArchiveOptions(Connection, frozen=True, kw_only=True):
 def run(spark: SparkSession, options: ArchiveOptions, progress: Progress) -> Outcome:
     started = time.monotonic()
     source = _source(spark, options)
-    progress.step("asking where queues begin and end")
+    progress.step("reading the offsets of queues")
     with writing_archive(FileSystem(spark, options.to)) as home:
         _check(spark, home, options)
         before = home.state.messages
@@ -120,7 +127,7 @@ def _source(spark: SparkSession, options: ArchiveOptions) -> ArchiveSource:
 
 
 def _check(spark: SparkSession, home: ArchiveHome, options: ArchiveOptions) -> None:
-    """An archive keeps its format, and does not know one broker under two names."""
+    """Raise ConfigError if the format or the broker's name differs from the archive's."""
     if not home.is_new and home.state.format != options.format:
         raise ConfigError(f"{options.to} is an archive in {home.state.format}: say --format {home.state.format}")
     if options.format == "delta":
@@ -139,7 +146,7 @@ def _check(spark: SparkSession, home: ArchiveHome, options: ArchiveOptions) -> N
 def _backlog(home: ArchiveHome, source: ArchiveSource, extent: Extent, options: ArchiveOptions) -> Backlog:
     starting: dict[MessageQueue, int] = {}
     if options.starting == "latest" and home.is_new:
-        starting = extent.end  # a queue that is new later begins with its first message
+        starting = extent.end  # queues created later begin with their first message
     elif options.starting_ms is not None:
         starting = source.at_time(extent, options.starting_ms)
     began_again = broken_off(home.state.positions(), extent.end, source)
@@ -148,7 +155,7 @@ def _backlog(home: ArchiveHome, source: ArchiveSource, extent: Extent, options: 
 
 
 def _drain(writer: StepWriter, left: Backlog, options: ArchiveOptions) -> None:
-    """Archive what is *left*, step by step."""
+    """Archive the backlog *left*, step by step."""
     progress, home = writer.progress, writer.home
     total, done = left.messages, 0
     while left.messages or home.is_new or left.lost:
@@ -168,7 +175,7 @@ PIPELINE = Pipeline(
     options=ArchiveOptions,
     run=run,
     spark_conf={
-        "spark.sql.maxConcurrentOutputFileWriters": "32",  # no sort by topic and hour for the writer's sake
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # as all other programs read them
+        "spark.sql.maxConcurrentOutputFileWriters": "32",  # avoids a sort by topic and hour before the write
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the type that all other programs read
     },
 )

@@ -1,4 +1,4 @@
-"""What the next step of an archive takes, and what may be deleted after it. Pure: offsets in, offsets out."""
+"""Plan of an archive's next step, and of the log that may be deleted after it. Pure: offsets in, offsets out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from hanabi.spark.shared.ranges import share_out
 
 @dataclass(frozen=True)
 class Backlog:
-    """What is to be archived: [start, end) of each queue; and how many messages were gone before that."""
+    """Messages to archive: [start, end) of each queue, and the number of messages lost before that."""
 
     start: Offsets
     end: Offsets
@@ -23,7 +23,7 @@ class Backlog:
         return sum(self.end[queue] - self.start[queue] for queue in self.end)
 
     def next(self, rows_max: int) -> Offsets:
-        """Return where a step of *rows_max* messages ends; only queues that move."""
+        """Return the end of a step of *rows_max* messages; only queues that advance."""
         stop = share_out(self.start, self.end, rows_max)
         return {queue: offset for queue, offset in stop.items() if offset > self.start[queue]}
 
@@ -40,10 +40,10 @@ def backlog(
     *,
     fail_on_data_loss: bool,
 ) -> Backlog:
-    """What queues with [first, end) have that is not *archived* yet; new queues begin at *starting*, or *first*.
+    """Return the messages of queues with [first, end) that are not *archived* yet.
 
-    What is gone is an error, or counted. A queue that ends before what is archived, or has another message there, began
-    again: an error, or it is archived from where *began_again* says.
+    New queues begin at *starting*, or *first*. Deleted messages are an error, or counted. A queue that ends before its
+    archived offset, or has a different message there, was re-created: an error, or archived from *began_again* on.
     """
     start: Offsets = {}
     lost = 0
@@ -72,19 +72,19 @@ def backlog(
 
 @dataclass(frozen=True)
 class Deletable:
-    """Everything of the archived topics that *broker* has below *log_offset* of its commit log is archived."""
+    """Deletable log of *broker*: all messages of the archived topics below *log_offset* are archived."""
 
     broker: str
     log_offset: int
-    behind: int  # messages that are not archived yet
+    behind: int  # messages not archived yet
 
 
 def deletable(queues: list[ArchivedQueue], end: Mapping[MessageQueue, int]) -> list[Deletable]:
-    """What retention may delete. *end* must have been asked for after the last message was archived.
+    """Return the log that retention may delete. *end* must be newer than the last archived message.
 
-    Brokers put messages into queues in the order of the log. So when the message at some place of the log could be
-    read, all before it were in their queues; and a queue that ends where it is archived had none of them left. Of a
-    queue that has more, only what lies before its last archived message is known to be archived.
+    Brokers dispatch messages to queues in the order of the log. So when a message at some log offset was readable, all
+    messages before it were in their queues; and a queue that ends at its archived offset had none of them left. In a
+    queue with a backlog, only messages before its last archived one are known to be archived.
     """
     by_queue = {each.queue: each for each in queues}
     found: list[Deletable] = []

@@ -1,4 +1,4 @@
-"""What an archive has, and what brokers may delete because of it, as tables."""
+"""Report of an archive as tables: its contents, and the log that brokers may delete."""
 
 from hanabi.spark.pipelines.archive.home import ArchiveHome
 from hanabi.spark.pipelines.archive.plan import deletable
@@ -8,7 +8,7 @@ from hanabi.spark.pipelines.support.timestamps import moment
 
 
 def report(home: ArchiveHome, extent: Extent, messages: int, seconds: float) -> Outcome:
-    """*extent* must have been asked for after the last step."""
+    """Return the report of a run. *extent* must be newer than the last step."""
     state, ends = home.state, extent.end
     queues: list[list[Cell]] = [
         [

@@ -1,5 +1,7 @@
-"""Where an archive takes messages from: a cluster, or the files of a broker. Both tell where queues begin and end, and
-read what lies between offsets."""
+"""Sources of an archive: a cluster, or the files of a broker.
+
+Both return the first and end offsets of queues, and read the messages between offsets.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -27,41 +29,41 @@ from hanabi.store.inspection.log_lookup import LogLookup
 from hanabi.store.inspection.queues import find_queues
 
 ALL_TOPICS = ".*"
-PATIENCE_S = 60.0  # for brokers that are away while a run is under way
+PATIENCE_S = 60.0  # for brokers that are unreachable during a run
 
 
 @dataclass(frozen=True)
 class Extent:
-    """The messages [first, end) that each queue has now."""
+    """Messages [first, end) that each queue has now."""
 
     first: Offsets
     end: Offsets
 
 
 class ArchiveSource(Queues, Protocol):
-    """A run asks `extent` before it reads, and again afterwards."""
+    """Interface of both sources. A run calls `extent` before it reads, and again afterwards."""
 
     def extent(self) -> Extent: ...
 
     def at_time(self, extent: Extent, time_ms: int) -> Offsets:
-        """Return the first offset of each queue that was stored at *time_ms* or later; its end if there is none."""
+        """Return the first offset of each queue stored at *time_ms* or later; its end if there is none."""
 
     def read(self, start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int]) -> DataFrame:
-        """Return the messages from *start* to *end*; of queues that are not in *end*, none."""
+        """Return the messages from *start* to *end*; none of queues that are not in *end*."""
 
     def tell_progress(self, group: str, offsets: Offsets) -> None:
-        """Let brokers know, where there are some."""
+        """Commit *offsets* for *group* to brokers, if there are any."""
 
 
 class ClusterSource:
-    """Topics of a cluster."""
+    """Source for topics of a cluster."""
 
     def __init__(self, spark: SparkSession, connection: Mapping[str, str], topics: Mapping[str, str]) -> None:
         self._spark, self._connection = spark, dict(connection)
         self._options: ReadOptions = parse_batch_options({**connection, **topics}).read
         self._tasks = spark.sparkContext.defaultParallelism
-        self._know_group: set[str] = set()  # brokers that have heard of the group whose progress is told
-        self._patience_s = 0.0  # a cluster that was never there is not waited for
+        self._know_group: set[str] = set()  # brokers that know the group whose offsets are committed
+        self._patience_s = 0.0  # no retries until the cluster has answered once
 
     def extent(self) -> Extent:
         async def ask(cluster: Cluster) -> Extent:
@@ -112,7 +114,7 @@ class ClusterSource:
 
 
 class StoreSource:
-    """The files of one broker. *broker* is its name, or empty: the files do not know it."""
+    """Source for the files of one broker. *broker* is its name, or empty: the files do not contain it."""
 
     def __init__(
         self, spark: SparkSession, directory: str, broker: str, topics: Mapping[str, str], on_damage: str = "fail"
@@ -129,7 +131,7 @@ class StoreSource:
         with FileReader() as reader:
             log_min = LogLookup(self._home, reader).min_offset
             queues = self._home.queues
-            # A broker that started a moment ago has written no queue yet.
+            # A broker that just started has written no queue yet.
             topics = self._chosen({path.name for path in queues.iterdir()} if queues.is_dir() else set())
             for queue in find_queues(queues) if topics else ():
                 if queue.topic in topics:
@@ -170,7 +172,7 @@ class StoreSource:
         return self._spark.read.format("rocketmq-store").options(**options).load(self._directory)
 
     def tell_progress(self, group: str, offsets: Offsets) -> None:
-        raise ConfigError(f"group={group}: the files of a broker cannot be told how far a group is; leave it out")
+        raise ConfigError(f"group={group}: offsets cannot be committed to the files of a broker; leave it out")
 
     def _chosen(self, there: set[str]) -> set[str]:
         if self._topics is None:

@@ -1,8 +1,8 @@
-"""What an archive knows of itself: how far each queue is archived, and what its last step has to do. Pure values.
+"""State of an archive: the archived offsets of each queue, and the pending work of its last step. Pure values.
 
-A step of the archive is one such value, written as one file. It has the new offsets and, with them, the files that
-are to be moved into place and those that are to be deleted; whoever opens the archive does what is left of that. So
-offsets and messages change together, whenever the process ends.
+A step of the archive is one such value, written as one file. It has the new offsets together with the files to move
+into place and those to delete; the next process that opens the archive completes that work. So offsets and messages
+change together, whenever the process ends.
 """
 
 from collections.abc import Iterable
@@ -14,20 +14,20 @@ from hanabi.errors import StoreDamaged
 from hanabi.message import MessageQueue
 from hanabi.spark.shared.queue_marks import Mark, Positions
 
-LAYOUT: Final = 1  # of the directory; a later one is refused
+LAYOUT: Final = 1  # version of the directory's layout; a later one is refused
 
 
 class ArchivedQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages [first, end) of a queue are in the archive."""
+    """A queue whose messages [first, end) are in the archive."""
 
     topic: str
-    broker: str  # empty where files of a broker were read that do not say whose they are
+    broker: str  # empty if read from a broker's files without --broker-name
     queue_id: int
     first: int
     end: int
-    log_offset: int = -1  # of the last one, in its broker's commit log
-    stored_ms: int = 0  # when that one was stored
-    last: int = -1  # its offset in the queue; states of earlier versions do not have it: it is the one before `end`
+    log_offset: int = -1  # of the last message, in its broker's commit log
+    stored_ms: int = 0  # store time of the last message
+    last: int = -1  # queue offset of the last message; states of earlier versions lack it: it is `end` - 1
 
     @property
     def queue(self) -> MessageQueue:
@@ -35,16 +35,16 @@ class ArchivedQueue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchiveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The archive after step *version*."""
+    """State of the archive after step *version*."""
 
     layout: int = LAYOUT
     id: str = ""  # of the archive, for Delta's transactions
     version: int = 0
     format: str = "parquet"
     messages: int = 0
-    lost: int = 0  # that were gone before they could be archived
+    lost: int = 0  # messages deleted before they could be archived
     queues: list[ArchivedQueue] = []
-    planned: list[ArchivedQueue] = []  # Delta: what the next step must write, no more and no less
+    planned: list[ArchivedQueue] = []  # Delta: exactly the messages that the next step must write
     moves: list[tuple[str, str]] = []  # from, to
     deletes: list[str] = []
     loose: list[str] = []  # directories with files that may be worth joining
@@ -53,7 +53,7 @@ class ArchiveState(msgspec.Struct, frozen=True, kw_only=True):
         return {each.queue: each for each in self.queues}
 
     def positions(self) -> Positions:
-        """Return the last message that is archived of each queue, by which a queue that began again is known."""
+        """Return the last archived message of each queue, which identifies re-created queues."""
         known = [each for each in self.queues if each.log_offset >= 0]
         return Positions(
             {each.queue: (each.last if each.last >= 0 else each.end - 1) + 1 for each in known},
@@ -65,7 +65,7 @@ class ArchiveState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_queues(state: ArchiveState, changed: Iterable[ArchivedQueue]) -> list[ArchivedQueue]:
-    """Return the queues of *state*, after *changed* ones have replaced their former selves."""
+    """Return the queues of *state* with *changed* ones merged in."""
     merged = state.by_queue()
     for each in changed:
         before = merged.get(each.queue)
@@ -74,7 +74,7 @@ def with_queues(state: ArchiveState, changed: Iterable[ArchivedQueue]) -> list[A
 
 
 def _continued(before: ArchivedQueue, more: ArchivedQueue) -> ArchivedQueue:
-    if more.log_offset < 0:  # nothing was there to archive
+    if more.log_offset < 0:  # there was no message to archive
         return msgspec.structs.replace(before, end=more.end)
     return msgspec.structs.replace(more, first=before.first)
 
@@ -84,7 +84,7 @@ def encode(state: ArchiveState) -> bytes:
 
 
 def decode(data: bytes, where: str) -> ArchiveState:
-    """Raises StoreDamaged if *data* is no state, or one of a later layout."""
+    """Decode a state. Raises StoreDamaged if *data* is not a state, or one of a later layout."""
     try:
         state = msgspec.json.decode(data, type=ArchiveState)
     except msgspec.DecodeError as error:

@@ -1,7 +1,8 @@
-"""One step of an archive: read what lies between offsets, write it, check what was written, commit.
+"""One step of an archive: read the messages between offsets, write them, verify the files, commit.
 
-Into Delta tables a step goes in two: first its offsets are committed as planned, then the messages are written as the
-transaction of that version, which Delta does only once. Killed in between, the next run writes the same again.
+For Delta tables a step has two phases: first its offsets are committed as planned, then the messages are written as the
+transaction of that version, which Delta applies only once. If it is killed in between, the next run writes the same
+messages again.
 """
 
 import uuid
@@ -26,7 +27,7 @@ from hanabi.spark.shared.queue_marks import broken_off
 
 @dataclass(frozen=True)
 class StepWriter:
-    """Writes steps of one archive."""
+    """Writer of the steps of one archive."""
 
     spark: SparkSession
     home: ArchiveHome
@@ -37,7 +38,7 @@ class StepWriter:
     progress: Progress
 
     def write(self, left: Backlog, stop: Offsets) -> None:
-        """Archive what lies between the start of *left* and *stop*."""
+        """Archive the messages between the start of *left* and *stop*."""
         if self.format == "delta":
             self._plan(left, stop)
             self.finish_planned()
@@ -70,7 +71,7 @@ class StepWriter:
         )
 
     def _check_going_on(self, left: Backlog, stop: Mapping[MessageQueue, int]) -> None:
-        """Raise if a queue of the step began again since *left* was told: what was read is not what follows then."""
+        """Raise if a queue of the step was re-created since *left* was computed: its messages have changed."""
         known = self.home.state.ends()
         going_on = [queue for queue in stop if left.start[queue] == known.get(queue)]
         for queue in broken_off(self.home.state.positions().only(going_on), left.end, self.source):
@@ -90,7 +91,7 @@ class StepWriter:
         self._commit(_not_known(left, self.home.state), left.lost, planned=planned)
 
     def finish_planned(self) -> None:
-        """Write what was planned: now, or by a run that was killed."""
+        """Write the planned messages, of this run or of a run that was killed."""
         planned = self.home.state.planned
         if not planned:
             return
@@ -138,7 +139,7 @@ class StepWriter:
 
 
 def _not_known(left: Backlog, state: ArchiveState) -> list[ArchivedQueue]:
-    """Queues that the archive sees for the first time: it must remember where they began, though they be empty."""
+    """Return the queues that are new to the archive: it must remember their first offsets even if they are empty."""
     known = state.ends()
     return [_queue(queue, start, start) for queue, start in left.start.items() if queue not in known]
 
@@ -152,8 +153,10 @@ def _count(written: Mapping[MessageQueue, Written]) -> int:
 
 
 def in_ranges(messages: DataFrame, planned: list[ArchivedQueue]) -> DataFrame:
-    """Return those of *messages* that were *planned*. A join: a condition for each queue overflows the stack of Spark's
-    optimizer at some hundreds of them."""
+    """Return the *planned* part of *messages*.
+
+    Uses a join: a condition per queue overflows the stack of Spark's optimizer at some hundreds of queues.
+    """
     rows = [(each.topic, each.broker or None, each.queue_id, each.first, each.end) for each in planned]
     ranges = messages.sparkSession.createDataFrame(rows, "t string, b string, q int, low bigint, high bigint")
     wanted = (

@@ -1,4 +1,4 @@
-"""A part of the key index: its entries, and whether the chains of a file lead to all of them."""
+"""Audit of the key index: its entries, and whether the hash chains of a file reach all of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class KnownIndex:
 
 
 def find_index(home: StoreHome) -> tuple[list[KnownIndex], list[pa.RecordBatch]]:
-    """Return all index files with entries, and what is wrong with their headers."""
+    """Return all index files with entries, and the differences in their headers."""
     known: list[KnownIndex] = []
     problems: list[pa.RecordBatch] = []
     slots_by_size: dict[int, int] = {}
@@ -65,12 +65,12 @@ def _header_problems(file: IndexOnDisk, slots: int, reader: FileReader, log: Log
             return
         record = _record_at(log, log_offset)
         is_right = entry.log_offset == log_offset and (record is None or record.store_timestamp_ms == time_ms)
-        if not is_right and read_header(file.path, reader) == file.header:  # otherwise a broker just changed it
+        if not is_right and read_header(file.path, reader) == file.header:  # otherwise a running broker just changed it
             yield f"its header says {name} at log offset {log_offset}, time {time_ms}; its entries do not"
 
 
 def audit_entries(home: StoreHome, index: KnownIndex, first: int, end: int, log_end: int) -> Iterator[pa.RecordBatch]:
-    """Yield the entries [first, end) of one file. What points behind *log_end* is looked up, as `queues` does."""
+    """Yield the entries [first, end) of one file. Entries that point behind *log_end* are looked up, as in `queues`."""
     name = home.relative(index.file.path)
     with FileReader() as reader, FileReader() as log_reader:
         log = LogLookup(home, log_reader)
@@ -105,9 +105,9 @@ def _judge_newer(name: str, number: int, hashed_key: int, log_offset: int, log: 
 
 
 def audit_chains(home: StoreHome, index: KnownIndex) -> Iterator[pa.RecordBatch]:
-    """Yield whether each slot leads to its newest entry, and each entry to the one before it in the same slot.
+    """Yield the slots that do not lead to their newest entry, and the entries that do not lead to the one before.
 
-    A file has 20 million entries at most with Apache's settings: eight bytes of each are in memory here.
+    A file has at most 20 million entries with Apache's settings: eight bytes of each are kept in memory here.
     """
     name, count = home.relative(index.file.path), index.file.count
     with FileReader() as reader:
@@ -129,7 +129,7 @@ def audit_chains(home: StoreHome, index: KnownIndex) -> Iterator[pa.RecordBatch]
             reason = f"entry {row + 1} leads to entry {previous[row]} of its slot, the one before it is {expected[row]}"
             yield wrong("index-chain", reason, file=name, number=row + 1)
         last = np.zeros(index.slots, np.int64)
-        last[slots[slots >= 0]] = np.flatnonzero(slots >= 0) + 1  # of several in a slot, the newest stays
+        last[slots[slots >= 0]] = np.flatnonzero(slots >= 0) + 1  # of several entries in a slot, the newest wins
         for slot in np.flatnonzero(newest != last).tolist():
             if _reached(reader, index, slot, int(newest[slot])) != last[slot]:
                 reason = f"slot {slot} leads to entry {newest[slot]}, its newest one is {last[slot]}"
@@ -137,7 +137,7 @@ def audit_chains(home: StoreHome, index: KnownIndex) -> Iterator[pa.RecordBatch]
 
 
 def _reached(reader: FileReader, index: KnownIndex, slot: int, number: int) -> int:
-    """Return the first entry of a chain that is counted: a broker writes the entry, then its slot, then the header."""
+    """Return the first counted entry of a chain: a broker writes the entry, then its slot, then the header."""
     below = index.file.entries_max(index.slots)
     while index.file.count < number < below:
         entry = index.file.entry(reader, index.slots, number)

@@ -1,7 +1,7 @@
-"""Log, queues and index compared with each other, as joins of what the tasks of an audit found.
+"""Comparison of log, queues and index, as joins of the rows that the audit's tasks found.
 
-Two passes over everything keep what does not fit (`odd_places`, `odd_keys`): nothing, in a good store. All that follows
-is about these rows alone.
+Two passes over all rows keep the mismatches (`odd_places`, `odd_keys`): none, in an intact store. All later steps
+process only these rows.
 """
 
 from collections.abc import Iterable
@@ -23,11 +23,11 @@ _SECONDS_MAX: Final = 2**31 - 1
 
 
 def odd_places(found: DataFrame, log_min: int) -> DataFrame:
-    """Places in queues where an entry is not that of the record that belongs there, or one of the two is missing.
+    """Return the queue positions where the entry does not match the record, or one of the two is missing.
 
     `entry_is`: wrong-size or wrong-tags, stray (of no record that belongs there), or null. `record_is`: lonely (without
-    an entry), superseded (by a newer message, as when its topic was deleted and made again), or null. Several records
-    can belong in one place; an entry is told once, beside the newest of them.
+    an entry), superseded (by a newer message, as when its topic was deleted and re-created), or null. Several records
+    can belong to one position; an entry is reported once, with the newest of them.
     """
     records = found.where("kind in ('record', 'also') and topic is not null").select(
         *_PLACE,
@@ -69,14 +69,14 @@ def odd_places(found: DataFrame, log_min: int) -> DataFrame:
 
 
 def _is_right_code() -> Column:
-    """As `ExpectedEntry.allows`."""
+    """Return whether the tags code is allowed, as `ExpectedEntry.allows` does."""
     entry_code, record_code, stored_ms = f.col("entry_code"), f.col("record_code"), f.col("stored_ms")
     is_time = f.coalesce(f.abs(entry_code - stored_ms) <= DELIVERY_MS_MAX, f.lit(False))
     return f.when(record_code.isNull(), is_time).otherwise(entry_code.eqNullSafe(record_code))
 
 
 def wrong_entries(odd: DataFrame, lying_there: DataFrame) -> DataFrame:
-    """Entries that are not those of the records at their places."""
+    """Return the entries that do not match the records at their positions."""
     entry = _said(f.col("entry_at"), f.col("entry_size"), f.col("entry_code"), "(lost)")
     record = _said(f.col("record_at"), f.col("record_size"), f.col("record_code"), "a time of delivery")
     is_stray = f.col("entry_is") == "stray"
@@ -103,10 +103,11 @@ def wrong_entries(odd: DataFrame, lying_there: DataFrame) -> DataFrame:
 
 
 def records_without_entry(odd: DataFrame, queues: DataFrame, topics: DataFrame | None, safe_ms: int) -> DataFrame:
-    """Records without an entry, and `state`: missing, pending (the broker will still make it), or deleted (its topic).
+    """Return the records without an entry, and their `state`.
 
-    *queues* has for each queue its end and where its first message lies; *topics* are those that the broker knows;
-    what was stored after *safe_ms* may still get its entry.
+    The state is missing, pending (the broker will still make the entry), or deleted (its topic was).
+    *queues* has for each queue its end and the log offset of its first message; *topics* are those that the broker
+    knows. Messages stored after *safe_ms* may still get their entries.
     """
     records = odd.where("record_is is not null").join(f.broadcast(queues), ["topic", "queue_id"], "left")
     if topics is not None:
@@ -135,8 +136,10 @@ def missing_entries(without_entry: DataFrame) -> DataFrame:
 
 
 def odd_keys(found: DataFrame, log_min: int, covered: tuple[int, int]) -> DataFrame:
-    """Entries of the index that fit no key of the message they lead to, or not its time; and keys without an entry, of
-    messages between the two log offsets of *covered*. `number` is null for the latter."""
+    """Return mismatches of the index: entries that match no key or not the time of their message, and missing keys.
+
+    Missing keys are looked for in messages between the two log offsets of *covered*; their `number` is null.
+    """
     keys = found.where("kind = 'record'").select(
         "log_offset",
         f.explode(f.array_distinct("keys")).alias("hash"),
@@ -147,7 +150,9 @@ def odd_keys(found: DataFrame, log_min: int, covered: tuple[int, int]) -> DataFr
     at, number = f.col("log_offset"), f.col("number")
     since_begin = f.floor(f.greatest(f.col("stored_ms") - f.col("begin_ms"), f.lit(0)) / 1000)
     right_seconds = f.least(since_begin, f.lit(_SECONDS_MAX))
-    is_other_time = (number > 1) & (f.col("seconds") != right_seconds)  # the first's count from the file before
+    is_other_time = (number > 1) & (
+        f.col("seconds") != right_seconds
+    )  # the first entry's seconds count from the previous file
     is_lost = f.col("stored_ms").isNull() & ~at.between(0, log_min - 1)
     key_is = (
         f.when(number.isNull() & at.between(*covered), f.lit("index-lacks-key"))
@@ -159,7 +164,7 @@ def odd_keys(found: DataFrame, log_min: int, covered: tuple[int, int]) -> DataFr
 
 
 def wrong_keys(odd: DataFrame, lying_there: DataFrame) -> DataFrame:
-    """Return what is wrong with the index, by what lies where its entries lead."""
+    """Return the differences of the index, classified by the content of the log where its entries point."""
     is_stray = f.col("key_is") == "stray"
     is_broken, is_nowhere = f.col("is_broken"), f.col("is_broken").isNull()
     entry, hashed = f.concat(f.lit("entry "), f.col("number")), f.col("hash")
@@ -194,7 +199,7 @@ def wrong_keys(odd: DataFrame, lying_there: DataFrame) -> DataFrame:
 
 
 def lying_there(found: DataFrame) -> DataFrame:
-    """What lies at each log offset: a whole record, or a broken one."""
+    """Return the content of each log offset: a valid record, or a broken one."""
     is_broken = (f.col("kind") == "wrong") & (f.col("difference") == BROKEN)
     return found.where((f.col("kind") == "record") | is_broken).select(
         f.col("log_offset").alias("at"),
@@ -205,7 +210,7 @@ def lying_there(found: DataFrame) -> DataFrame:
 
 
 def known_wrong(found: DataFrame) -> DataFrame:
-    """What tasks saw by themselves."""
+    """Return the differences that tasks found without a comparison."""
     return found.where("kind = 'wrong'").select(*COLUMNS)
 
 

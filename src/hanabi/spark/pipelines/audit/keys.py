@@ -1,4 +1,4 @@
-"""The hashes under which the index knows messages, for many of them at once: `key_hash` of each "topic#key"."""
+"""Index hashes of many messages at once: `key_hash` of each "topic#key"."""
 
 from typing import Final
 
@@ -12,12 +12,12 @@ from hanabi.spark.decode.slices import content_of
 from hanabi.store.index.key_hash import key_hash
 from hanabi.wire.message import property_names as names
 
-_TOGETHER_MAX: Final = 256  # characters; longer texts are few, and are hashed one by one
+_TOGETHER_MAX: Final = 256  # characters; the few longer texts are hashed one by one
 _INT_MAX: Final = 2**31 - 1
 
 
 def key_hashes(topics: pa.Array, keys: pa.Array, unique_keys: pa.Array, has_none: Mask) -> pa.Array:
-    """Return a list for each record: the hashes of its keys, and of its unique key. Empty where *has_none*."""
+    """Return a list for each record: the hashes of its keys and of its unique key. Empty if *has_none*."""
     parts = pc.split_pattern(keys, names.KEY_SEPARATOR)
     unique_rows = np.flatnonzero(pc.is_valid(unique_keys).to_numpy(zero_copy_only=False))
     rows = np.concatenate([pc.list_parent_indices(parts).to_numpy(zero_copy_only=False), unique_rows]).astype(np.int64)
@@ -32,12 +32,15 @@ def key_hashes(topics: pa.Array, keys: pa.Array, unique_keys: pa.Array, has_none
 
 
 def hash_texts(texts: pa.Array) -> NDArray[np.int32]:
-    """`key_hash` of each of *texts*, which nobody sliced. Java's hash is Horner's rule: one step for all at a time."""
+    """Return `key_hash` of each of *texts*, an unsliced array.
+
+    Java's hash is Horner's rule: each step handles one character of all texts.
+    """
     content, offsets = content_of(texts)
     starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets).astype(np.int64)
     codes = np.zeros(len(texts), np.uint32)
-    order = np.argsort(-lengths, kind="stable")  # so that those that go on are always the first ones
+    order = np.argsort(-lengths, kind="stable")  # the longest first, so that unfinished texts are a prefix
     longest = int(min(lengths.max(initial=0), _TOGETHER_MAX))
     going_on = np.searchsorted(-lengths[order], -np.arange(longest), "left")
     for at in range(longest):

@@ -1,6 +1,6 @@
-"""What an audit knows of a store as a whole: how far the log goes, which queues there are, where these have entries.
+"""Summary of a store for an audit: the extent of the log, the queues, and the ranges of their entries.
 
-Small: a row for each file. The driver holds it, and finds the gaps between files.
+Small: one row per file. The driver holds it, and finds the gaps between files.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ Gap = tuple[str, str, int, int, None, None, str]
 
 
 class KnownQueue(NamedTuple):
-    """`first_at` is where the message with offset 0 lies."""
+    """One queue. `first_at` is the log offset of its message with offset 0."""
 
     topic: str
     queue_id: int
@@ -25,7 +25,7 @@ class KnownQueue(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A file of a queue has room for the entries [room, room_end), and has some in [first, end) or none."""
+    """A queue file with room for the entries [room, room_end); it has entries in [first, end), or none."""
 
     room: int
     room_end: int
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 class IndexedPart(NamedTuple):
-    """One index file knows messages from one log offset to another."""
+    """Range of log offsets that one index file covers."""
 
     begin: int
     end: int
@@ -50,7 +50,7 @@ class Layout:
 
     @staticmethod
     def read(found: DataFrame) -> "Layout":
-        """From the rows that tasks found."""
+        """Build the layout from the rows that tasks found."""
         columns = ["kind", "topic", "queue_id", "queue_offset", "log_offset", "size", "number"]
         rows = found.where("kind in ('log', 'queue', 'span', 'index')").select(*columns).collect()
         spans: dict[tuple[str, int], list[Span]] = defaultdict(list)
@@ -75,13 +75,13 @@ class Layout:
 
     @property
     def covered(self) -> tuple[int, int]:
-        """The first and the last log offset that the index knows."""
+        """The first and the last log offset that the index covers."""
         if not self.indexes:
             return 0, -1
         return min(index.begin for index in self.indexes), max(index.end for index in self.indexes)
 
     def gaps(self) -> list[Gap]:
-        """Places without entries that reach from one file into another, or lie before the first entry of all."""
+        """Return the ranges without entries that span files, or that precede the first entry."""
         return [
             ("gap", topic, queue_id, first, None, None, gap_reason(first, end))
             for (topic, queue_id), spans in self.spans.items()
@@ -89,12 +89,12 @@ class Layout:
         ]
 
     def queues(self, spark: SparkSession) -> DataFrame:
-        """For each queue its end, and where its first message lies."""
+        """Return the end of each queue and the log offset of its first message."""
         rows = [(queue.topic, queue.queue_id, self._end(queue), queue.first_at, True) for queue in self.known_queues]
         return spark.createDataFrame(rows, "topic string, queue_id int, end long, first_at long, is_queue boolean")
 
     def _end(self, queue: KnownQueue) -> int:
-        """Behind the last entry."""
+        """Return the offset after the last entry of *queue*."""
         spans = self.spans.get((queue.topic, queue.queue_id), [])
         return max((span.end for span in spans if span.end is not None), default=0)
 
@@ -104,7 +104,7 @@ def _gaps(spans: list[Span]) -> Iterator[tuple[int, int]]:
     for span in spans:
         if span.first is None or span.end is None:
             continue
-        # That a file is missing is told as such, and its entries are not missed one by one.
+        # A missing file is reported once, not for each of its entries.
         if expected < span.first and any(each.room <= expected < each.room_end for each in spans):
             yield expected, span.first
         expected = span.end

@@ -1,7 +1,7 @@
-"""A part of the commit log: every record with what queues and index should say of it, and every broken stretch.
+"""Audit of the commit log: every record with its expected entries in queues and index, and every broken stretch.
 
-What is usual is done for thousands of records at once. Delayed messages and those of light queues, whose entries say
-something else, are asked about one by one: `expected_entries` is the specification of both.
+Ordinary records are handled by the thousand. Delayed messages and those of light queues, whose entries differ, are
+handled one by one: `expected_entries` is the specification of both.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ _ROWS_MAX = 10_000
 def audit_log(
     home: StoreHome, task: LogTask, delays_ms: tuple[int, ...] | None, *, is_last: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all that lies in [task.start, task.end). Behind the end of the last task the log does not go on."""
+    """Yield the rows of [task.start, task.end). The log ends at the end of the last task."""
     reached = task.start
     with LogReader(home) as log:
         for chunk in log_chunks(task, log, _ROWS_MAX):
@@ -60,20 +60,20 @@ def _audit_chunk(
 def _records(layout: Layout, delays_ms: tuple[int, ...] | None) -> Iterator[pa.RecordBatch]:
     rows = Rows(layout)
     properties, topics = rows.properties, layout.topics
-    is_waiting = layout.sys_flags & sysflag.TRANSACTION_PREPARED != 0  # or was taken back: the bit is in both
+    is_waiting = layout.sys_flags & sysflag.TRANSACTION_PREPARED != 0  # prepared or rolled back: both have this bit
     is_taken_back = layout.sys_flags & sysflag.TRANSACTION_ROLLBACK == sysflag.TRANSACTION_ROLLBACK
     is_unusual = _mask(pc.equal(topics, SCHEDULE_TOPIC))
     is_unusual |= _mask(pc.is_valid(properties.find(names.INNER_MULTI_DISPATCH)))
     codes = _tags_codes(rows.tags)
-    is_unknown = np.zeros(len(layout), np.bool_)  # by delay levels that were not given
-    others: list[tuple[int, ExpectedEntry]] = []
+    is_unknown = np.zeros(len(layout), np.bool_)  # due at delay levels that were not given
+    additional: list[tuple[int, ExpectedEntry]] = []
     for row in np.flatnonzero(is_unusual & ~is_waiting).tolist():
         first, *more = expected_entries(decode_dispatch(_raw(layout, row)), delays_ms)
         if first.tags_code is None:
             is_unknown[row] = True
         else:
             codes[row] = first.tags_code
-        others += [(row, entry) for entry in more]
+        additional += [(row, entry) for entry in more]
     in_queue = pa.array(~is_waiting)
     yield found(
         "record",
@@ -90,24 +90,24 @@ def _records(layout: Layout, delays_ms: tuple[int, ...] | None) -> Iterator[pa.R
             topics, properties.find(names.KEYS), properties.find(names.UNIQUE_KEY), np.asarray(is_taken_back)
         ),
     )
-    if others:
-        at = np.array([row for row, _ in others])
+    if additional:
+        at = np.array([row for row, _ in additional])
         yield found(
             "also",
-            len(others),
-            topic=[entry.topic for _, entry in others],
-            queue_id=[entry.queue_id for _, entry in others],
-            queue_offset=[entry.queue_offset for _, entry in others],
+            len(additional),
+            topic=[entry.topic for _, entry in additional],
+            queue_id=[entry.queue_id for _, entry in additional],
+            queue_offset=[entry.queue_offset for _, entry in additional],
             log_offset=layout.log_offsets[at],
             size=layout.sizes[at],
-            tags_code=[entry.tags_code for _, entry in others],
+            tags_code=[entry.tags_code for _, entry in additional],
             certain=False,
             stored_ms=layout.store_times_ms[at],
         )
 
 
 def _tags_codes(tags: pa.Array) -> Positions:
-    """There are few tags, and many messages."""
+    """Return the hash codes of *tags*. Each distinct tag is hashed once: tags are few, messages many."""
     coded = tags.dictionary_encode()
     by_number = np.array([*(tags_code(each) for each in coded.dictionary.to_pylist()), 0], np.int64)
     codes: Positions = by_number[coded.indices.fill_null(len(by_number) - 1).to_numpy(zero_copy_only=False)]
@@ -115,11 +115,11 @@ def _tags_codes(tags: pa.Array) -> Positions:
 
 
 def _unwritten(home: StoreHome, log: LogReader, reached: int, end: int) -> Iterator[pa.RecordBatch]:
-    """What lies between the last record of a task and its end, where a record begins: a filler, or damage."""
+    """Yield the damage between the last record of a task and its end. A filler is no damage."""
     with FileReader() as reader:
         while reached < end:
             number = int(log.numbers_of(np.array([reached]))[0])
-            if number < 0:  # a missing file is told once, and not by each task
+            if number < 0:  # a missing file is reported once, not by each task
                 reached = int(min(log.bases[log.bases > reached], default=end))
                 continue
             file = log.files[number]

@@ -1,7 +1,7 @@
-"""`audit`: a store's commit log, consume queues and key index against each other, on as many machines as there are.
+"""Pipeline `audit`: comparison of a store's commit log, consume queues and key index, distributed over all machines.
 
-Tasks read parts of the files and say what they find (`rows`); joins compare it (`joins`). Finds what
-`hanabi store verify` finds, in any amount of data, and lists every difference. Nothing in the store is written.
+Tasks read parts of the files and return rows (`rows`); joins compare them (`joins`). It finds the same differences as
+`hanabi store verify`, in any amount of data, and lists every one. The store is not written.
 """
 
 from typing import Annotated, Final
@@ -26,11 +26,11 @@ _NEVER_MS: Final = 2**63 - 1
 
 
 class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which store. Its directory must be the same on all machines."""
+    """Options of `audit`. The store's directory must be the same on all machines."""
 
     store: Annotated[str, msgspec.Meta(description="the directory of a broker's store, or a copy of it")]
     commit_log: Annotated[
-        str | None, msgspec.Meta(description="storePathCommitLog, where it is not in the directory")
+        str | None, msgspec.Meta(description="storePathCommitLog, if it is outside the directory")
     ] = None
     delay_levels: Annotated[
         str | None, msgspec.Meta(description="messageDelayLevel of the broker: also check when messages are due")
@@ -39,7 +39,7 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
         bool, msgspec.Meta(description="also look for keys that the index lacks; brokers lose some in a crash")
     ] = True
     output: Annotated[str | None, msgspec.Meta(description="write all differences as Parquet to OUTPUT")] = None
-    overwrite: Annotated[bool, msgspec.Meta(description="replace what is there")] = False
+    overwrite: Annotated[bool, msgspec.Meta(description="replace existing output")] = False
     partition_mb: Annotated[int, msgspec.Meta(description="megabytes of the log that one task reads", ge=1)] = 256
     rows: Annotated[int, msgspec.Meta(description="differences that are shown", ge=1)] = 50
 
@@ -61,7 +61,7 @@ class _Audit:
         self._given["minPartitions"] = str(spark.sparkContext.defaultParallelism)
         if options.commit_log is not None:
             self._given["commitLog"] = options.commit_log
-        self._home = parse_store_options(self._given).home  # what is no store is told now
+        self._home = parse_store_options(self._given).home  # raises now if it is not a store
 
     def run(self) -> Outcome:
         self._progress.step("reading the store")
@@ -72,7 +72,7 @@ class _Audit:
         try:
             with told(self._spark, self._progress):
                 layout = Layout.read(found)
-            # A running broker may have deleted its oldest files meanwhile. What was there is no difference.
+            # A running broker may have deleted its oldest files meanwhile. These are no differences.
             files = self._home.log_files()
             log_min = files[0].base if files else 0
             self._progress.step("comparing")
@@ -104,7 +104,7 @@ class _Audit:
                 .unionByName(joins.wrong_keys(keys, there))
             )
             still_there = at.isNull() | (at < 0) | (at >= log_min)
-            tables, count = self._tell(differences.where(still_there).select(*joins.COLUMNS))
+            tables, count = self._tables(differences.where(still_there).select(*joins.COLUMNS))
         finally:
             places.unpersist()
             keys.unpersist()
@@ -112,8 +112,8 @@ class _Audit:
         complaint = f"{self._home.root}: {count} differences between log, queues and index" if count else None
         return Outcome(tables=tables, facts=facts, complaint=complaint)
 
-    def _tell(self, differences: DataFrame) -> tuple[list[Table], int]:
-        """Return the tables, and how many differences there are."""
+    def _tables(self, differences: DataFrame) -> tuple[list[Table], int]:
+        """Return the tables, and the number of differences."""
         differences = differences.persist()
         try:
             kinds = differences.groupBy("difference").count().collect()
@@ -131,12 +131,15 @@ class _Audit:
             differences.unpersist()
 
     def _safe_ms(self) -> int:
-        """Until when every message must have its entries. A broker that runs, or starts again, still makes others."""
+        """Return the time before which every message must have its entries. A running broker still adds later ones."""
         return read_checkpoint(self._home).checkpoint.safe_ms if has_crashed(self._home.root) else _NEVER_MS
 
 
 def _facts(counts: dict[str, tuple[int, int]], layout: Layout, log_min: int, states: dict[str, int]) -> dict[str, Cell]:
-    """*counts* are of each kind of rows: how many, and how many of messages that the log no longer has."""
+    """Return the facts of the outcome.
+
+    *counts* has for each kind of row the total, and the total below the log's start.
+    """
     entries, expired = counts.get("entry", (0, 0))
     keys, expired_keys = counts.get("key", (0, 0))
     newer_entries, newer_keys = counts.get("newer", (0, 0))[0], counts.get("newer-key", (0, 0))[0]

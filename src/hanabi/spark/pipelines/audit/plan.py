@@ -1,4 +1,4 @@
-"""Which task of an audit looks at what. Planning lists files, and reads little more than the headers of index files."""
+"""Plan of an audit's tasks. Lists files, and reads little more than the headers of index files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from hanabi.store.inspection.queues import QueueOnDisk, find_queues
 from hanabi.store.inspection.state_files import read_checkpoint
 from hanabi.store.queues.consume_queue import ENTRY_BYTES, is_blank
 
-_QUEUE_BYTES: Final = 64 << 20  # of a task: some three million entries
+_QUEUE_BYTES: Final = 64 << 20  # per task: about three million entries
 _INDEX_ENTRIES: Final = 5_000_000
 
 
 @dataclass(frozen=True)
 class KnownPart(InputPartition):
-    """What the driver knows already."""
+    """Rows that the driver has found already."""
 
     rows: tuple[pa.RecordBatch, ...]
 
@@ -57,7 +57,7 @@ class ChainsPart(InputPartition):
 
 
 def rows_of(part: InputPartition, home: StoreHome, delays_ms: tuple[int, ...] | None) -> Iterator[pa.RecordBatch]:
-    """Return what *part* has to tell; runs on a worker."""
+    """Return the rows of *part*. Runs on a worker."""
     match part:
         case KnownPart(rows):
             return iter(rows)
@@ -74,7 +74,10 @@ def rows_of(part: InputPartition, home: StoreHome, delays_ms: tuple[int, ...] | 
 
 
 def plan_audit(options: StoreOptions) -> list[InputPartition]:
-    """Index and queues are listed before the end of the log is looked for: a running broker writes the log first."""
+    """Return the tasks of an audit.
+
+    Index and queues are listed before the end of the log is determined: a running broker writes the log first.
+    """
     home = options.home
     indexes, problems = find_index(home)
     queues = list(find_queues(home.queues))

@@ -1,4 +1,4 @@
-"""A part of the consume queues: their entries, gaps between them, and what is no entry at all."""
+"""Audit of the consume queues: their entries, gaps between them, and invalid entries."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,8 +35,10 @@ class QueueFile:
 def audit_queues(
     home: StoreHome, files: tuple[QueueFile, ...], log_end: int, delays_ms: tuple[int, ...] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the entries of *files*. The audit compares with the log up to *log_end*; what points behind it is looked
-    up."""
+    """Yield the entries of *files*.
+
+    The audit compares the log up to *log_end*; entries that point behind it are looked up.
+    """
     with FileReader() as reader, FileReader() as ext_reader, FileReader() as log_reader:
         extensions = QueueExtensions(home.queue_extensions, ext_reader)
         newer = _Newer(LogLookup(home, log_reader), extensions, delays_ms)
@@ -97,7 +99,7 @@ def _audit_file(
 
 
 def gap_reason(first: int, end: int) -> str:
-    """Of places without an entry, though there are some behind them."""
+    """Return the reason text for positions without an entry that have entries after them."""
     places = "no entry here" if end == first + 1 else f"no entries here and at the next {end - first - 1}"
     return f"{places}, but there are some behind"
 
@@ -109,7 +111,7 @@ def _gaps(taken: Positions, expected: int) -> Iterator[tuple[int, int]]:
 
 
 def _real_codes(codes: Positions, file: QueueFile, extensions: QueueExtensions) -> pa.Array:
-    """Return the tags codes; null where the extension should have one and has not."""
+    """Return the tags codes; null if the extension lacks the code of an entry."""
     is_address = codes <= _EXT_ADDRESS_MAX
     if not is_address.any():
         return pa.array(codes)
@@ -120,13 +122,13 @@ def _real_codes(codes: Positions, file: QueueFile, extensions: QueueExtensions) 
 
 
 class _Newer:
-    """Entries of messages that were stored after the audit began, or that point behind the end of the log."""
+    """Entries of messages stored after the audit began, or that point behind the end of the log."""
 
     def __init__(self, log: LogLookup, extensions: QueueExtensions, delays_ms: tuple[int, ...] | None) -> None:
         self._log, self._extensions, self._delays_ms = log, extensions, delays_ms
 
     def judge(self, file: QueueFile, queue_offset: int, entry: tuple[int, int, int]) -> pa.RecordBatch:
-        """Return a row of kind `newer` for a right one; otherwise an entry that knows already what is wrong with it."""
+        """Return a row of kind `newer` for a correct entry; otherwise an entry with its difference."""
         place = {"topic": file.topic, "queue_id": file.queue_id, "queue_offset": queue_offset, "log_offset": entry[0]}
         code: int | None = entry[2]
         if is_ext_address(entry[2]):

@@ -1,21 +1,21 @@
-"""What the tasks of an audit find, as rows of one table: records and broken stretches of the log, entries of queues and
-index, and what is wrong with a file by itself. Most columns are null for most kinds.
+"""Rows of an audit, in one table: records and broken stretches of the log, entries of queues and index, and differences
+within a file. Most columns are null for most kinds.
 
-    record   a whole record: size, stored_ms, keys (the hashes under which the index may know it); and where its entry
-             belongs (topic, queue_id, queue_offset, tags_code), if it has one; tags_code is null if it is a time of
-             delivery by levels that were not given
-    also     another place where an entry of that record may be (light queues): `certain` is false
-    entry    an entry of a queue at its place, and where it points: log_offset, size, tags_code; with difference and
-             reason if that is behind the end of the log that is compared, and not right
-    blank    an entry that only fills the place before the first message
-    newer    an entry of a message that was stored after the audit began, and is right; newer-key: one of the index
+    record   a valid record: size, stored_ms, keys (its hashes in the index); and the position of its entry (topic,
+             queue_id, queue_offset, tags_code), if it has one; tags_code is null if it is a delivery time of
+             levels that were not given
+    also     another position where an entry of that record may be (light queues): `certain` is false
+    entry    an entry of a queue at its position, and its target: log_offset, size, tags_code; with difference and
+             reason if the target is behind the end of the compared log and wrong
+    blank    a filler entry before the first message
+    newer    a correct entry of a message stored after the audit began; newer-key: one of the index
     span     a file of a queue has entries in [queue_offset, log_offset), or none; it has room for `number` entries,
              the first of them with the offset `size`
-    queue    a queue; log_offset: where its message with offset 0 lies, if it has that still
+    queue    a queue; log_offset: that of its message with offset 0, if it still exists
     log      the log: it ends at log_offset, and has `number` files
     index    a file of the index, with the messages at log offsets from log_offset to size
     key      an entry of the index: file, number, hash, log_offset, seconds since begin_ms
-    wrong    a difference that is known without comparing: `difference` says of which kind, `reason` what
+    wrong    a difference found without a comparison: `difference` is its kind, `reason` the details
 """
 
 from typing import Any, Final
@@ -27,7 +27,7 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, Str
 
 from hanabi.spark.shared.columns import struct_of
 
-BROKEN: Final = "broken-record"  # the difference of a stretch of the log without a whole record
+BROKEN: Final = "broken-record"  # the difference of a stretch of the log without a valid record
 
 STRUCT: Final = struct_of(
     {
@@ -54,7 +54,7 @@ ARROW: Final[pa.Schema] = to_arrow_schema(STRUCT, timezone="UTC")
 
 
 def found(kind: str, count: int, **columns: Any) -> pa.RecordBatch:
-    """*count* rows of one kind. A column is an array, or one value for all rows."""
+    """Return *count* rows of one kind. A column is an array, or one value for all rows."""
     arrays = []
     for field in ARROW:
         value = kind if field.name == "kind" else columns.pop(field.name, None)

@@ -1,6 +1,6 @@
-"""The format `rocketmq-audit`: what the tasks of an audit find in a store, as a table (`rows`).
+"""Format `rocketmq-audit`: the findings of an audit's tasks as a table (`rows`).
 
-A format and not a function that is mapped over rows, because Spark wants pandas for the latter.
+It is a format, not a function mapped over rows, because Spark needs pandas for the latter.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from hanabi.spark.store.options import StoreOptions, parse_store_options
 from hanabi.wire.delay_levels import parse_delay_levels
 
 NAME: Final = "rocketmq-audit"
-DELAY_LEVELS: Final = "delaylevels"  # Spark hands options over in lower case
+DELAY_LEVELS: Final = "delaylevels"  # Spark passes option names in lower case
 
 
 class AuditSource(DataSource):
-    """Options are those of `rocketmq-store`, and the delay levels of the broker if they are known."""
+    """Data source of the audit. Takes the options of `rocketmq-store`, and the broker's delay levels if known."""
 
     @classmethod
     def name(cls) -> str:
@@ -40,7 +40,7 @@ class AuditSource(DataSource):
 
 
 class AuditReader(DataSourceReader):
-    """Plans the parts, and reads them."""
+    """Reader that plans and reads the parts of an audit."""
 
     def __init__(self, options: StoreOptions, delays_ms: tuple[int, ...] | None) -> None:
         self._options, self._delays_ms = options, delays_ms

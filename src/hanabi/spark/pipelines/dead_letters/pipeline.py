@@ -1,6 +1,6 @@
-"""`dead-letters`: what groups failed on for good: of which topics, with which tags, how often tried, how long ago.
+"""Pipeline `dead-letters`: report on the dead letters of groups by topic, tag, number of attempts and age.
 
-They can be kept as an archive and sent again, by the pipelines for that; this one finds them and hands them over.
+It can archive them and send them again, by means of the pipelines `archive` and `replay`.
 """
 
 import shlex
@@ -21,22 +21,24 @@ from hanabi.wire.system_names import DEAD_LETTER_PREFIX
 
 
 class DeadLettersOptions(Connection, frozen=True, kw_only=True):
-    """Whose dead letters, and what to do with them."""
+    """Options of `dead-letters`: the groups, and the treatment of their dead letters."""
 
     groups: Annotated[list[str] | None, msgspec.Meta(description="only of these groups")] = None
-    store: Annotated[str | None, msgspec.Meta(description="read this broker's files, and not a cluster")] = None
-    since: Annotated[str | None, msgspec.Meta(description="that died then or later: milliseconds, or ISO 8601")] = None
-    until: Annotated[str | None, msgspec.Meta(description="that died before")] = None
-    samples: Annotated[int, msgspec.Meta(ge=0, description="bodies to show, of each group and topic")] = 3
+    store: Annotated[str | None, msgspec.Meta(description="read this broker's files, not a cluster")] = None
+    since: Annotated[
+        str | None, msgspec.Meta(description="dead-lettered at this time or later: milliseconds, or ISO 8601")
+    ] = None
+    until: Annotated[str | None, msgspec.Meta(description="dead-lettered before this time")] = None
+    samples: Annotated[int, msgspec.Meta(ge=0, description="bodies to show per group and topic")] = 3
     top: Annotated[int, msgspec.Meta(ge=1, description="rows of a table, those with the most letters first")] = 50
     export: Annotated[
-        str | None, msgspec.Meta(description="keep all of them as an archive in this directory, for replay and others")
+        str | None, msgspec.Meta(description="archive all of them in this directory, for replay and other pipelines")
     ] = None
     on_damage: Annotated[
-        Literal["fail", "skip"], msgspec.Meta(description="a body that cannot be read: fail, or leave its letter out")
+        Literal["fail", "skip"], msgspec.Meta(description="for an unreadable body: fail, or leave its letter out")
     ] = "fail"
     resend: Annotated[bool, msgspec.Meta(description="send them to the topics that they came from")] = False
-    rate: Annotated[Rate | None, msgspec.Meta(description="with resend: at most so many a second")] = None
+    rate: Annotated[Rate | None, msgspec.Meta(description="with resend: maximum messages per second")] = None
     dry_run: Annotated[bool, msgspec.Meta(description="with resend: only show what would be sent")] = False
 
     def __post_init__(self) -> None:
@@ -62,11 +64,11 @@ class DeadLettersOptions(Connection, frozen=True, kw_only=True):
         return which | {"pattern": f"{DEAD_LETTER_PREFIX}.+"}
 
     def replaying(self, **more: Any) -> replay.ReplayOptions:
-        """Hands over to `replay`."""
+        """Return the options for `replay`."""
         return replay.ReplayOptions(**self._connection(), **self._letters(), to_origin=True, **more)
 
     def archiving(self, to: str) -> archive.ArchiveOptions:
-        """Hands over to `archive`."""
+        """Return the options for `archive`."""
         which = {name: value for name, value in self._letters().items() if name not in ("since", "until")}
         return archive.ArchiveOptions(**self._connection(), **which, to=to, fail_on_data_loss=self.on_damage == "fail")
 
@@ -76,7 +78,7 @@ def run(spark: SparkSession, options: DeadLettersOptions, progress: Progress) ->
     progress.step("reading dead letters")
     letters = options.origin().read_existing(spark, COLUMNS)
     counts = count_letters(letters, now)
-    if counts and options.groups:  # a group without dead letters has no topic of them
+    if counts and options.groups:  # a group without dead letters has no dead-letter topic
         have = {each.group for each in counts}
         options = msgspec.structs.replace(options, groups=[group for group in options.groups if group in have])
     tables = summarize(counts, options.top)
@@ -101,7 +103,7 @@ def run(spark: SparkSession, options: DeadLettersOptions, progress: Progress) ->
 
 
 def replay_command(options: DeadLettersOptions) -> str:
-    """What to type to send just these letters again."""
+    """Return the command line that sends exactly these letters again."""
     given: dict[str, object] = {
         "namesrv": options.namesrv,
         "access-key": options.access_key,

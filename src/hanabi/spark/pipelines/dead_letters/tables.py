@@ -1,4 +1,4 @@
-"""Dead letters by group, origin, tag, age and how often they were tried: counted by Spark once, added up here."""
+"""Tables of dead letters by group, origin, tag, age and attempts: counted by Spark once, summed here."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ _UNKNOWN: Final = "unknown"
 
 
 class Letters(NamedTuple):
-    """Letters that have all of this in common."""
+    """Number of letters that share all these values."""
 
     group: str
     origin: str
@@ -39,7 +39,7 @@ class Letters(NamedTuple):
 
 
 def count_letters(letters: DataFrame, now: datetime) -> list[Letters]:
-    """Return one look at all of them."""
+    """Return the counts of all letters, from one pass over them."""
     age_s = f.lit(now.timestamp()) - f.unix_millis("storeTimestamp") / 1_000
     age = f.lit(OLDEST)
     for name, seconds in reversed(AGES):

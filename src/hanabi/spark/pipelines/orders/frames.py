@@ -1,10 +1,10 @@
-"""What `orders` does with rows: check, deduplicate, enrich, add up. Frames in, frames out; nothing is started here.
+"""Transformations of `orders`: check, deduplicate, enrich, sum. Frames in, frames out; no query is started here.
 
 An order is a JSON object:
 
     {"order": "O-17", "customer": "C-3", "product": "tea", "quantity": 2, "price": 4.50, "at": "2026-11-15T10:00:00Z"}
 
-`at` may be left out: then the time at which the message was born counts.
+`at` is optional; its default is the message's born time.
 """
 
 from typing import Final
@@ -16,16 +16,18 @@ from hanabi.errors import ConfigError
 from hanabi.spark.shared.suggestions import did_you_mean
 
 COLUMNS: Final = "messageId string, body binary, bornTimestamp timestamp, storeTimestamp timestamp"
-DAMAGE: Final = "damage string"  # why a body cannot be read; only where such messages are wanted
+DAMAGE: Final = "damage string"  # the reason of an unreadable body; only if such messages are read
 JOINED_BY: Final = "product"
 
 _ORDER: Final = "order string, customer string, product string, quantity long, price decimal(12,2), at string"
-_CLOCKS_DIFFER: Final = "1 hour"  # an order from the future would close the windows of all others
+_CLOCKS_DIFFER: Final = "1 hour"  # an order from the future would close all other windows
 
 
 def checked_orders(messages: DataFrame) -> DataFrame:
-    """Return a row for each message. What is no order has its `problem`, and its text; it has no time, and is never
-    late."""
+    """Return a row for each message.
+
+    An invalid order has its `problem` and its text; it has no time and is never late.
+    """
     text = f.make_valid_utf8(f.col("body").cast("string"))
     damage = f.col("damage") if "damage" in messages.columns else f.lit(None).cast("string")
     read = messages.select(
@@ -63,13 +65,13 @@ def checked_orders(messages: DataFrame) -> DataFrame:
 
 
 def once_each(orders: DataFrame, watermark: str) -> DataFrame:
-    """Of all orders with the same number within *watermark* of each other the first; what is no order stays."""
+    """Drop repeats of an order number within *watermark*; keep all invalid orders."""
     keyed = orders.withColumn("key", f.coalesce("order", f.concat(f.lit("message "), f.col("message_id"))))
     return keyed.withWatermark("ordered_at", watermark).dropDuplicatesWithinWatermark(["key"]).drop("key")
 
 
 def enriched(orders: DataFrame, products: DataFrame | None) -> DataFrame:
-    """With the columns of *products* added, null where a product is not among them."""
+    """Add the columns of *products*; null if a product is unknown."""
     if products is None:
         return orders
     if JOINED_BY not in products.columns:
@@ -82,7 +84,7 @@ def enriched(orders: DataFrame, products: DataFrame | None) -> DataFrame:
 
 
 def totals(orders: DataFrame, window: str, by: str) -> DataFrame:
-    """Return what was ordered in each *window* of time, by one column."""
+    """Return the totals of each *window* of time, by one column."""
     if by not in orders.columns:
         raise ConfigError(f"by={by}: orders have no such column{did_you_mean(by, orders.columns)}")
     group: Column = f.coalesce(f.col(by).cast("string"), f.lit("(unknown)"))
@@ -95,7 +97,7 @@ def totals(orders: DataFrame, window: str, by: str) -> DataFrame:
 
 
 def as_messages(added: DataFrame, by: str) -> DataFrame:
-    """Totals as messages: JSON, with group and time as key, those of one group in one queue."""
+    """Return totals as JSON messages with group and time as key; those of one group go to one queue."""
     return added.select(
         f.to_json(f.struct("*")).alias("body"),
         f.lit("total").alias("tags"),

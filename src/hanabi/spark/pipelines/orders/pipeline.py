@@ -1,10 +1,10 @@
-"""`orders`, the demo: JSON orders, each once, enriched, added up by time, written to Parquet and sent to a topic.
+"""Pipeline `orders`, a demo: JSON orders, deduplicated, enriched, summed by time, to Parquet and to a topic.
 
     topic ─► check, deduplicate, enrich ─► OUTPUT/orders ─► windows ─► OUTPUT/totals ─► topic
              query 1, a checkpoint            query 2, a checkpoint       query 3, a checkpoint
 
-Spark's Parquet files have every row exactly once, whatever dies, so each query can believe the one before it. The topic
-gets every total at least once; query 3 has no shuffle, so what it sends again has the same stamp (SPARK_ROW).
+Spark's Parquet files have every row exactly once, even after crashes, so each query can rely on the one before it. The
+topic gets every total at least once; query 3 has no shuffle, so a repeat has the same stamp (SPARK_ROW).
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _Stage = tuple[str, Callable[[], StreamingQuery]]
 
 
 class OrdersOptions(Connection, frozen=True, kw_only=True):
-    """Which orders, what to make of them, and where it goes. The same output goes on where the last run ended."""
+    """Options of `orders`. A run with the same output continues where the last run ended."""
 
     output: Annotated[
         str, msgspec.Meta(description="Parquet goes to OUTPUT/orders and /totals, progress to /checkpoints")
@@ -50,24 +50,24 @@ class OrdersOptions(Connection, frozen=True, kw_only=True):
         str | None, msgspec.Meta(description="CSV with a header, JSON lines or Parquet: columns to add, by `product`")
     ] = None
     by: Annotated[str, msgspec.Meta(description="the column that totals are for, of orders or products")] = "product"
-    window: Annotated[str, msgspec.Meta(description="the time that each total is for")] = "1 hour"
+    window: Annotated[str, msgspec.Meta(description="the time span of each total")] = "1 hour"
     watermark: Annotated[
-        str, msgspec.Meta(description="how late an order may be, and how far apart its duplicates")
+        str, msgspec.Meta(description="maximum lateness of an order, and maximum distance of its duplicates")
     ] = "10 minutes"
-    group: Annotated[str, msgspec.Meta(description="the group under which brokers show the progress")] = (
+    group: Annotated[str, msgspec.Meta(description="the group whose offsets are committed to brokers")] = (
         "orders-pipeline"
     )
-    batch_orders: Annotated[int, msgspec.Meta(description="messages that one step takes at most", ge=1)] = 100_000
+    batch_orders: Annotated[int, msgspec.Meta(description="maximum messages per step", ge=1)] = 100_000
     fail_on_data_loss: Annotated[
-        bool, msgspec.Meta(description="end with an error where orders were deleted, or their topic was made again")
+        bool, msgspec.Meta(description="fail if orders were deleted, or their topic was re-created")
     ] = True
     on_damage: Annotated[
         Literal["fail", "skip"],
-        msgspec.Meta(description="a body that cannot be read: fail; or skip it, and list it with what is no order"),
+        msgspec.Meta(description="for an unreadable body: fail; or skip it, and list it with the invalid orders"),
     ] = "fail"
-    follow: Annotated[bool, msgspec.Meta(description="do not end: take what comes, until interrupted")] = False
+    follow: Annotated[bool, msgspec.Meta(description="keep reading new orders until interrupted")] = False
     interval_s: Annotated[float, msgspec.Meta(description="with follow: seconds between steps", ge=0)] = 5.0
-    for_s: Annotated[_Seconds | None, msgspec.Meta(description="with follow: end after so many seconds")] = None
+    for_s: Annotated[_Seconds | None, msgspec.Meta(description="with follow: seconds to run")] = None
     rows: Annotated[int, msgspec.Meta(description="rows of each table that are shown", ge=1)] = 30
 
     def __post_init__(self) -> None:
@@ -91,10 +91,10 @@ class _Run:
 
     def run(self) -> Outcome:
         options = self._options
-        # All frames are made before anything starts: what is wrong with windows, columns or files is told now.
+        # All frames are made before any query starts: errors in windows, columns or files are raised now.
         orders = enriched(once_each(checked_orders(self._source()), options.watermark), self._products())
         for name in ("orders", "totals"):
-            self._files.make(name)  # a file stream wants to see its directory
+            self._files.make(name)  # a file stream needs an existing directory
         written = self._spark.readStream.schema(orders.schema).parquet(self._orders_path)
         good = written.where("problem is null").withWatermark("ordered_at", options.watermark)
         added = totals(good, options.window, options.by)
@@ -109,7 +109,7 @@ class _Run:
         return self._outcome(watched, orders.schema, added.schema)
 
     def _drain(self, stages: list[_Stage]) -> list[Watched]:
-        """Return one after the other: each ends when it has read all there is."""
+        """Run the stages one after another: each ends when it has read all of its input."""
         watched = []
         for step, start in stages:
             self._progress.step(step)
@@ -159,7 +159,7 @@ class _Run:
         return writer.trigger(availableNow=True).start()
 
     def _outcome(self, watched: list[Watched], of_orders: StructType, of_totals: StructType) -> Outcome:
-        self._progress.step("reading what was written")
+        self._progress.step("reading the results")
         orders = self._spark.read.schema(of_orders).parquet(self._orders_path)
         sent = self._spark.read.schema(of_totals).parquet(self._totals_path)
         (kept,) = orders.agg(

@@ -1,4 +1,4 @@
-"""The pipeline `replay`: messages are sent to a topic again."""
+"""The pipeline `replay`: sends messages to a topic again."""
 
 from hanabi.spark.pipelines.replay.pipeline import PIPELINE, ReplayOptions, run
 

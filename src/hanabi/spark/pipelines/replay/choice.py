@@ -1,4 +1,4 @@
-"""Which messages are sent again, and as what: from the columns of the sources to those of a message to be sent."""
+"""Selection and conversion of messages to replay: from the sources' columns to those of a message to send."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +12,7 @@ from hanabi.spark.pipelines.failures import first_line
 from hanabi.wire.message import property_names as names
 from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
-TARGET: Final = "target"  # null where a message does not say where it came from
+TARGET: Final = "target"  # null if the message's origin is unknown
 ORDERING_KEY: Final = "orderingKey"
 PLACE: Final = ("topic", "brokerName", "queueId")
 NEEDED: Final = (*PLACE, "queueOffset", "tags", "keys", "body", "properties")
@@ -20,7 +20,7 @@ NEEDED: Final = (*PLACE, "queueOffset", "tags", "keys", "body", "properties")
 
 @dataclass(frozen=True)
 class Choice:
-    """What is None does not matter. Without *to*, each message goes where it came from."""
+    """Conditions on messages; None means no restriction. Without *to*, each message goes to its original topic."""
 
     keys: list[str] | None = None
     tags: list[str] | None = None
@@ -32,7 +32,7 @@ class Choice:
 
 
 def choose(messages: DataFrame, choice: Choice) -> DataFrame:
-    """Return the messages to send. Raises ConfigError if the SQL is none."""
+    """Return the messages to send. Raises ConfigError if the SQL is invalid."""
     if choice.tags is not None:
         messages = messages.where(f.col("tags").isin(*choice.tags))
     if choice.keys is not None:
@@ -58,7 +58,7 @@ def choose(messages: DataFrame, choice: Choice) -> DataFrame:
 
 
 def origin() -> Column:
-    """Return the topic that a message came from: dead letters and those that are retried say it, if it is known."""
+    """Return the original topic of a message: dead letters and retried messages have it in a property, if known."""
     told = f.coalesce(_property(names.DLQ_ORIGIN_TOPIC), _property(names.RETRY_TOPIC))
     topic = f.col("topic")
     is_of_a_group = topic.startswith(DEAD_LETTER_PREFIX) | topic.startswith(RETRY_PREFIX)
@@ -74,7 +74,7 @@ def _place() -> Column:
 
 
 def _properties(mark: str | None) -> Column:
-    """Return the message's own: not what brokers and clients have written there."""
+    """Return the message's own properties, without those that brokers and clients wrote."""
     reserved = sorted(names.RESERVED)
 
     def is_own(name: Column, _: Column) -> Column:

@@ -1,7 +1,7 @@
-"""`replay`: messages of an archive, a store or topics are sent to a topic again.
+"""Pipeline `replay`: sends messages of an archive, a store or topics to a topic again.
 
-They keep their bodies, keys, tags and properties; what brokers and clients had written into their properties is left
-behind, and they get new ids and times. Tasks send side by side, at most `rate` messages a second together.
+Messages keep their bodies, keys, tags and properties; properties that brokers and clients wrote are dropped, and they
+get new ids and times. Tasks send in parallel, at most `rate` messages per second in total.
 """
 
 import time
@@ -27,15 +27,15 @@ SHOWN_IN_DRY_RUN = 20
 
 
 class ReplayOptions(Origin, frozen=True, kw_only=True):
-    """What to send again, and where to. Source and target are one cluster, unless `from-namesrv` names another."""
+    """Options of `replay`. Source and target are one cluster, unless `from-namesrv` names another."""
 
-    archive: Annotated[str | None, msgspec.Meta(description="read this archive, and not a cluster")] = None
+    archive: Annotated[str | None, msgspec.Meta(description="read this archive, not a cluster")] = None
     from_namesrv: Annotated[
         str | None, msgspec.Meta(description="name servers of the cluster to read from, if it is another one")
     ] = None
     to: Annotated[str | None, msgspec.Meta(description="the topic to send to")] = None
     to_origin: Annotated[
-        bool, msgspec.Meta(description="or send each to the topic that it came from; dead letters, too")
+        bool, msgspec.Meta(description="or send each message to its original topic; dead letters, too")
     ] = False
     keys: Annotated[list[str] | None, msgspec.Meta(description="only messages with one of these keys")] = None
     tags: Annotated[list[str] | None, msgspec.Meta(description="only messages with one of these tags")] = None
@@ -45,13 +45,13 @@ class ReplayOptions(Origin, frozen=True, kw_only=True):
             description="only where this SQL holds, over the columns of docs/spark.md: \"properties['k'] = 'v'\""
         ),
     ] = None
-    limit: Annotated[Count | None, msgspec.Meta(description="at most so many messages")] = None
-    rate: Annotated[Rate | None, msgspec.Meta(description="at most so many messages a second")] = None
+    limit: Annotated[Count | None, msgspec.Meta(description="maximum number of messages")] = None
+    rate: Annotated[Rate | None, msgspec.Meta(description="maximum messages per second")] = None
     keep_order: Annotated[
         bool, msgspec.Meta(description="messages of one queue go to one queue, in their order; slower")
     ] = False
     mark: Annotated[
-        str | None, msgspec.Meta(description="add a property of this name that says which message it was")
+        str | None, msgspec.Meta(description="add a property of this name with the position of the original message")
     ] = None
     producer_group: Annotated[str, msgspec.Meta(description="the group that sends")] = "hanabi-replay"
     dry_run: Annotated[bool, msgspec.Meta(description="only count and show what would be sent")] = False
@@ -63,7 +63,7 @@ class ReplayOptions(Origin, frozen=True, kw_only=True):
         if self.archive is not None and self.pattern is not None:
             raise ConfigError("option pattern is not for archives: name their --topics")
         if self.archive is None and self.store is None and not self.topics and self.pattern is None:
-            raise ConfigError("what to replay is not said: give --archive, --store, or --topics")
+            raise ConfigError("no messages to replay: give --archive, --store, or --topics")
         if (self.to is None) == (not self.to_origin):
             raise ConfigError("give either --to TOPIC or --to-origin as the destination")
         if self.mark in names.RESERVED:
@@ -93,7 +93,7 @@ def run(spark: SparkSession, options: ReplayOptions, progress: Progress) -> Outc
     chosen = choose(read_messages(spark, options), choice)
     if options.dry_run:
         return _dry_run(chosen, started)
-    total = chosen.count() if options.archive is not None else None  # elsewhere it would be read twice for that
+    total = chosen.count() if options.archive is not None else None  # other sources would be read twice
     sent = send_all(spark, chosen, Plan(sink, options.rate, options.keep_order, total), progress)
     return Outcome(
         tables=[Table("Sent", ["topic", "messages", "bytes"], [[*each] for each in sent.by_topic()])],
@@ -108,7 +108,7 @@ def run(spark: SparkSession, options: ReplayOptions, progress: Progress) -> Outc
 
 
 def _sink(options: ReplayOptions) -> SinkOptions:
-    """Return where to send. That it can be sent to is asked before anything is read."""
+    """Return the options of the sink, after a check that the destination is writable. Nothing has been read yet."""
     given = options.spark_options() | {"producerGroup": options.producer_group}
     sink = parse_sink_options(given if options.to is None else given | {"topic": options.to})
     check_destination(sink)
@@ -145,7 +145,7 @@ def _dry_run(chosen: DataFrame, started: float) -> Outcome:
 
 
 def _passed_over(count: int) -> str | None:
-    """Return what is left behind is worth an exit code, as with `hanabi dlq resend`."""
+    """Return the complaint about skipped messages, which sets the exit code, as with `hanabi dlq resend`."""
     return f"{count} messages were passed over: they do not say where they came from, or are empty" if count else None
 
 
@@ -154,5 +154,5 @@ PIPELINE = Pipeline(
     summary="Send messages of an archive, a store or a topic to a topic again, some of them or all.",
     options=ReplayOptions,
     run=run,
-    spark_conf={"spark.sql.files.maxPartitionBytes": "16m"},  # small tasks: progress is told at the end of each
+    spark_conf={"spark.sql.files.maxPartitionBytes": "16m"},  # small tasks: progress is reported at the end of each
 )

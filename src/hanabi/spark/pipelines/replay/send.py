@@ -1,4 +1,4 @@
-"""Sending again: every task has a producer, sends its messages and says how many there were."""
+"""Sending of a replay: every task has a producer, sends its messages and returns their number."""
 
 import threading
 from collections import Counter
@@ -20,14 +20,14 @@ from hanabi.spark.sink.columns import SinkRow
 from hanabi.spark.sink.options import SinkOptions
 from hanabi.spark.sink.send import RowSender
 
-_TOLD_EVERY_S: Final = 0.5
-_TASK_S: Final = 2.0  # a task that is paced should last about so long
+_REPORT_EVERY_S: Final = 0.5
+_TASK_S: Final = 2.0  # target duration of a rate-limited task
 _TASKS_MAX: Final = 10_000
 
 
 @dataclass
 class Sent:
-    """Messages and bytes by topic; under None, those that were passed over."""
+    """Messages and bytes by topic; under None, those that were skipped."""
 
     messages_by_topic: Counter[str | None] = field(default_factory=Counter)
     bytes_by_topic: Counter[str | None] = field(default_factory=Counter)
@@ -57,16 +57,16 @@ class Sent:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to send."""
+    """Settings of a replay."""
 
     options: SinkOptions
     rate: float | None
     keep_order: bool
-    total: int | None  # what people are told to expect
+    total: int | None  # the expected number, for the progress display
 
 
 def send_all(spark: SparkSession, messages: DataFrame, plan: Plan, progress: Progress) -> Sent:
-    """Send *messages*. Raises what the first task raises that fails; others may have sent some of theirs."""
+    """Send *messages*. Raises the error of the first task that fails; other tasks may have sent some messages."""
     slots, total, rate = spark.sparkContext.defaultParallelism, plan.total, plan.rate
     if rate is not None:
         total = messages.count() if total is None else total
@@ -76,7 +76,7 @@ def send_all(spark: SparkSession, messages: DataFrame, plan: Plan, progress: Pro
     count: Any = spark.sparkContext.accumulator(0)
     progress.step("sending")
     found = Sent()
-    with _telling(progress, count, total):
+    with _reporting(progress, count, total):
         task = SendTask(plan.options, None if rate is None else rate / slots, count)
         for topic, sent, size in messages.rdd.mapPartitions(task).collect():  # mapInArrow needs pandas
             found.add(topic, sent, size)
@@ -85,7 +85,7 @@ def send_all(spark: SparkSession, messages: DataFrame, plan: Plan, progress: Pro
 
 
 class SendTask:
-    """What a task runs. Goes to the workers as it is."""
+    """Function that a task runs. Pickled to the workers."""
 
     def __init__(self, options: SinkOptions, rate: float | None, count: Any) -> None:
         self._options, self._rate, self._count = options, rate, count
@@ -115,9 +115,9 @@ class SendTask:
 
 
 def _sendable(messages: Iterable[Row], sent: Sent) -> Iterator[SinkRow]:
-    """Counted in *sent*, where those that cannot be sent are counted, too."""
+    """Yield the sendable rows. Count all rows in *sent*, including those that cannot be sent."""
     for number, (topic, body, tags, keys, properties, ordering_key) in enumerate(messages):
-        if topic is None or not body:  # brokers take no message without a body
+        if topic is None or not body:  # brokers refuse a message without a body
             sent.add(None, 1, 0)
             continue
         sent.add(topic, 1, len(body))
@@ -126,12 +126,12 @@ def _sendable(messages: Iterable[Row], sent: Sent) -> Iterator[SinkRow]:
 
 
 @contextmanager
-def _telling(progress: Progress, count: Any, total: int | None) -> Iterator[None]:
-    """Tells how many were sent, while tasks end one after another."""
+def _reporting(progress: Progress, count: Any, total: int | None) -> Iterator[None]:
+    """Report the number of sent messages while tasks end one after another."""
     over = threading.Event()
 
     def tell() -> None:
-        while not over.wait(_TOLD_EVERY_S):
+        while not over.wait(_REPORT_EVERY_S):
             progress.advance(count.value, total)
 
     progress.advance(0, total)

@@ -1,4 +1,4 @@
-"""So many a second, and no more: how many to send at once, and how long to wait then."""
+"""Rate limit of a replay: the size of a chunk, and the pause after it."""
 
 import time
 from collections.abc import Callable
@@ -9,12 +9,12 @@ _CHUNK_MAX: Final = 10_000
 
 
 def chunk_of(rate: float | None) -> int:
-    """Return how many messages are sent before the clock is looked at."""
+    """Return the number of messages to send between two looks at the clock."""
     return _CHUNK_MAX if rate is None else max(1, min(_CHUNK_MAX, int(rate * _CHUNK_S)))
 
 
 class SendRate:
-    """Waits after each chunk until the time is over that it may take. Time that was lost is not made up for."""
+    """Rate limiter. Waits after each chunk until its time is over. Lost time is not made up for."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class SendRate:
         self._began = clock()
 
     def wait_after(self, count: int) -> None:
-        """*count* messages were sent since the last call."""
+        """Wait for the time of *count* messages, sent since the last call."""
         if self._rate is None:
             return
         left = self._began + count / self._rate - self._clock()

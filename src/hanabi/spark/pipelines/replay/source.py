@@ -1,4 +1,4 @@
-"""Where messages to be sent again are read from."""
+"""Source of the messages of a replay."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -13,11 +13,11 @@ from hanabi.spark.shared.option_values import OptionValues
 if TYPE_CHECKING:
     from hanabi.spark.pipelines.replay.pipeline import ReplayOptions
 
-TASK_MESSAGES: Final = 20_000  # of a topic: progress is told at the end of each task
+TASK_MESSAGES: Final = 20_000  # per task of a topic: progress is reported at the end of each task
 
 
 def read_messages(spark: SparkSession, options: "ReplayOptions") -> DataFrame:
-    """Return all that lies in the asked topics and times, with the columns that are needed."""
+    """Return the messages of the selected topics and times, with the needed columns only."""
     if options.archive is not None:
         times = OptionValues(
             {name: text for name, text in (("since", options.since), ("until", options.until)) if text},
@@ -31,7 +31,7 @@ def read_messages(spark: SparkSession, options: "ReplayOptions") -> DataFrame:
             since_ms=times.time_ms("since"),
             until_ms=times.time_ms("until"),
         )
-    # The sources decode what is asked for and no more; SQL may ask for anything.
+    # The sources decode only the selected columns; an SQL condition may use any column.
     names = NEEDED if options.where is None else tuple(MESSAGE)
     schema = struct_of({name: MESSAGE[name] for name in names})
     if options.store is not None:

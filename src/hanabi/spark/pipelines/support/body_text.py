@@ -1,4 +1,4 @@
-"""A body in a table: as text if it is some, else as a few bytes. Pure."""
+"""Text of a body in a table: the text itself, or a few bytes if it is binary. Pure."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ SHOWN: Final = 120
 
 
 def body_text(body: bytes | None, shown: int = SHOWN) -> str:
-    """Return the beginning of *body*, for people."""
+    """Return the beginning of *body*, in readable form."""
     if not body:
         return ""
     try:

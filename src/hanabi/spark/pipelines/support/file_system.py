@@ -1,9 +1,9 @@
-"""Files below one directory, on whatever Spark can write to: Hadoop's file systems, asked through the driver's JVM.
+"""Files below one directory, on any file system that Spark can write to: Hadoop's, through the driver's JVM.
 
 Names are relative to the directory, with slashes between them. A file appears whole under its name or not at all:
-`create` writes it under another name first, and renaming one file is atomic on local disks and HDFS. Object stores
-rename by a copy, which appears whole as well, but takes the place of what is there: so they are asked to create the
-file if there is none, which S3A does in one request.
+`create` writes it under a temporary name first, and renaming one file is atomic on local disks and HDFS. Object stores
+rename by a copy, which is atomic as well but overwrites an existing file: so they are asked to create the file only if
+it does not exist, which S3A does in one request.
 """
 
 import os
@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 
 from hanabi.errors import ConfigError, MQError
 
-_IF_ABSENT: Final = "fs.option.create.conditional.overwrite"  # Hadoop 3.4.2's name for it; what has it says so
+_IF_ABSENT: Final = (
+    "fs.option.create.conditional.overwrite"  # Hadoop 3.4.2's option; file systems declare whether they have it
+)
 _RENAMES_ATOMICALLY: Final = ("file", "hdfs", "viewfs", "webhdfs", "swebhdfs")
 
 
@@ -40,11 +42,11 @@ class FileSystem:
         except Py4JJavaError as error:
             raise ConfigError(f"{url} cannot be used: {reason(error)}") from error
         self.url = str(whole.toString())
-        self._below = f"{self.url.rstrip('/')}/"  # only the root of a file system ends with a slash already
+        self._below = f"{self.url.rstrip('/')}/"  # only the root of a file system already ends with a slash
         scheme = str(whole.toUri().getScheme())
-        # As this machine knows it.
+        # The path on this machine.
         self.local_path: str | None = str(whole.toUri().getPath()) if scheme == "file" else None
-        # Whether of two who `create` one file at the same time only one is told that it did.
+        # Whether of two concurrent calls of `create` for one file only one returns True.
         self.knows_who_was_first = self._creates_if_absent or scheme in _RENAMES_ATOMICALLY
 
     def at(self, name: str) -> str:
@@ -55,7 +57,7 @@ class FileSystem:
         return bool(self._ask(name, "looked for", lambda path: self._system.exists(path)))
 
     def make(self, name: str) -> None:
-        """The directory *name*, and those above it; one that is there stays as it is."""
+        """Create the directory *name* and its parents; an existing one stays unchanged."""
         self._ask(name, "made", lambda path: self._system.mkdirs(path))
 
     def read(self, name: str) -> bytes:
@@ -69,7 +71,7 @@ class FileSystem:
         return bytes(self._ask(name, "read", read))
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make the file *name*, whole. False if it is there already: then nothing is changed."""
+        """Create the file *name* atomically. Return False and change nothing if it exists."""
         if self._creates_if_absent:
             return self._create_if_absent(name, data)
         folder, _, last = name.rpartition("/")
@@ -95,9 +97,9 @@ class FileSystem:
             try:
                 stream.write(data)
             except Py4JJavaError:
-                stream.abort()  # to close it would send what there is
+                stream.abort()  # close() would upload the partial file
                 raise
-            stream.close()  # sends it all: the store decides now
+            stream.close()  # uploads the file: the store accepts or refuses it now
 
         try:
             self._ask(name, "written", write)
@@ -108,7 +110,7 @@ class FileSystem:
         return True
 
     def move(self, name: str, to: str) -> None:
-        """Done already is done, too. Where a move is a copy, one that was cut off may have left its source."""
+        """Move a file. Does nothing if *to* exists: an interrupted move by copy may have left its source."""
         if self.exists(to):
             return
         self.make(to.rpartition("/")[0])
@@ -116,19 +118,21 @@ class FileSystem:
             is_done, refusal = self._rename(name, to), None
         except MQError as error:
             is_done, refusal = False, error
-        if is_done or self.exists(to):  # in the second case, somebody else was quicker
+        if is_done or self.exists(to):  # in the second case, another process moved it first
             return
         if not self.exists(name):
-            raise MQError(f"{self.at(name)} is gone, and {self.at(to)} is not there: has somebody else deleted it?")
+            raise MQError(
+                f"{self.at(name)} is gone, and {self.at(to)} does not exist: was it deleted by another program?"
+            )
         raise refusal or MQError(
-            f"{self.at(name)} cannot be moved to {self.at(to)}: the file system refuses without a reason"
+            f"{self.at(name)} cannot be moved to {self.at(to)}: the file system refused and gave no reason"
         )
 
     def delete(self, name: str) -> None:
         self._ask(name, "deleted", lambda path: self._system.delete(path, True))
 
     def files(self, name: str) -> list[FoundFile]:
-        """Return all files below *name*, whatever their depth."""
+        """Return all files below *name*, at any depth."""
 
         def walk(path: Any) -> list[FoundFile]:
             if not self._system.exists(path):
@@ -143,7 +147,7 @@ class FileSystem:
         return sorted(self._ask(name, "listed", walk))
 
     def names(self, name: str) -> list[tuple[str, int]]:
-        """What lies directly below *name*, and when each was changed, in milliseconds; nothing if it is not there."""
+        """Return the names directly below *name* and their modification times in ms; empty if it is missing."""
 
         def listed(path: Any) -> list[tuple[str, int]]:
             if not self._system.exists(path):
@@ -156,7 +160,7 @@ class FileSystem:
         return sorted(self._ask(name, "listed", listed))
 
     def sync(self, names: Iterable[str]) -> None:
-        """Wait until files and the directories that name them are on disk, where a local disk does not by itself."""
+        """Flush files and their directories to disk. Only local disks need it."""
         root = self.local_path
         if root is None:
             return
@@ -183,7 +187,7 @@ class FileSystem:
 
 
 def reason(error: Py4JJavaError) -> str:
-    """Return what the JVM says, in one line."""
+    """Return the JVM's message, in one line."""
     told = str(error.java_exception.getMessage() or error.java_exception.getClass().getSimpleName())
     return told.strip().splitlines()[0]
 

@@ -1,7 +1,7 @@
-"""How far groups are behind, by topic: what brokers say of their groups, or the tables in the files of a store.
+"""Lag of groups by topic: from brokers, or from the tables in the files of a store.
 
-A group's offset in a queue is where it goes on; what lies between that and the end of the queue is its lag. Queues in
-which a group has not begun are not known to be its own, and are not counted.
+A group's lag in a queue is the distance from its offset to the end of the queue. Queues in which a group has no offset
+may not be its own, and are not counted.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ OFFSETS_FILE = "consumerOffset.json"
 
 
 class GroupLag(NamedTuple):
-    """A group in a topic: messages that it has still to consume, and in how many of its queues there are some."""
+    """Lag of a group in a topic: messages still to consume, and the number of queues that have some."""
 
     group: str
     topic: str
@@ -34,11 +34,11 @@ class GroupLag(NamedTuple):
     lag: int
 
 
-Ends = Mapping[tuple[str, int], int]  # of topic and queue: the offset that its next message will get
+Ends = Mapping[tuple[str, int], int]  # by topic and queue: the offset of its next message
 
 
 def lags_of(tables: Iterable[tuple[ConsumerOffsetTable, Ends]]) -> list[GroupLag]:
-    """From the offsets of each broker, and where its queues end. Largest lag first."""
+    """Return the lags from each broker's offsets and queue ends. Largest lag first."""
     behind: dict[tuple[str, str], list[int]] = defaultdict(list)
     for table, ends in tables:
         for name, offsets in table.offset_table.items():
@@ -55,7 +55,7 @@ def lags_of(tables: Iterable[tuple[ConsumerOffsetTable, Ends]]) -> list[GroupLag
 
 
 def cluster_lags(options: ReadOptions) -> list[GroupLag]:
-    """Of all groups, in the topics that *options* read: every master is asked once."""
+    """Return the lags of all groups in the topics that *options* read. Every master is asked once."""
 
     async def ask() -> list[GroupLag]:
         core = await Core.acquire(options.client)
@@ -84,7 +84,10 @@ def cluster_lags(options: ReadOptions) -> list[GroupLag]:
 
 
 def store_lags(home: StoreHome, topics: Iterable[str]) -> list[GroupLag]:
-    """Of all groups in *topics*, from the files. A running broker writes its offsets every few seconds."""
+    """Return the lags of all groups in *topics*, from the files.
+
+    A running broker saves its offsets every few seconds.
+    """
     wanted = frozenset(topics)
     path = home.config / OFFSETS_FILE
     try:
@@ -94,7 +97,7 @@ def store_lags(home: StoreHome, topics: Iterable[str]) -> list[GroupLag]:
     except OSError as error:
         raise cannot_read(path, error) from error
     except RemoteProtocolError as error:
-        raise StoreError(f"{path} is no table of offsets: {error}") from error
+        raise StoreError(f"{path} is not a table of offsets: {error}") from error
     with FileReader() as reader:
         ends = {
             (queue.topic, queue.queue_id): queue.end_offset(reader)

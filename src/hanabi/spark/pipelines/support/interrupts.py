@@ -1,4 +1,4 @@
-"""Ctrl-C where it would do harm: held back until the work is done."""
+"""Deferral of Ctrl-C during work that must not be interrupted."""
 
 import signal
 import threading
@@ -9,9 +9,9 @@ from types import FrameType
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """SIGINT that comes inside is delivered at the end. Only the main thread gets any.
+    """Deliver a SIGINT that arrives inside at the end. Only the main thread gets any.
 
-    An interrupt in the middle of a call to the JVM would also leave that call's answer to the next one.
+    An interrupt in the middle of a call to the JVM would also leave that call's answer to the next call.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

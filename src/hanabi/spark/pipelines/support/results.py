@@ -1,4 +1,4 @@
-"""What pipelines do with the tables that they computed: rows for people, Parquet, and messages."""
+"""Output of computed tables: rows for a terminal, Parquet, and messages."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -18,8 +18,10 @@ from hanabi.spark.pipelines.contract import Cell, Table
 
 
 def table_of(title: str, frame: DataFrame, rows_max: int) -> Table:
-    """Return the first *rows_max* rows of *frame*, in its order. Times are told in UTC, whatever the session's zone
-    is."""
+    """Return the first *rows_max* rows of *frame*, in its order.
+
+    Times are in UTC, independent of the session's zone.
+    """
     columns = [
         f.unix_micros(field.name).alias(field.name) if isinstance(field.dataType, TimestampType) else f.col(field.name)
         for field in frame.schema.fields
@@ -33,7 +35,7 @@ def table_of(title: str, frame: DataFrame, rows_max: int) -> Table:
 
 
 def write_parquet(frame: DataFrame, path: str, *, overwrite: bool) -> None:
-    """*frame* as a new directory of Parquet files. One that is there already is an error unless *overwrite*."""
+    """Write *frame* as a new directory of Parquet files. An existing one is an error unless *overwrite*."""
     try:
         frame.write.mode("overwrite" if overwrite else "error").parquet(path)
     except AnalysisException as error:
@@ -43,7 +45,7 @@ def write_parquet(frame: DataFrame, path: str, *, overwrite: bool) -> None:
 
 
 def send_rows(frames: Mapping[str, DataFrame], cluster: Connection, topic: str, *, key: str) -> None:
-    """Each row of *frames* as a JSON message, with the name of its frame as tag; column *key* is its key."""
+    """Send each row of *frames* as a JSON message, tagged with the name of its frame; column *key* is its key."""
     messages = [
         frame.select(
             f.to_json(f.struct("*")).alias("body"),

@@ -1,4 +1,4 @@
-"""Streaming queries that are watched: what they have read and left out, until they end or are ended."""
+"""Monitored streaming queries: counts of their rows, until they end or are stopped."""
 
 import time
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _LOOK_S: Final = 1
 
 
 class Watched:
-    """One query. Spark keeps the last hundred reports of it only, so they are added up as they come."""
+    """One monitored query. Spark keeps only its last hundred reports, so they are summed as they arrive."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self.query = query
@@ -22,7 +22,7 @@ class Watched:
         self.batches = self.rows_read = self.duplicates = self.too_late = 0
 
     def look(self) -> None:
-        """Add what happened since the last look."""
+        """Add the reports since the last call."""
         for report in self.query.recentProgress:
             if report["batchId"] > self._seen and report["numInputRows"] + len(report["stateOperators"]) > 0:
                 self._seen = report["batchId"]
@@ -37,7 +37,7 @@ class Watched:
 
 
 def follow(watched: Sequence[Watched], progress: Progress, seconds: float | None = None) -> None:
-    """Until all have ended, or *seconds* are over, or somebody interrupts; what still runs then is stopped.
+    """Wait until all queries have ended, *seconds* are over, or the user interrupts; then stop running queries.
 
     Raises MQError if one of them fails.
     """
@@ -51,7 +51,7 @@ def follow(watched: Sequence[Watched], progress: Progress, seconds: float | None
             if any(each.query.exception() is not None for each in watched):
                 break
     except KeyboardInterrupt:
-        pass  # which is how somebody ends what would go on for ever
+        pass  # the ordinary end of an unlimited run
     except StreamingQueryException as error:
         raise in_one_sentence(error) from error
     finally:

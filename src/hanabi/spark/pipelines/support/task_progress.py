@@ -1,4 +1,4 @@
-"""How many tasks of Spark are done, told while a query runs."""
+"""Progress of a running query, in completed Spark tasks."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _EVERY_S: Final = 0.5
 
 @contextmanager
 def told(spark: SparkSession, progress: Progress) -> Iterator[None]:
-    """Inside, *progress* advances by the tasks of all stages that run."""
+    """Advance *progress* by the tasks of all running stages while the block runs."""
     tracker, over = spark.sparkContext.statusTracker(), threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Apache's traces as rows: one message of the trace topic holds many lines, a line has fields by its type.
+"""Rows of Apache's traces: one message of the trace topic holds many lines; the type of a line defines its fields.
 
     Pub             type time region group topic id tags keys storeHost bodyBytes costMs kind [offsetId] success [host]
     SubBefore       type time region group requestId id retries keys
@@ -6,8 +6,8 @@
     EndTransaction  type time region group topic id tags keys storeHost kind transactionId state fromCheck
     Recall          type time region group topic id success                                          (5.x)
 
-0x01 stands between fields, 0x02 behind lines. Agrees with TraceDataEncoder of 4.9 and 5.x, with the shorter forms of
-older clients too. All of it is done by Spark's own functions: no row comes into Python.
+0x01 separates fields, 0x02 ends lines. Agrees with TraceDataEncoder of 4.9 and 5.x, and with the shorter forms of
+older clients. Uses Spark's own functions only: no row enters Python.
 """
 
 from typing import Final
@@ -17,14 +17,14 @@ from pyspark.sql import functions as f
 
 COLUMNS: Final = "body binary, bornHost string, storeTimestamp timestamp"
 
-_FIELDS: Final = {  # of each type: column -> position in its line
+_FIELDS: Final = {  # by type: column -> position in the line
     "Pub": {"time": 1, "group": 3, "topic": 4, "id": 5, "cost": 10},
     "SubBefore": {"time": 1, "group": 3, "request": 4, "id": 5, "retries": 6},
     "SubAfter": {"request": 1, "id": 2, "cost": 3, "success": 4, "outcome": 6, "time": 7, "group": 8},
     "EndTransaction": {"time": 1, "group": 3, "topic": 4, "id": 5, "state": 11, "from_check": 12},
     "Recall": {"time": 1, "group": 3, "topic": 4, "id": 5, "success": 6},
 }
-_NEEDED: Final = {  # what a line of each type must say to be of use
+_NEEDED: Final = {  # by type: the mandatory columns of a line
     "Pub": ("time", "cost", "success"),
     "SubBefore": ("time", "request", "retries"),
     "SubAfter": ("request", "cost", "success"),
@@ -35,10 +35,10 @@ _UNIQUE_ID: Final = "^[0-9A-F]{32}"  # of a client with an IPv4 address: address
 
 
 def trace_lines(messages: DataFrame) -> DataFrame:
-    """Return a row for each line, with null in place of what its type does not have. `is_readable` tells good from bad.
+    """Return a row for each line, with null for fields that its type lacks. `is_readable` is false for an invalid line.
 
-    `client` is where the line came from, as `host@process`: whoever was traced sends its traces itself, and the ids
-    that it makes have the number of its process in them.
+    `client` is the origin of the line, as `host@process`: a traced client sends its traces itself, and its ids contain
+    the number of its process.
     """
     line = f.explode(f.split(f.make_valid_utf8(f.col("body").cast("string")), "\x02")).alias("line")
     fields = (
@@ -75,7 +75,7 @@ def trace_lines(messages: DataFrame) -> DataFrame:
 
 
 def _is_readable() -> Column:
-    """Return whether the line has what is needed of its type."""
+    """Return whether the line has the mandatory fields of its type."""
     column_of = {"time": "time_ms", "cost": "cost_ms"}
     good = f.lit(False)
     for kind, names in _NEEDED.items():
@@ -87,7 +87,7 @@ def _is_readable() -> Column:
 
 
 def _field(name: str) -> Column:
-    """Return the text of a field, null where the line is of a type without it, or too short."""
+    """Return the text of a field, null if the line's type lacks it or the line is too short."""
     found = f.lit(None).cast("string")
     for kind, places in _FIELDS.items():
         if name in places:
@@ -96,13 +96,16 @@ def _field(name: str) -> Column:
 
 
 def _pub_success() -> Column:
-    """Clients before 4.5 wrote no offset id before it; those in between add their host behind it."""
+    """Return the success field.
+
+    Clients before 4.5 wrote no offset id before it; some later ones add their host after it.
+    """
     at = f.when(f.size("fields") == 13, f.lit(12)).otherwise(f.lit(13))
     return f.get("fields", at)
 
 
 def _text(name: str) -> Column:
-    """Return a field, null for Java's word for it."""
+    """Return a field, null for Java's text "null"."""
     return f.nullif(f.nullif(_field(name), f.lit("null")), f.lit(""))
 
 
@@ -115,5 +118,5 @@ def _truth(text: Column) -> Column:
 
 
 def _host(address: Column) -> Column:
-    """`10.0.0.7:4711` without the port."""
+    """Return `10.0.0.7:4711` without the port."""
     return f.regexp_replace(address, r":\d+$", "")

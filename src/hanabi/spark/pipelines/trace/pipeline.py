@@ -1,4 +1,4 @@
-"""`trace`: what the traces of producers and consumers say, in a few tables. Apache's clients write them, and ours."""
+"""Pipeline `trace`: summary of the traces of producers and consumers, by Apache's clients and ours, in a few tables."""
 
 from typing import Annotated
 
@@ -15,25 +15,30 @@ from hanabi.wire.system_names import TRACE_TOPIC
 
 
 class TraceOptions(Origin, frozen=True, kw_only=True):
-    """Which traces, and what counts as slow. Without `topics` and `pattern`: Apache's trace topic."""
+    """Options of `trace`. Without `topics` and `pattern`: Apache's trace topic."""
 
-    slow_ms: Annotated[int, msgspec.Meta(description="milliseconds a message from which a consumer is slow", ge=0)] = (
-        1000
-    )
+    slow_ms: Annotated[
+        int, msgspec.Meta(description="milliseconds per message from which a consumer is slow", ge=0)
+    ] = 1000
     ended_after_s: Annotated[
-        int, msgspec.Meta(description="a message begun so long before the last trace should have ended", ge=0)
+        int,
+        msgspec.Meta(
+            description="seconds before the last trace after which a message without an end counts as unfinished", ge=0
+        ),
     ] = 60
     output: Annotated[
         str | None,
         msgspec.Meta(description="write Parquet to OUTPUT/lines, /sends, /consumers, /slow and /transactions"),
     ] = None
-    overwrite: Annotated[bool, msgspec.Meta(description="replace those tables if they are there")] = False
+    overwrite: Annotated[bool, msgspec.Meta(description="replace existing tables")] = False
     rows: Annotated[int, msgspec.Meta(description="rows of each table that are shown", ge=1)] = 30
 
 
 def _messages(spark: SparkSession, options: TraceOptions) -> DataFrame:
-    """Return the messages with traces. Brokers make the trace topic with its first message: before that there are
-    none."""
+    """Return the messages with traces.
+
+    Brokers create the trace topic with its first message: before that there are none.
+    """
     if options.topics or options.pattern is not None:
         return options.read(spark, COLUMNS)
     return msgspec.structs.replace(options, topics=[TRACE_TOPIC]).read_existing(spark, COLUMNS)

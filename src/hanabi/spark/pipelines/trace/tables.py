@@ -1,4 +1,4 @@
-"""The tables of `trace`: how well sending and consuming went, by group and client."""
+"""Tables of `trace`: success and duration of sending and consuming, by group and client."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ THREW: Final = 2
 
 
 def sends(lines: DataFrame) -> DataFrame:
-    """Per producing group, client and topic: how many sends, how many worked, how long they took."""
+    """Return, per producing group, client and topic, the number of sends, their success and their duration."""
     return _timed(
         lines.where("type = 'Pub'").groupBy("group", "client", "topic"),
         f.count("*").alias("sends"),
@@ -20,8 +20,10 @@ def sends(lines: DataFrame) -> DataFrame:
 
 
 def consumption(lines: DataFrame) -> DataFrame:
-    """Return a row for each time that a message was given to a consumer: when it began, how it ended. Ends are null
-    if it did not end. Older clients write no group behind a message; the line before it has one."""
+    """Return a row for each delivery of a message to a consumer, with its begin and its end.
+
+    The end is null if the delivery did not end. Older clients write no group in SubAfter; the SubBefore line has it.
+    """
     before = lines.where("type = 'SubBefore'").select(
         "request", "id", "group", "client", "retries", f.col("time_ms").alias("began_ms")
     )
@@ -48,7 +50,7 @@ def consumption(lines: DataFrame) -> DataFrame:
 
 
 def consumers(consumed: DataFrame, unfinished_before_ms: Column) -> DataFrame:
-    """Per consuming group and client: how often, how well, how long; and what was begun long ago and has no end."""
+    """Return, per consuming group and client, the deliveries, their success and duration, and the unfinished ones."""
     ended = f.col("success").isNotNull()
     hangs = f.col("success").isNull() & (f.col("began_ms") < unfinished_before_ms)
     return _timed(
@@ -64,10 +66,9 @@ def consumers(consumed: DataFrame, unfinished_before_ms: Column) -> DataFrame:
 
 
 def slow_consumers(consumed: DataFrame, measured: DataFrame, slow_ms: int) -> DataFrame:
-    """Return the consumers of *measured* that are slow: one message in twenty takes *slow_ms* or longer, or some never
-    end.
+    """Return the slow consumers of *measured*, with the message that took longest, for inspection.
 
-    With the message that took longest, so that somebody can look at it.
+    A consumer is slow if 5 % of its messages take *slow_ms* or longer, or some never end.
     """
     slow = measured.where((f.col("p95_ms") >= slow_ms) | (f.col("never_ended") > 0))
     slowest = consumed.groupBy("group", "client").agg(
@@ -79,7 +80,7 @@ def slow_consumers(consumed: DataFrame, measured: DataFrame, slow_ms: int) -> Da
 
 
 def transactions(lines: DataFrame) -> DataFrame:
-    """Per group and topic: how transactions ended, and how many of them only when the broker asked."""
+    """Return, per group and topic, the ends of transactions, and how many ended only after a check by the broker."""
     state = f.col("state")
     found = lines.where("type = 'EndTransaction'").groupBy("group", "topic")
     return found.agg(
@@ -91,7 +92,7 @@ def transactions(lines: DataFrame) -> DataFrame:
 
 
 def _rate() -> Column:
-    """Of those that ended, the share that worked."""
+    """Return the share of successes among the finished ones."""
     return f.round(f.avg(f.col("success").cast("int")), 4)
 
 

@@ -1,6 +1,6 @@
-"""A picture of `traffic`: messages over time by topic, and under it how long they took. An SVG, and nothing but text.
+"""Chart of `traffic` as SVG text: messages over time by topic, and their latencies below.
 
-Pure: from numbers to text. Every browser shows it, and no library is needed to draw some bars and two lines.
+Pure: from numbers to text. Every browser shows it, and drawing some bars and two lines needs no library.
 """
 
 import math
@@ -22,7 +22,7 @@ _LINES: Final = (("half of them within", "#00798c"), ("99 % within", "#d1495b"))
 
 
 class Bin(NamedTuple):
-    """The messages of one topic in some minutes from `at_s` on; the latencies are those of all topics together."""
+    """Messages of one topic in some minutes from `at_s` on; the latencies are those of all topics together."""
 
     at_s: int
     minutes: int
@@ -33,7 +33,7 @@ class Bin(NamedTuple):
 
 
 def draw(bins: Sequence[Bin]) -> str:
-    """Return the picture, as the text of an SVG file."""
+    """Return the chart as the text of an SVG file."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
         ' font-family="sans-serif" font-size="12" fill="#333">',
@@ -55,7 +55,7 @@ def draw(bins: Sequence[Bin]) -> str:
 
 
 class _Across:
-    """Where times lie from left to right."""
+    """Horizontal scale: times to positions."""
 
     def __init__(self, times: range) -> None:
         self._first, self._step = times[0], times.step
@@ -104,7 +104,7 @@ def _lines(bins: Sequence[Bin], across: _Across) -> list[str]:
 
 
 def _scale(highest: float, top: int, height: int) -> tuple[Callable[[float], float], list[str]]:
-    """From values to heights in the picture, and the lines and numbers that tell them."""
+    """Return the vertical scale, from values to heights, and its grid lines and labels."""
     step = _round_step(highest / 4)
     end = max(math.ceil(highest / step) * step, step)
 

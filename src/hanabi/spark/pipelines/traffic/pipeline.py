@@ -1,6 +1,6 @@
-"""`traffic`: what goes through a cluster, or went through it, minute by minute.
+"""Pipeline `traffic`: the present or past traffic of a cluster, minute by minute.
 
-One pass over the messages of a cluster or of a store's files gives four tables: minutes, sizes, queues, lag.
+One pass over the messages of a cluster or of a store's files yields four tables: minutes, sizes, queues, lag.
 """
 
 from pathlib import Path
@@ -32,12 +32,12 @@ _LAG = StructType(
 
 
 class TrafficOptions(Origin, frozen=True, kw_only=True):
-    """What to measure, and where the results go besides the screen."""
+    """Options of `traffic`: the measured messages, and outputs besides the screen."""
 
     output: Annotated[
         str | None, msgspec.Meta(description="write the tables as Parquet to OUTPUT/minutes, /sizes, /queues and /lag")
     ] = None
-    overwrite: Annotated[bool, msgspec.Meta(description="replace those tables if they are there")] = False
+    overwrite: Annotated[bool, msgspec.Meta(description="replace existing tables")] = False
     output_topic: Annotated[
         str | None, msgspec.Meta(description="send every row as JSON to this topic, tagged with its table's name")
     ] = None
@@ -57,7 +57,7 @@ class TrafficOptions(Origin, frozen=True, kw_only=True):
 def run(spark: SparkSession, options: TrafficOptions, progress: Progress) -> Outcome:
     progress.step("reading messages")
     messages = options.read(spark, tables.COLUMNS)
-    if options.output_topic is not None:  # what we said before is not traffic
+    if options.output_topic is not None:  # our own earlier output is not traffic
         messages = messages.where(f.col("topic") != options.output_topic)
     counts = tables.count_messages(messages).persist()
     try:
@@ -67,7 +67,7 @@ def run(spark: SparkSession, options: TrafficOptions, progress: Progress) -> Out
             f.sum(f.when(f.col("latency_ms") < 0, f.col("messages")).otherwise(0)).alias("stored_before_born"),
         )
         topics = totals.collect()
-        progress.step("asking for the progress of groups")
+        progress.step("reading the lag of groups")
         lags = _lags(options, [topic["topic"] for topic in topics])
         found = {
             "minutes": tables.by_minute(counts),
@@ -95,7 +95,7 @@ def run(spark: SparkSession, options: TrafficOptions, progress: Progress) -> Out
                 "messages": sum(topic["messages"] for topic in topics),
                 "bytes": sum(topic["bytes"] for topic in topics),
                 "topics": len(topics),
-                # Producers whose clocks are ahead of the broker's: their latencies are below the truth.
+                # Producers whose clocks are ahead of the broker's: their latencies are too low.
                 "stored_before_born": sum(topic["stored_before_born"] for topic in topics),
                 "lag": sum(lag.lag for lag in lags),
             },

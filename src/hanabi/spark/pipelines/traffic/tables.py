@@ -1,7 +1,7 @@
-"""The tables of `traffic`, from one pass over the messages.
+"""Tables of `traffic`, from one pass over the messages.
 
-Messages are first counted by everything that any of the tables tells apart, the latency in whole milliseconds too. What
-remains is small, and exact percentiles come from it: each latency has its number of messages.
+Messages are first counted by every dimension of any table, including the latency in whole milliseconds. The result is
+small, and yields exact percentiles: each latency has its number of messages.
 """
 
 from typing import Final
@@ -14,11 +14,11 @@ COLUMNS: Final = (
     "bornTimestamp timestamp, storeTimestamp timestamp"
 )
 PERCENTILES: Final = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95, "latency_p99_ms": 0.99}
-SMALLEST_CLASS: Final = 64  # bytes; each class of sizes ends at twice the one before
+SMALLEST_CLASS: Final = 64  # bytes; the limit doubles with each size class
 
 
 def count_messages(messages: DataFrame) -> DataFrame:
-    """Return how many messages there are of each kind, and how many bytes their bodies have. Reads *messages* once."""
+    """Return the number of messages of each kind, and the bytes of their bodies. Reads *messages* once."""
     size = f.length("body").cast("long")
     doublings = f.greatest(f.ceil(f.log2(f.greatest(size, f.lit(1)) / SMALLEST_CLASS)), f.lit(0))
     return (
@@ -38,19 +38,20 @@ def count_messages(messages: DataFrame) -> DataFrame:
 
 
 def by_minute(counts: DataFrame) -> DataFrame:
-    """Per topic, tag and minute: messages, bytes, and how long messages took from their producers to the store."""
+    """Return, per topic, tag and minute, the messages, bytes, and latencies from producer to store."""
     return _with_latencies(counts.groupBy("topic", "tag", "minute"))
 
 
 def by_size(counts: DataFrame) -> DataFrame:
-    """Per topic: how many bodies have up to 64, 128, 256... bytes."""
+    """Return, per topic, the number of bodies with up to 64, 128, 256... bytes."""
     return counts.groupBy("topic", "size_up_to").agg(f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes"))
 
 
 def by_queue(counts: DataFrame) -> DataFrame:
-    """Per topic: how evenly messages lie in its queues. Skew is the fullest queue against the average one; 1 is even.
+    """Return the distribution of messages over the queues of each topic.
 
-    A queue without any message is not known here, and not counted.
+    Skew is the fullest queue divided by the average; 1 is even. Queues without a message are unknown here, and not
+    counted.
     """
     queues = counts.groupBy("topic", "broker", "queue").agg(f.sum("messages").alias("messages"))
     return queues.groupBy("topic").agg(
@@ -63,8 +64,7 @@ def by_queue(counts: DataFrame) -> DataFrame:
 
 
 def over_time(counts: DataFrame, bins_max: int) -> DataFrame:
-    """Return messages of each topic and latencies of all, over time, in at most about *bins_max* steps of whole
-    minutes."""
+    """Return messages per topic and overall latencies, in at most about *bins_max* steps of whole minutes."""
     first, last = counts.agg(f.min("minute"), f.max("minute")).first() or (None, None)
     minutes = 1 if first is None else int((last - first).total_seconds() // 60) // bins_max + 1
     bins = counts.withColumn("minute", f.window("minute", f"{minutes} minutes")["start"])
