@@ -60,7 +60,7 @@ def wide(subject: Subject, world: World) -> None:
 def _goes_on(subject: Subject, world: World, count: int) -> None:
     """Told by those that keep their place, and then read without a gap; others read what there is now."""
     if subject.keeps_place:
-        with pytest.raises(MQError, match=r"made again.*(failOnDataLoss=false|--no-fail-on-data-loss)"), told_plainly():
+        with pytest.raises(MQError, match=r"re-created.*(failOnDataLoss=false|--no-fail-on-data-loss)"), told_plainly():
             subject.take(world)
     assert subject.take(world, is_lenient=True) == count
     assert subject.take(world) == count, "that was told once, and is over"

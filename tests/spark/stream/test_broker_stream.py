@@ -144,7 +144,7 @@ def test_a_topic_that_was_made_again_is_a_loss_and_not_left_out_silently(broker:
     send(broker, topic, texts(100, 100 + again))
     for each in (stream, reader(broker, topic)):
         with pytest.raises(
-            MQError, match=rf"topic {topic}, queue 0 of broker-a was read up to 7, .*made again.*failOnDataLoss=false"
+            MQError, match=rf"topic {topic}, queue 0 of broker-a was read up to 7, .*re-created.*failOnDataLoss=false"
         ):
             each.latestOffset(start, ALL)
     stream = reader(broker, topic, failOnDataLoss=False, maxOffsetsPerTrigger=9)
@@ -168,7 +168,7 @@ def test_a_batch_that_was_planned_before_its_topic_was_made_again_is_not_replaye
     end = stream.latestOffset(start, ALL)
     remake_topic(broker, topic, 1)
     send(broker, topic, texts(100, 150))
-    with pytest.raises(MQError, match="made again"):
+    with pytest.raises(MQError, match="re-created"):
         batch(reader(broker, topic), start, end)
     going_on = reader(broker, topic, failOnDataLoss=False)
     assert batch(going_on, start, end) == []
@@ -183,7 +183,7 @@ def test_a_topic_that_is_made_again_between_the_plan_and_the_tasks_of_a_trigger_
     (task,) = stream.partitions(start, stream.latestOffset(start, ALL))
     remake_topic(broker, topic, 1)
     send(broker, topic, texts(100, 120))
-    with pytest.raises(MQError, match="made again"):
+    with pytest.raises(MQError, match="re-created"):
         list(stream.read(task))
 
 

@@ -158,7 +158,7 @@ def test_a_topic_that_was_made_again_is_a_loss_and_not_left_out_silently(writer:
     writer.delete("Orders")
     time.sleep(0.002)  # as a clock that stands still tells nothing apart
     new = writer.put("Orders", again)
-    with pytest.raises(MQError, match=r"topic Orders, queue 0 of store was read up to 14, .*made again"):
+    with pytest.raises(MQError, match=r"topic Orders, queue 0 of store was read up to 14, .*re-created"):
         reader(writer.root).latestOffset(start, ALL)
     going_on = reader(writer.root, failOnDataLoss=False)
     end = going_on.latestOffset(start, ALL)
@@ -186,7 +186,7 @@ def test_a_topic_that_is_made_again_between_the_plan_and_the_tasks_is_told(write
     for each, tasks in planned:
         assert len(tasks) == partitions
         for task in tasks:
-            with pytest.raises(MQError, match=r"topic T, queue \d: another message .* the topic was made again"):
+            with pytest.raises(MQError, match=r"topic T, queue \d: another message .* the topic was re-created"):
                 list(each.read(task))
 
 

@@ -17,8 +17,8 @@ def lost(queue: MessageQueue, start: int, end: int, why: str, *, fail: bool) -> 
     """Raise DataLost; with *fail* off, log a warning instead."""
     text = f"{describe(queue)}: messages {start} to {end - 1} are lost: {why}"
     if fail:
-        raise DataLost(f"{text}; failOnDataLoss=false goes on without them")
-    logger.warning("%s; going on without them", text)
+        raise DataLost(f"{text}; failOnDataLoss=false continues without them")
+    logger.warning("%s; continuing without them", text)
 
 
 def began_again(queue: MessageQueue, read_to: int, end: int, resume: int, *, fail: bool) -> None:
@@ -27,8 +27,8 @@ def began_again(queue: MessageQueue, read_to: int, end: int, resume: int, *, fai
         f"the queue ends at {end}" if end < read_to else f"another message stands at {read_to - 1} than was read there"
     )
     text = (
-        f"{describe(queue)} was read up to {read_to}, but {what}: its topic was made again, or its broker lost messages"
+        f"{describe(queue)} was read up to {read_to}, but {what}: its topic was re-created, or its broker lost messages"
     )
     if fail:
-        raise DataLost(f"{text}; failOnDataLoss=false goes on at {resume}")
-    logger.warning("%s; going on at %d", text, resume)
+        raise DataLost(f"{text}; failOnDataLoss=false continues at {resume}")
+    logger.warning("%s; continuing at %d", text, resume)

@@ -93,7 +93,7 @@ def _check_same_queue(span: Span, last: NDArray[np.void]) -> None:
     if span.last_at >= 0 and last["size"] > 0 and last["log_offset"] != span.last_at:
         raise DataLost(
             f"topic {span.topic}, queue {span.queue_id}: another message stands at {span.end - 1} than was planned: the"
-            " topic was made again while it was read; start the query again"
+            " topic was re-created while it was read; restart the query"
         )
 
 

@@ -172,7 +172,7 @@ def test_a_topic_that_was_made_again_is_told_and_then_archived_whole(
         remake_topic(broker, orders, 2)
         send(broker, orders, numbers(100, 150))
         wait_for_queues(store, orders, 50)
-        with pytest.raises(MQError, match=r"queue 0 of .* has another message at 9 than was archived.*made again"):
+        with pytest.raises(MQError, match=r"queue 0 of .* has another message at 9 than was archived.*re-created"):
             run_pipeline(spark, "archive", **options)
         run_pipeline(spark, "archive", **options, fail_on_data_loss=False)
         found = [row.body.decode() for row in read_archive(spark, options["to"]).select("body").collect()]
@@ -192,7 +192,7 @@ def test_what_cannot_be_archived_is_told_in_one_sentence(spark: SparkSession, tm
         told["queues"][0]["end"] = 9
         told["version"] += 1
         (state.parent / f"{told['version']:012}.json").write_text(json.dumps(told))
-        with pytest.raises(MQError, match=r"ends at 3, but is archived up to 9: was the topic made again\?"):
+        with pytest.raises(MQError, match=r"ends at 3, but is archived up to 9: was the topic re-created\?"):
             run_pipeline(spark, "archive", **options)
         again = run_pipeline(spark, "archive", **options, fail_on_data_loss=False)
         assert again.facts["messages_archived"] == 3

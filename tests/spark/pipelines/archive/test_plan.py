@@ -40,7 +40,7 @@ def test_messages_that_were_deleted_before_they_were_archived_are_an_error_or_co
         backlog({A: 3}, {A: 5}, {A: 9}, {}, {}, fail_on_data_loss=True)
     found = backlog({A: 3}, {A: 5}, {A: 9}, {}, {}, fail_on_data_loss=False)
     assert (found.start, found.lost) == ({A: 5}, 2)
-    with pytest.raises(MQError, match=r"ends at 4, but is archived up to 9: was the topic made again\?"):
+    with pytest.raises(MQError, match=r"ends at 4, but is archived up to 9: was the topic re-created\?"):
         backlog({A: 9}, {A: 0}, {A: 4}, {}, {}, fail_on_data_loss=True)
     assert backlog({A: 9}, {A: 1}, {A: 4}, {}, {}, fail_on_data_loss=False).start == {A: 1}
     with pytest.raises(MQError, match=r"has another message at 8 than was archived"):

@@ -56,14 +56,14 @@ def backlog(
             if fail_on_data_loss:
                 what = f"ends at {stop}" if done > stop else f"has another message at {done - 1} than was archived"
                 raise MQError(
-                    f"{describe(queue)} {what}, but is archived up to {done}: was the topic made again?"
-                    f" Archive it elsewhere, or go on at {start[queue]} with --no-fail-on-data-loss"
+                    f"{describe(queue)} {what}, but is archived up to {done}: was the topic re-created?"
+                    f" Archive it elsewhere, or continue at {start[queue]} with --no-fail-on-data-loss"
                 )
         else:
             if done < first[queue] and fail_on_data_loss:
                 raise MQError(
                     f"{describe(queue)}: messages {done} to {first[queue] - 1} were deleted before they were archived;"
-                    " --no-fail-on-data-loss goes on without them"
+                    " --no-fail-on-data-loss continues without them"
                 )
             lost += max(0, first[queue] - done)
             start[queue] = max(done, first[queue])

@@ -75,7 +75,7 @@ class StepWriter:
         known = self.home.state.ends()
         going_on = [queue for queue in stop if left.start[queue] == known.get(queue)]
         for queue in broken_off(self.home.state.positions().only(going_on), left.end, self.source):
-            raise MQError(f"{describe(queue)} was made again while it was archived: nothing of this step counts")
+            raise MQError(f"{describe(queue)} was re-created while it was archived: this step is discarded")
 
     def _save(self, messages: DataFrame, url: str) -> None:
         (
