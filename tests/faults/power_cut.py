@@ -62,6 +62,16 @@ class Recording:
                 os.truncate(place, durable.unsynced_size)
             self._add_pages(path, place, survives)
 
+    def is_durable(self, path: Path) -> bool:
+        """Return whether a power cut now would leave the file *path* as it is. The process may go on meanwhile.
+
+        A test that waits for a file must wait for this, too: a renamed file is seen before its directory is synced.
+        """
+        durable = durable_names(self._events()).get(path)
+        if durable is None or durable.unsynced_size is not None:
+            return False
+        return (self._folder / durable.key).read_bytes() == path.read_bytes()
+
     def _add_pages(self, path: Path, place: Path, survives: Survives) -> None:
         if not path.is_file():
             return
@@ -74,8 +84,9 @@ class Recording:
                     target.write(source.read(PAGE_BYTES))
 
     def _events(self) -> list[str]:
+        """Return the events so far, without one that is just being written."""
         events = self._folder / "events"
-        return events.read_text().splitlines() if events.exists() else []
+        return events.read_text().rpartition("\n")[0].splitlines() if events.exists() else []
 
 
 def durable_names(events: list[str]) -> dict[Path, _Durable]:

@@ -270,8 +270,9 @@ static void record_written(int fd, off_t at, size_t size) {
     syscall(SYS_close, lost_pages);
 }
 
-/* A directory was made durable: all names in it, as they are. */
-static void record_directory(const char *path) {
+/* A directory was made durable: all names in it, as they are. Called with the lock: of two syncs, the one that is
+ * recorded last must have seen the names last. */
+static void record_names(const char *path) {
     DIR *directory = opendir(path);
     char *text = NULL, key[KEY], name[PATH_MAX + 256];
     size_t size = 0;
@@ -288,10 +289,14 @@ static void record_directory(const char *path) {
     }
     fclose(lines);
     closedir(directory);
-    pthread_mutex_lock(&record_lock);
     write_event(text, size);
-    pthread_mutex_unlock(&record_lock);
     free(text);
+}
+
+static void record_directory(const char *path) {
+    pthread_mutex_lock(&record_lock);
+    record_names(path);
+    pthread_mutex_unlock(&record_lock);
 }
 
 /* Called before the real sync: what is written meanwhile is not promised. */

@@ -75,6 +75,29 @@ def test_a_renamed_file_has_its_new_name_after_the_sync_of_the_directory(recordi
     assert {name: (image / name).read_text() for name in names(image)} == {"t": "old", "t.tmp": "new"}
 
 
+def test_a_file_that_was_replaced_is_durable_after_the_sync_of_its_directory_and_not_before(
+    faults: Faults, recording: Recording, tmp_path: Path
+) -> None:
+    path = tmp_path / "store" / "table.json"
+    program = """
+from pathlib import Path
+from hanabi.durable_table import DurableTable
+table = DurableTable(Path('table.json').absolute(), encode=str.encode, decode=bytes.decode)
+table.save('old'); table.save('new')
+"""
+    path.parent.mkdir()
+    env = {**os.environ, **faults.environment, **recording.environment}
+    with faults.rule("fsync", path=str(path.parent), after=1, delay_s=3600) as sync:
+        process = subprocess.Popen([sys.executable, "-c", program], cwd=path.parent, env=env)
+        sync.wait_hit()
+        assert path.read_text() == "new"
+        assert not recording.is_durable(path)
+        recording.image(tmp_path / "cut")
+        assert (tmp_path / "cut" / "table.json").read_text() == "old"
+    assert process.wait() == 0
+    assert recording.is_durable(path)
+
+
 def test_a_directory_that_was_synced_has_the_names_of_that_moment(recording: Recording, tmp_path: Path) -> None:
     program = """
 write('t', 'old'); sync('t'); write('gone', 'x'); sync('gone')

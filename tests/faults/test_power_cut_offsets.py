@@ -14,6 +14,7 @@ from hanabi.wire.system_names import HALF_TOPIC, TRANSACTION_GROUP
 from tests.faults.broker_process import broker_process
 from tests.faults.exchange import GROUP, TOPIC, Exchange, talk
 from tests.faults.power_cut import Recording
+from tests.faults.shim import Faults
 
 # The log is flushed at the start and then not for ten minutes, unless something asks for it.
 LAZY_LOG: Final = {
@@ -22,6 +23,7 @@ LAZY_LOG: Final = {
     "flushCommitLogTimed": "true",
     "flushConsumerOffsetInterval": 100,
     "flushDelayOffsetInterval": 600_000,
+    "waitTimeMillsInSendQueue": 60_000,  # no send is refused on a busy machine
 }
 OLD: Final = [b"old %d" % number for number in range(30)]
 NEW: Final = [b"new %d" % number for number in range(10)]
@@ -31,6 +33,12 @@ def saved_offset(store: Path, group: str = GROUP, topic: str = TOPIC) -> int:
     path = store / "config" / "consumerOffset.json"
     table = json.loads(path.read_text().replace("0:", '"0":')) if path.exists() else {"offsetTable": {}}
     return int(table["offsetTable"].get(f"{topic}@{group}", {}).get("0", -1))
+
+
+def wait_saved(recording: Recording, store: Path, offset: int, group: str = GROUP, topic: str = TOPIC) -> None:
+    """Wait until the file has *offset*, and a power cut would leave it so."""
+    file = store / "config" / "consumerOffset.json"
+    wait_until(lambda: saved_offset(store, group, topic) == offset and recording.is_durable(file), f"{offset} is saved")
 
 
 async def send(client: Exchange) -> None:
@@ -52,13 +60,33 @@ def test_a_saved_offset_of_a_group_lies_within_the_log_that_survives(recording: 
     store, image = tmp_path / "store", tmp_path / "image"
     with broker_process(store, LAZY_LOG, env=recording.environment) as broker:
         talk(broker.port, send_and_commit)
-        wait_until(lambda: saved_offset(store) == len(OLD), "the offset is saved")
+        wait_saved(recording, store, len(OLD))
     recording.image(image)
     assert saved_offset(image) == len(OLD)
     with broker_process(image, LAZY_LOG) as broker:
         assert talk(broker.port, lambda client: client.end()) == len(OLD)
         assert talk(broker.port, consume_new) == NEW
         assert "lay behind the end" not in broker.process.output()
+
+
+def test_a_power_cut_before_the_sync_of_the_directory_leaves_the_offset_of_the_save_before(
+    faults: Faults, recording: Recording, tmp_path: Path
+) -> None:
+    store, image = tmp_path / "store", tmp_path / "image"
+    with broker_process(store, LAZY_LOG, env={**faults.environment, **recording.environment}) as broker:
+        talk(broker.port, send)
+        talk(broker.port, lambda client: client.commit(5))
+        wait_saved(recording, store, 5)
+        with faults.rule("fsync", path=str(store / "config"), delay_s=3600) as sync:
+            talk(broker.port, lambda client: client.commit(len(OLD)))
+            wait_until(lambda: saved_offset(store) == len(OLD), "the new file has its name")
+            sync.wait_hit()
+            broker.process.kill()
+    recording.image(image)
+    assert saved_offset(image) == 5
+    with broker_process(image, LAZY_LOG) as broker:
+        assert talk(broker.port, lambda client: client.end()) == len(OLD)
+        assert talk(broker.port, consume_new) == OLD[5:] + NEW
 
 
 def test_a_mapped_offset_that_outlived_its_messages_becomes_the_end_of_the_queue(
@@ -90,7 +118,7 @@ def test_what_check_back_has_dealt_with_lies_within_the_log_that_survives(record
 
     with broker_process(store, settings, env=recording.environment) as broker:
         talk(broker.port, begin_and_roll_back)
-        wait_until(lambda: saved_offset(store, TRANSACTION_GROUP, HALF_TOPIC) == len(OLD), "the check-back has gone on")
+        wait_saved(recording, store, len(OLD), TRANSACTION_GROUP, HALF_TOPIC)
     recording.image(image)
     assert saved_offset(image, TRANSACTION_GROUP, HALF_TOPIC) == len(OLD)
     with broker_process(image, settings) as broker:
@@ -113,7 +141,10 @@ def test_what_counts_as_delivered_lies_in_the_log_that_survives(
         talk(broker.port, lambda client: client.send_all(OLD, properties))
         wait_until(lambda: talk(broker.port, lambda client: client.end()) == len(OLD), "all is delivered")
         delivered = time.time_ns()
-        wait_until(lambda: (store / file).stat().st_mtime_ns > delivered, "that is saved")
+        wait_until(
+            lambda: (store / file).stat().st_mtime_ns > delivered and recording.is_durable(store / file),
+            "that is saved",
+        )
     recording.image(image)
     with broker_process(image, {**LAZY_LOG, **more}) as broker:
         assert talk(broker.port, lambda client: client.bodies()) == OLD
@@ -146,7 +177,7 @@ def test_a_consumer_that_lived_through_the_power_cut_passes_over_no_new_message(
 
     with broker_process(store, LAZY_LOG, env=recording.environment) as broker:
         talk(broker.port, keep_some)
-        wait_until(lambda: saved_offset(store) == len(kept), "the offset is saved")
+        wait_saved(recording, store, len(kept))
         talk(broker.port, lambda client: client.send_all(OLD[5:]))
     recording.image(image)
     with broker_process(image, LAZY_LOG, env={"HANABI_PURE_PYTHON": lane}) as broker:
