@@ -282,6 +282,17 @@ def test_what_was_delivered_after_the_last_save_is_not_delivered_again_after_a_k
     assert sorted(world.bodies()) == sorted([*(b"%d" % (number // 2) for number in range(10)), b"new"])
 
 
+def test_a_kill_before_the_clock_is_set_back_repeats_nothing(world: World, directory: Path) -> None:
+    world.put(message(b"once", DELAY=1))
+    world.levels.save()
+    world.pass_time(SECOND)
+    world = world.killed(directory / "second")
+    world.pass_time(-SECOND // 2)
+    world.pass_time(SECOND)
+    assert world.bodies() == [b"once"]
+    assert world.levels.step() > world.clock.ms + HOUR  # nothing is left to compare
+
+
 def test_a_second_kill_before_all_was_compared_repeats_nothing(world: World, directory: Path) -> None:
     for number in range(100):
         world.put(message(b"%d" % number, DELAY=1))

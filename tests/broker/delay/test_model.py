@@ -56,7 +56,9 @@ class Delays(RuleBasedStateMachine):
             self.world.put(message(body, DELAY=level))
 
     @rule(
-        delay_ms=st.one_of(st.integers(1, 3_000), st.integers(1, 3 * HOUR), st.just(20 * HOUR)),
+        delay_ms=st.one_of(
+            st.integers(1, 2 * LATE_MS), st.integers(1, 3_000), st.integers(1, 3 * HOUR), st.just(20 * HOUR)
+        ),
         count=st.integers(1, 40),
         apart_ms=st.sampled_from([0, 1, 90, 60_000]),
     )
@@ -66,7 +68,7 @@ class Delays(RuleBasedStateMachine):
             body = self._new_body(self.world.clock.ms + wait_ms)
             self.world.put(message(body, TIMER_DELAY_MS=wait_ms))
 
-    @rule(milliseconds=st.one_of(st.integers(0, 5 * SECOND), st.integers(0, 4 * HOUR)))
+    @rule(milliseconds=st.one_of(st.integers(0, 2 * LATE_MS), st.integers(0, 5 * SECOND), st.integers(0, 4 * HOUR)))
     def pass_time(self, milliseconds: int) -> None:
         self.world.clock.ms += milliseconds
 

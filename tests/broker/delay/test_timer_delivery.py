@@ -4,14 +4,13 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay import timer_delivery as timer_module
-from hanabi.broker.delay.delivered_since import timers_delivered_since
+from hanabi.broker.delay.delivered_since import Delivered, timers_delivered_since
 from hanabi.broker.delay.timer_rules import look_ms
 from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
@@ -366,6 +365,64 @@ def test_what_became_due_while_nobody_was_there_is_delivered_at_once(world: Worl
     assert [int(body) for body in world.bodies()] == list(range(100))
 
 
+def lose_timer_files(world: World) -> None:
+    """Stop the broker and delete the files of its timer."""
+    world.save()
+    world.store.close()
+    for path in (world.home / "timer").glob("*"):
+        path.unlink()
+
+
+def test_a_message_sent_right_after_a_restart_waits_at_its_place_in_the_log(world: World) -> None:
+    world.deliver()
+    world = world.next_life()
+    world.put(message(b"soon", TIMER_DELAY_MS=1))  # due within the tenth of a second that counts as done
+    world.deliver()
+    assert [record.body for record in world.read(TIMER_TOPIC)] == [b"soon"]  # not rolled
+    lose_timer_files(world)
+    world = World(world.home, world.clock)
+    world.deliver()
+    world.pass_time(TENTH)
+    assert world.bodies() == [b"soon"]
+
+
+def test_after_the_clock_was_set_back_and_a_restart_a_message_waits_at_its_place_in_the_log(world: World) -> None:
+    world.put(message(b"old", TIMER_DELAY_SEC=5))
+    world.pass_time(10 * SECOND)
+    world = world.next_life()
+    world.clock.ms -= 2 * HOUR
+    world.put(message(b"new", TIMER_DELAY_SEC=5))
+    world.deliver()
+    assert [record.body for record in world.read(TIMER_TOPIC)] == [b"old", b"new"]  # not rolled
+    world.pass_time(5 * SECOND)
+    assert world.bodies() == [b"old", b"new"]
+
+
+def test_a_kill_before_the_clock_is_set_back_repeats_nothing(world: World, directory: Path) -> None:
+    world.put(message(b"once", TIMER_DELAY_SEC=5))
+    world.timer.save()
+    world.pass_time(5 * SECOND)
+    world = world.killed(directory / "second")
+    world.pass_time(-2 * HOUR)
+    for _ in range(3):
+        world.pass_time(HOUR)
+    assert world.bodies() == [b"once"]
+
+
+def test_a_rolled_message_survives_the_loss_of_the_files_and_of_its_first_place_in_the_log(directory: Path) -> None:
+    world = World(directory / "home", file_reserved_hours=6, segment_bytes=4_096)
+    world.put(message(b"late", TIMER_DELAY_SEC=7 * 3_600))
+    for number in range(5):
+        world.put(message(b"%1000d" % number, topic="Noise"))
+    world.pass_time(4 * HOUR)  # now it was rolled
+    assert world.store._log.delete_oldest()
+    lose_timer_files(world)
+    world.clock.ms += 4 * HOUR  # it became due in between
+    world = World(world.home, world.clock, file_reserved_hours=6, segment_bytes=4_096)
+    world.deliver()
+    assert world.bodies() == [b"late"]
+
+
 @pytest.mark.parametrize("harm", ["directory", "checkpoint", "file", "bit"])
 def test_lost_or_damaged_files_are_made_anew_and_nothing_is_lost_or_repeated(
     world: World, harm: str, caplog: pytest.LogCaptureFixture
@@ -409,7 +466,7 @@ async def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
     world = world.next_life()
     readers: list[threading.Thread] = []
 
-    def reading(store: MessageStore, log_offset: int) -> Counter[int]:
+    def reading(store: MessageStore, log_offset: int) -> Delivered:
         readers.append(threading.current_thread())
         return timers_delivered_since(store, log_offset)
 

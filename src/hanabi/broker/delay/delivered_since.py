@@ -8,9 +8,9 @@ This module only reads the log; it may run in any thread.
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from hanabi.broker.delay.redelivery import identity
+from hanabi.broker.delay.redelivery import identity, identity_before_roll
 from hanabi.errors import RemoteProtocolError
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.message.properties import find_property
@@ -21,23 +21,42 @@ _MAGIC_AT: Final = 4
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
 
-def levels_delivered_since(store: MessageStore, log_offset: int) -> Counter[int]:
-    """Return the identities of messages delivered from the delay topic that lie in the log from *log_offset* on."""
+class Delivered(NamedTuple):
+    """Messages found delivered."""
+
+    identities: Counter[int]
+    last_ms: int  # time of the last delivery; later than now if the clock was set back since
+
+
+def levels_delivered_since(store: MessageStore, log_offset: int) -> Delivered:
+    """Return the messages delivered from the delay topic, by their deliveries in the log from *log_offset* on."""
     found: Counter[int] = Counter()
+    last_ms = 0
     for record in _marked_since(store, log_offset, b"DELAY\x01"):
         if record.topic != SCHEDULE_TOPIC and _came_here(record):
             found[identity(record)] += 1
-    return found
+            last_ms = max(last_ms, record.store_timestamp_ms)
+    return Delivered(found, last_ms)
 
 
-def timers_delivered_since(store: MessageStore, log_offset: int) -> Counter[int]:
+def timers_delivered_since(store: MessageStore, log_offset: int) -> Delivered:
     """Return the same for the timer topic. Rolled messages count too: the message that each was made from is done."""
     found: Counter[int] = Counter()
+    last_ms = 0
     for record in _marked_since(store, log_offset, b"TIMER_DEQUEUE_MS\x01"):
-        is_rolled = record.topic == TIMER_TOPIC and find_property(record.properties, b"TIMER_ROLL_TIMES") is not None
-        if is_rolled or (record.topic not in (TIMER_TOPIC, SCHEDULE_TOPIC) and _came_here(record)):
-            found[identity(record)] += 1
-    return found
+        done = _done_by(record)
+        if done is not None:
+            found[done] += 1
+            last_ms = max(last_ms, record.store_timestamp_ms)
+    return Delivered(found, last_ms)
+
+
+def _done_by(record: Record) -> int | None:
+    """Return the identity of the timer message that is done because *record* is in the log; None if there is none."""
+    if record.topic == TIMER_TOPIC:
+        is_rolled = find_property(record.properties, b"TIMER_ROLL_TIMES") is not None
+        return identity_before_roll(record) if is_rolled else None
+    return identity(record) if record.topic != SCHEDULE_TOPIC and _came_here(record) else None
 
 
 def _came_here(record: Record) -> bool:

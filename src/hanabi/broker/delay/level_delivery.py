@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from hanabi.broker.delay.delivered_since import levels_delivered_since
+from hanabi.broker.delay.delivered_since import Delivered, levels_delivered_since
 from hanabi.broker.delay.delivery_pace import NEVER_MS, SLICE_COUNT, Alarm, Retries, keep_stepping
 from hanabi.broker.delay.redelivery import LostWayError, after_level, identity
 from hanabi.broker.settings import Settings
@@ -105,6 +105,7 @@ class DelayedDelivery:
         self._levels: dict[int, _Level] = {}
         self._repeats: Counter[int] = Counter()  # delivered after the last save
         self._repeats_below: dict[int, int] = {}  # by level: messages from here on are new
+        self._repeats_until_ms = 0
         table = self._file.load()
         offsets = dict(table.offset_table) if table is not None else {}
         for level in sorted({*range(1, levels.highest + 1), *offsets, *_levels_with_messages(store)}):
@@ -165,14 +166,22 @@ class DelayedDelivery:
         now_ms = self._now_ms()
         first = min(self._levels.values(), key=lambda level: level.next_ms(now_ms))
         if first.next_ms(now_ms) > now_ms:
-            if self._repeats and all(level.correct(level.due_ms, now_ms) > now_ms for level in self._levels.values()):
-                self._repeats = Counter()  # later messages were not due before
-            return first.next_ms(now_ms)
+            return min(first.next_ms(now_ms), self._forget_repeats(now_ms))
         try:
             self._deliver(first, now_ms)
         except StoreError as error:  # the queue cannot be read now; its messages are not lost
             first.retries.postpone(now_ms, first.name, str(error))
         return min(level.next_ms(now_ms) for level in self._levels.values())
+
+    def _forget_repeats(self, now_ms: int) -> int:
+        """Forget the repeats once all messages that the previous run found due are done; return when to look again."""
+        if not self._repeats:
+            return NEVER_MS
+        if now_ms < self._repeats_until_ms:  # the clock was set back: delivered messages are due once more
+            return self._repeats_until_ms
+        if all(level.correct(level.due_ms, now_ms) > now_ms for level in self._levels.values()):
+            self._repeats = Counter()  # later messages were not due before
+        return NEVER_MS
 
     def _look_back(self) -> None:
         """Find the messages delivered after the last save. Blocks while the log is read, which may take minutes."""
@@ -183,14 +192,14 @@ class DelayedDelivery:
         if self._look_from is not None:
             self._remember(await asyncio.to_thread(levels_delivered_since, self._store, self._look_from))
 
-    def _remember(self, repeats: Counter[int]) -> None:
-        """Begin delivery; skip *repeats*, which the previous run has delivered."""
+    def _remember(self, delivered: Delivered) -> None:
+        """Begin delivery; skip what the previous run has delivered."""
         self._look_from = None
-        self._repeats = repeats
+        self._repeats, self._repeats_until_ms = delivered
         for number, level in self._levels.items():
             self._repeats_below[number] = self._store.reader.max_offset(SCHEDULE_TOPIC, level.queue_id)
-        if repeats:
-            logger.info("%d delayed messages were delivered after the last save", repeats.total())
+        if self._repeats:
+            logger.info("%d delayed messages were delivered after the last save", self._repeats.total())
 
     def _deliver(self, level: _Level, now_ms: int) -> None:
         store, queue_id, offset = self._store, level.queue_id, level.offset

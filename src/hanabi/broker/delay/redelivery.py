@@ -5,6 +5,7 @@ text that it made before. Agrees with ScheduleMessageService.messageTimeup (4.9.
 (5.3.3). Pure.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from hanabi.broker.delay.timer_rules import java_long
@@ -37,21 +38,35 @@ def after_timer(record: Record, now_ms: int) -> PendingMessage:
 def rolled(record: Record, now_ms: int) -> PendingMessage:
     """Return *record* of the timer topic for storing again, so that it lies in a younger part of the log."""
     properties = decode_properties(record.properties)
-    times = java_long(properties.get(names.TIMER_ROLL_TIMES, "0")) or 0
-    properties[names.TIMER_ROLL_TIMES] = str(times + 1)
+    properties[names.TIMER_ROLL_TIMES] = str(_times_rolled(properties) + 1)
     return _with(record, record.topic, record.queue_id, _touched(record, properties, now_ms))
 
 
 def identity(record: Record) -> int:
     """Return a hash that a waiting message and its delivery share; only valid in this process.
 
-    Indistinguishable messages have the same identity, so the caller must count them.
+    Indistinguishable messages have the same identity, so the caller must count them. A message and its rolled copy have
+    different ones: either may be in the log without the other.
     """
+    return _identity(record, rolls_back=0)
+
+
+def identity_before_roll(record: Record) -> int:
+    """Return the identity of the message that *record* was rolled from."""
+    return _identity(record, rolls_back=1)
+
+
+def _identity(record: Record, rolls_back: int) -> int:
     properties = decode_properties(record.properties)
+    times_rolled = _times_rolled(properties) - rolls_back
     for name in _ADDED_LATER:
         properties.pop(name, None)
     told_apart_by = record.born_timestamp_ms, record.born_host, record.crc, record.flag, record.reconsume_times
-    return hash((told_apart_by, frozenset(properties.items())))
+    return hash((told_apart_by, times_rolled, frozenset(properties.items())))
+
+
+def _times_rolled(properties: Mapping[str, str]) -> int:
+    return java_long(properties.get(names.TIMER_ROLL_TIMES, "0")) or 0
 
 
 def _destination(record: Record) -> tuple[str, int]:

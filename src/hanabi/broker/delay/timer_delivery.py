@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hanabi.broker.delay.delivered_since import timers_delivered_since
+from hanabi.broker.delay.delivered_since import Delivered, timers_delivered_since
 from hanabi.broker.delay.delivery_pace import NEVER_MS, SLICE_BYTES, SLICE_COUNT, Alarm, Retries, keep_stepping
 from hanabi.broker.delay.redelivery import LostWayError, after_timer, identity, rolled
 from hanabi.broker.delay.timer_files import (
@@ -162,7 +162,7 @@ class Timer:
         if due is None:
             logger.error("message %d of %s does not say when it is due: ignored", queue_offset, TIMER_TOPIC)
             return
-        slot = -(-look_ms(due, store_ms, self._roll_window_ms()) // SLOT_MS)
+        slot = self._slot(due, store_ms)
         if b"TIMER_DEL_UNIQKEY\x01" in properties:
             size = -size
         # A slot that counts as done must get no new entries in the files.
@@ -182,6 +182,9 @@ class Timer:
             self._alarm.wake(bucket * BUCKET_MS - _LOAD_AHEAD_MS)
         if self._unsaved_bytes > _UNSAVED_BYTES_MAX:
             self._save_now.set()
+
+    def _slot(self, due: int, store_ms: int) -> int:
+        return -(-look_ms(due, store_ms, self._roll_window_ms()) // SLOT_MS)
 
     def _roll_window_ms(self) -> int:
         """Return how long a message may stay at its place in the log: less than the log's retention."""
@@ -211,7 +214,7 @@ class Timer:
         if self._retries.at_ms > now_ms:
             return self._retries.at_ms
         self._move_on(now_ms)
-        return self._next_ms()
+        return self._next_ms(now_ms)
 
     def _begin_anew(self, now_ms: int, error: StoreDamaged) -> int:
         """Discard the files; return when to resume. A scan of the whole log comes next."""
@@ -233,12 +236,13 @@ class Timer:
         if self._look_from is not None:
             self._remember(await asyncio.to_thread(timers_delivered_since, self._store, self._look_from))
 
-    def _remember(self, repeats: Counter[int]) -> None:
-        """Begin delivery; skip *repeats*, which the previous run has done."""
+    def _remember(self, delivered: Delivered) -> None:
+        """Begin delivery; skip what the previous run has done."""
         self._look_from = None
-        self._repeats, self._repeats_until_ms = repeats, self._now_ms()
-        if repeats:
-            logger.info("%d timed messages were delivered after the last save", repeats.total())
+        self._repeats = delivered.identities
+        self._repeats_until_ms = max(self._now_ms(), delivered.last_ms)
+        if self._repeats:
+            logger.info("%d timed messages were delivered after the last save", self._repeats.total())
 
     def _follow(self, now_ms: int) -> int:
         """Add entries for messages of the timer topic that arrived without a notification."""
@@ -324,6 +328,8 @@ class Timer:
             return True
         try:
             if due > now_ms:
+                if self._put_back(entry, self._slot(due, record.store_timestamp_ms), now_ms):
+                    return True
                 message = rolled(record, now_ms)
             elif entry.size < 0:
                 self._cancel(record, due)
@@ -338,6 +344,17 @@ class Timer:
         return self._retries.is_over(
             self._put(message), now_ms, lambda: f"message {record.queue_offset} of {TIMER_TOPIC} for {message.topic}"
         )
+
+    def _put_back(self, entry: Entry, slot: int, now_ms: int) -> bool:
+        """Move an entry that `_split` made due early to its own *slot*, if that is still to come; return whether it is.
+
+        Rolling it would leave a done message behind that is due after the next start.
+        """
+        slot = min(slot, entry.slot)
+        if slot * SLOT_MS <= now_ms:
+            return False
+        self._slots.add(slot, encode_entry(*entry), cancels=entry.size < 0)
+        return True
 
     def _read(self, entry: Entry) -> Record | None:
         view = self._store.queries.record(entry.log_offset)
@@ -381,10 +398,12 @@ class Timer:
         if self._cancelled:
             self._cancelled = {key: until for key, until in self._cancelled.items() if until > now_ms}
 
-    def _next_ms(self) -> int:
+    def _next_ms(self, now_ms: int) -> int:
         next_ms = NEVER_MS if self._slots.first is None else self._slots.first * SLOT_MS
         if self._unloaded:
             next_ms = min(next_ms, max(self._unloaded[0] * BUCKET_MS - _LOAD_AHEAD_MS, 0))
+        if self._repeats and self._repeats_until_ms > now_ms:
+            next_ms = min(next_ms, self._repeats_until_ms)
         return next_ms
 
     # Saving
