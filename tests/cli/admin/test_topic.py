@@ -68,7 +68,7 @@ def test_an_ordered_topic_is_fixed_at_the_name_servers_until_it_is_deleted(clust
 def test_nothing_is_destroyed_without_being_asked(cluster: Serving) -> None:
     said(cluster, "topic", "create", "Kept", "--queues", "4")
     send(cluster, hanabi.Message("Kept", b"x"))
-    assert "with 1 message? There is no terminal to ask on: use --yes" in refusal(cluster, 2, "topic", "delete", "Kept")
+    assert "with 1 message? There is no terminal to ask on: say --yes" in refusal(cluster, 2, "topic", "delete", "Kept")
     assert "say --yes" in refusal(cluster, 2, "topic", "update", "Kept", "--queues", "1")
     assert answer(cluster, "topic", "status", "Kept")["messages"] == 1
     assert len(answer(cluster, "topic", "status", "Kept")["queues"]) == 4

@@ -137,7 +137,7 @@ class Site:
         if yes:
             return
         if not sys.stdin.isatty():
-            raise ConfigError(f"{question} There is no terminal to ask on: use --yes")
+            raise ConfigError(f"{question} There is no terminal to ask on: say --yes")
         try:
             wanted = typer.confirm(question, err=True)
         except typer.Abort as aborted:  # Ctrl-C, or Ctrl-D

@@ -304,13 +304,19 @@ class KeyIndex:
         try:
             if self._writable:
                 self.sync()
-                if self.directory.is_dir():
-                    sync_directory(self.directory)
+                self._sync_directory()
         finally:
             for file in self.files:
                 file.close()
             self.files.clear()
             self.growing = None
+
+    def _sync_directory(self) -> None:
+        if self.directory.is_dir():
+            try:
+                sync_directory(self.directory)
+            except OSError as error:
+                raise StoreError.from_os_error(error, f"syncing {self.directory}") from error
 
     def destroy(self) -> None:
         """Delete all files, to build the index again."""
