@@ -1,9 +1,9 @@
 """After a power cut with ASYNC_FLUSH no offset stands behind the end of its queue, so no new message is passed over."""
 
 import json
-import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -125,9 +125,30 @@ def test_what_check_back_has_dealt_with_lies_within_the_log_that_survives(record
         assert talk(broker.port, lambda client: client.end(topic=HALF_TOPIC)) >= len(OLD)
 
 
-DELAYS: Final[dict[str, tuple[dict[str, object], dict[str, str], str]]] = {
-    "level": ({"messageDelayLevel": "1s", "flushDelayOffsetInterval": 100}, {"DELAY": "1"}, "config/delayOffset.json"),
-    "timer": ({"timerWheelEnable": "true"}, {"TIMER_DELAY_MS": "1000"}, "timer/checkpoint.json"),
+class Delay(NamedTuple):
+    """A kind of delay: settings of the broker, properties of a message, and the file of what is delivered."""
+
+    settings: dict[str, object]
+    properties: dict[str, str]
+    file: str
+    counts_all: Callable[
+        [str, int], bool
+    ]  # whether this content counts all of OLD, up to this log offset, as delivered
+
+
+DELAYS: Final = {
+    "level": Delay(
+        {"messageDelayLevel": "1s", "flushDelayOffsetInterval": 100},
+        {"DELAY": "1"},
+        "config/delayOffset.json",
+        lambda content, last: f"1:{len(OLD)}" in content,
+    ),
+    "timer": Delay(
+        {"timerWheelEnable": "true"},
+        {"TIMER_DELAY_MS": "1000"},
+        "timer/checkpoint.json",
+        lambda content, last: int(json.loads(content)["logOffset"]) > last,
+    ),
 }
 
 
@@ -136,17 +157,19 @@ def test_what_counts_as_delivered_lies_in_the_log_that_survives(
     recording: Recording, tmp_path: Path, kind: str
 ) -> None:
     store, image = tmp_path / "store", tmp_path / "image"
-    more, properties, file = DELAYS[kind]
-    with broker_process(store, {**LAZY_LOG, **more}, env=recording.environment) as broker:
-        talk(broker.port, lambda client: client.send_all(OLD, properties))
+    delay = DELAYS[kind]
+    settings, file = {**LAZY_LOG, **delay.settings}, store / delay.file
+
+    def is_saved(last: int) -> bool:
+        return file.exists() and delay.counts_all(file.read_text(), last) and recording.is_durable(file)
+
+    with broker_process(store, settings, env=recording.environment) as broker:
+        talk(broker.port, lambda client: client.send_all(OLD, delay.properties))
         wait_until(lambda: talk(broker.port, lambda client: client.end()) == len(OLD), "all is delivered")
-        delivered = time.time_ns()
-        wait_until(
-            lambda: (store / file).stat().st_mtime_ns > delivered and recording.is_durable(store / file),
-            "that is saved",
-        )
+        (delivered,) = talk(broker.port, lambda client: client.pull(len(OLD) - 1))
+        wait_until(lambda: is_saved(delivered.log_offset), "that is saved")
     recording.image(image)
-    with broker_process(image, {**LAZY_LOG, **more}) as broker:
+    with broker_process(image, settings) as broker:
         assert talk(broker.port, lambda client: client.bodies()) == OLD
 
 
