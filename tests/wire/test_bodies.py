@@ -41,13 +41,14 @@ from hanabi.wire.bodies.topics import (
     decode_register_body,
     encode_register_body,
 )
+from hanabi.wire.bodies.v5 import controller
 from hanabi.wire.body import Body
 from hanabi.wire.command import decode_command
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.registry.bodies import REPLY_BODIES, REQUEST_BODIES
 from tests.golden_frames import ALL_FRAMES, GoldenFrame
 
-FAMILIES = [acl, clients, groups, ha_status, heartbeat, locks, mappings, offsets, pop, route, stats, topics]
+FAMILIES = [acl, clients, controller, groups, ha_status, heartbeat, locks, mappings, offsets, pop, route, stats, topics]
 ALL_BODIES = sorted(
     {
         kind

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hanabi.errors import RemoteProtocolError
 from hanabi.message import MessageQueue
 from hanabi.wire import dialect, fastjson
-from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.body import Body, always_written, always_written_new
 from hanabi.wire.dialect import parse_dialect
 from hanabi.wire.fastjson import decode_body, decode_plain_body, encode_body
 from hanabi.wire.header import Int64
@@ -21,7 +21,7 @@ QUEUE = MessageQueue("T", "a", 2)
 class Numbered(Body, frozen=True, kw_only=True):
     """A map from numbers."""
 
-    names: dict[int, str] = written_new(dict)
+    names: dict[int, str] = always_written_new(dict)
     note: str | None = None
 
 
@@ -29,16 +29,16 @@ class Keyed(Body, frozen=True, kw_only=True):
     """Maps from message queues, two of them inside other maps."""
 
     by_number: dict[int, list[MessageQueue]] | None = None
-    inner: dict[str, dict[MessageQueue, int]] = written_new(dict)
-    table: dict[MessageQueue, Numbered] = written_new(dict)
+    inner: dict[str, dict[MessageQueue, int]] = always_written_new(dict)
+    table: dict[MessageQueue, Numbered] = always_written_new(dict)
 
 
 class Plain(Body, frozen=True, kw_only=True):
     """Nothing but JSON."""
 
-    count: int = written(3)
+    count: int = always_written(3)
     data: bytes | None = None
-    items: list[str] = written_new(list)
+    items: list[str] = always_written_new(list)
     queue: MessageQueue | None = None
 
 
@@ -321,9 +321,9 @@ def test_long_numbers_are_not_even_read() -> None:
 class Referring(Body, frozen=True, kw_only=True):
     """Everything in it has a default, and a map takes whatever keys there are."""
 
-    attributes: dict[str, str] = written_new(dict)
-    first: Numbered = written_new(Numbered)
-    second: Numbered = written_new(Numbered)
+    attributes: dict[str, str] = always_written_new(dict)
+    first: Numbered = always_written_new(Numbered)
+    second: Numbered = always_written_new(Numbered)
 
 
 def test_a_reference_is_followed_where_every_field_of_its_place_has_a_default() -> None:

@@ -60,7 +60,7 @@ def mutated(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def with_honest_lengths(content: bytes) -> bytes:
-    """The same frame with a header length that fits, so that the damage reaches the header decoders."""
+    """Return the same frame with a header length that fits, so that the damage reaches the header decoders."""
     header_bytes = min(int.from_bytes(content[1:4], "big"), max(len(content) - 4, 0))
     return content[:1] + header_bytes.to_bytes(3, "big") + content[4:]
 

@@ -66,7 +66,7 @@ def mutated(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def decode_and_return(data: bytes, kind: type[Body]) -> None:
-    """What decodes also encodes, and comes back the same."""
+    """Check that what decodes also encodes, and comes back the same."""
     with suppress(RemoteProtocolError):
         value = decode_body(data, kind)
         for standard in (False, True):

@@ -42,13 +42,13 @@ ADDED_BY_HOOKS = {"AccessKey", "Signature", "ReqT"}
 
 
 def received(fields: dict[str, str], form: HeaderForm, code: int = 1) -> Command:
-    """A command with *fields*, as it comes off the wire."""
+    """Return a command with *fields*, as it comes off the wire."""
     (frame,) = FrameDecoder().feed(encode_head(code=code, opaque=1, fields=fields, form=form))
     return decode_command(frame)
 
 
 def golden_header(golden: GoldenFrame) -> type[Header]:
-    """The type of a golden frame's header. A reply that says no has none, whatever it would have had."""
+    """Return the type of a golden frame's header. A reply that says no has none, whatever it would have had."""
     if not golden.response:
         return REQUEST_HEADERS.get(golden.request_code, NoHeader)
     return REPLY_HEADERS.get(golden.request_code, NoHeader) if golden.code in WITH_HEADER else NoHeader

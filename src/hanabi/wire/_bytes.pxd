@@ -66,16 +66,18 @@ cdef inline bint number_in(Text text, int64_t *number) noexcept nogil:
 
 # JSON: only as fastjson and those after it write it, without a blank.
 
-cdef inline Bytes json_text(Bytes at, Bytes end, Text *text, bint escapes) noexcept nogil:
-    """The string whose opening quote is behind us; returns where it goes on behind the closing one, or NULL."""
+cdef inline Bytes json_text(Bytes at, Bytes end, Text *text, bint *has_escapes) noexcept nogil:
+    """The string whose opening quote is behind us; returns where it goes on behind the closing one, or NULL. Without
+    *has_escapes* it may have none."""
     text.at = at
     while at < end:
         if at[0] == c'"':
             text.size = at - text.at
             return at + 1
         if at[0] == c"\\":
-            if not escapes or at + 1 >= end:
+            if has_escapes == NULL or at + 1 >= end:
                 return NULL
+            has_escapes[0] = True
             at += 1
         elif at[0] < 32 or at[0] > 126:
             return NULL

@@ -5,7 +5,7 @@ msgspec doing all of the work:
 
 * Names are Java's camel case, and fields are declared in the alphabetical order of those names.
 * A field whose default is None is left out while it is None, as fastjson leaves out nulls.
-* Every other field is always written, also when it has its default: give it one with `written` or `written_new`.
+* Every other field is written even when it has its default: declare it with `always_written` or `always_written_new`.
 
 Unknown fields are ignored, so a newer peer may send more than we know.
 """
@@ -22,7 +22,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """Base of all bodies and of the values inside them. A field without a default must be sent."""
 
 
-def written(value: T, *, name: str | None = None) -> T:
+def always_written(value: T, *, name: str | None = None) -> T:
     """Return a default for a field that is written even when it has its default.
 
     `omit_defaults` recognises plain defaults and empty built-in containers, but not the result of a function.
@@ -32,7 +32,7 @@ def written(value: T, *, name: str | None = None) -> T:
     return default
 
 
-def written_new(make: Callable[[], T], *, name: str | None = None) -> T:
-    """Declare a field as `written` does, with a new default for each instance: a list, a dict, another body."""
+def always_written_new(make: Callable[[], T], *, name: str | None = None) -> T:
+    """Declare a field as `always_written` does, with a new default for each instance: a list, a dict, another body."""
     default: T = msgspec.field(default_factory=lambda: make(), name=name)  # a bare `list` would be recognised
     return default

@@ -12,6 +12,7 @@ RETRY_PREFIX: Final = "%RETRY%"  # of a group's topic for messages to be consume
 DEAD_LETTER_PREFIX: Final = "%DLQ%"  # of a group's topic for messages that are not tried again
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"  # 5.x: of a topic whose route has the brokers of one name
 
 DEFAULT_TOPIC: Final = "TBW102"  # the template of a new topic when a producer names no other
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"  # messages with a delay level, until they are due

@@ -113,7 +113,7 @@ _MAGICS = st.sampled_from([MAGIC, MAGIC_LONG_TOPIC, MAGIC_BLANK, 0])
 
 @st.composite
 def almost_records(draw: st.DrawFn) -> bytes:
-    """Bytes that begin like a record, so that most of the decoder is reached, and go on as they like."""
+    """Draw bytes that begin like a record, so that most of the decoder is reached, and go on as they like."""
     rest = draw(st.binary(min_size=0, max_size=200))
     size = draw(st.one_of(st.just(8 + len(rest)), int32))
     return struct.pack(">iI", size, draw(_MAGICS)) + rest

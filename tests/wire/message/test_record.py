@@ -287,14 +287,14 @@ def _with_size(size: int, rest: bytes | bytearray) -> bytes:
 
 
 def _negative_body_length() -> bytes:
-    """Its parts add up if the topic is looked for before the body: in the prepared offset, 11 bytes long."""
+    """Return its parts add up if the topic is looked for before the body: in the prepared offset, 11 bytes long."""
     raw = simple_record(body=b"", topic=b"", prepared_offset=11 << 56)
     struct.pack_into(">ih", raw, 84, -12, 1)
     return bytes(raw)
 
 
 def _negative_topic_length() -> bytes:
-    """Its parts add up if the length of the properties is looked for in the body."""
+    """Return its parts add up if the length of the properties is looked for in the body."""
     raw = simple_record(body=b"\x00\x04", topic=b"", magic=MAGIC_LONG_TOPIC)
     struct.pack_into(">h", raw, 90, -4)
     return bytes(raw)

@@ -11,14 +11,14 @@ import msgspec
 
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.body import Body, always_written, always_written_new
 from hanabi.wire.header import Int32, Int64
 
 
 class ConsumerList(Body, frozen=True, kw_only=True):
     """The client ids of a group's members, by which each member divides the queues."""
 
-    consumer_id_list: list[str] = written_new(list)
+    consumer_id_list: list[str] = always_written_new(list)
 
 
 class Connection(Body, frozen=True, kw_only=True, gc=False):
@@ -27,31 +27,31 @@ class Connection(Body, frozen=True, kw_only=True, gc=False):
     client_addr: str | None = None
     client_id: str | None = None
     language: str | None = None
-    version: Int32 = written(0)
+    version: Int32 = always_written(0)
 
 
 class SubscriptionOpinion(Body, frozen=True, kw_only=True):
     """Ours, not RocketMQ's: a subscription in words, and the members of the group that have it."""
 
-    client_ids: list[str] = written_new(list)
+    client_ids: list[str] = always_written_new(list)
     subscribes: str
 
 
 class ConsumerConnection(Body, frozen=True, kw_only=True):
     """The members of a consuming group and their subscriptions. The enums are those of `heartbeat`, by name."""
 
-    connection_set: list[Connection] = written_new(list)
+    connection_set: list[Connection] = always_written_new(list)
     consume_from_where: str | None = None
     consume_type: str | None = None
     message_model: str | None = None
     subscription_opinions: list[SubscriptionOpinion] | None = None  # ours: only if the members do not agree
-    subscription_table: dict[str, SubscriptionData] = written_new(dict)
+    subscription_table: dict[str, SubscriptionData] = always_written_new(dict)
 
 
 class ProducerConnection(Body, frozen=True, kw_only=True):
     """The members of a producing group."""
 
-    connection_set: list[Connection] = written_new(list)
+    connection_set: list[Connection] = always_written_new(list)
 
 
 class ProducerInfo(Body, frozen=True, kw_only=True, gc=False):
@@ -59,53 +59,53 @@ class ProducerInfo(Body, frozen=True, kw_only=True, gc=False):
 
     client_id: str | None = None
     language: str | None = None
-    last_update_timestamp: Int64 = written(0)
+    last_update_timestamp: Int64 = always_written(0)
     remote_ip: str | None = msgspec.field(default=None, name="remoteIP")
-    version: Int32 = written(0)
+    version: Int32 = always_written(0)
 
 
 class ProducerTable(Body, frozen=True, kw_only=True):
     """All producers of a broker, by group (Java's ProducerTableInfo)."""
 
-    data: dict[str, list[ProducerInfo]] = written_new(dict)
+    data: dict[str, list[ProducerInfo]] = always_written_new(dict)
 
 
 class ProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
     """The messages of one queue that a push consumer holds."""
 
-    cached_msg_count: Int32 = written(0)
-    cached_msg_max_offset: Int64 = written(0)
-    cached_msg_min_offset: Int64 = written(0)
-    cached_msg_size_in_mib: Int32 = written(0, name="cachedMsgSizeInMiB")
-    commit_offset: Int64 = written(0)
-    droped: bool = written(False)  # Java's spelling
-    last_consume_timestamp: Int64 = written(0)
-    last_lock_timestamp: Int64 = written(0)
-    last_pull_timestamp: Int64 = written(0)
-    locked: bool = written(False)
-    transaction_msg_count: Int32 = written(0)
-    transaction_msg_max_offset: Int64 = written(0)
-    transaction_msg_min_offset: Int64 = written(0)
-    try_unlock_times: Int64 = written(0)
+    cached_msg_count: Int32 = always_written(0)
+    cached_msg_max_offset: Int64 = always_written(0)
+    cached_msg_min_offset: Int64 = always_written(0)
+    cached_msg_size_in_mib: Int32 = always_written(0, name="cachedMsgSizeInMiB")
+    commit_offset: Int64 = always_written(0)
+    droped: bool = always_written(False)  # Java's spelling
+    last_consume_timestamp: Int64 = always_written(0)
+    last_lock_timestamp: Int64 = always_written(0)
+    last_pull_timestamp: Int64 = always_written(0)
+    locked: bool = always_written(False)
+    transaction_msg_count: Int32 = always_written(0)
+    transaction_msg_max_offset: Int64 = always_written(0)
+    transaction_msg_min_offset: Int64 = always_written(0)
+    try_unlock_times: Int64 = always_written(0)
 
 
 class PopProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
     """5.x: the messages of one queue that a POP consumer holds."""
 
-    droped: bool = written(False)
-    last_pop_timestamp: Int64 = written(0)
-    wait_ack_count: Int32 = written(0)
+    droped: bool = always_written(False)
+    last_pop_timestamp: Int64 = always_written(0)
+    wait_ack_count: Int32 = always_written(0)
 
 
 class ConsumeStatus(Body, frozen=True, kw_only=True, gc=False):
     """A consumer's speed in one topic: milliseconds and messages a second."""
 
-    consume_failed_msgs: Int64 = written(0)
-    consume_failed_tps: float = written(0.0, name="consumeFailedTPS")
-    consume_ok_tps: float = written(0.0, name="consumeOKTPS")
-    consume_rt: float = written(0.0, name="consumeRT")
-    pull_rt: float = written(0.0, name="pullRT")
-    pull_tps: float = written(0.0, name="pullTPS")
+    consume_failed_msgs: Int64 = always_written(0)
+    consume_failed_tps: float = always_written(0.0, name="consumeFailedTPS")
+    consume_ok_tps: float = always_written(0.0, name="consumeOKTPS")
+    consume_rt: float = always_written(0.0, name="consumeRT")
+    pull_rt: float = always_written(0.0, name="pullRT")
+    pull_tps: float = always_written(0.0, name="pullTPS")
 
 
 class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
@@ -113,10 +113,10 @@ class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
 
     jstack: str | None = None
     mq_pop_table: dict[MessageQueue, PopProcessQueueInfo] | None = None  # 5.x only
-    mq_table: dict[MessageQueue, ProcessQueueInfo] = written_new(dict)
-    properties: dict[str, str] = written_new(dict)
-    status_table: dict[str, ConsumeStatus] = written_new(dict)
-    subscription_set: list[SubscriptionData] = written_new(list)
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = always_written_new(dict)
+    properties: dict[str, str] = always_written_new(dict)
+    status_table: dict[str, ConsumeStatus] = always_written_new(dict)
+    subscription_set: list[SubscriptionData] = always_written_new(list)
     user_consumer_info: dict[str, str] | None = None  # 5.x only
 
 
@@ -134,8 +134,8 @@ class ConsumeResult(StrEnum):
 class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
     """The outcome of a message that an operator had sent straight to a consumer."""
 
-    auto_commit: bool = written(True)
+    auto_commit: bool = always_written(True)
     consume_result: str | None = None
-    order: bool = written(False)
+    order: bool = always_written(False)
     remark: str | None = None
-    spent_time_mills: Int64 = written(0)
+    spent_time_mills: Int64 = always_written(0)

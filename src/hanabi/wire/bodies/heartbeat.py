@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.body import Body, always_written, always_written_new
 from hanabi.wire.header import Int32, Int64
 
 E = TypeVar("E", bound=StrEnum)
@@ -57,12 +57,12 @@ def _named(value: E | int, kind: type[E]) -> E:
 class SubscriptionData(Body, frozen=True, kw_only=True):
     """A group's subscription to one topic."""
 
-    class_filter_mode: bool = written(False)
-    code_set: list[Int32] = written_new(list)  # Java's hash codes of the tags
-    expression_type: str = written(TAG)
+    class_filter_mode: bool = always_written(False)
+    code_set: list[Int32] = always_written_new(list)  # Java's hash codes of the tags
+    expression_type: str = always_written(TAG)
     sub_string: str | None = None
-    sub_version: Int64 = written(0)
-    tags_set: list[str] = written_new(list)
+    sub_version: Int64 = always_written(0)
+    tags_set: list[str] = always_written_new(list)
     topic: str
 
 
@@ -75,12 +75,12 @@ class ProducerData(Body, frozen=True, kw_only=True):
 class ConsumerData(Body, frozen=True, kw_only=True):
     """A group that consumes. The three enums are read by name or by number, and are members afterwards."""
 
-    consume_from_where: ConsumeFromWhere | int = written(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
+    consume_from_where: ConsumeFromWhere | int = always_written(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
     consume_type: ConsumeType | int
     group_name: str
     message_model: MessageModel | int
-    subscription_data_set: list[SubscriptionData] = written_new(list)
-    unit_mode: bool = written(False)
+    subscription_data_set: list[SubscriptionData] = always_written_new(list)
+    unit_mode: bool = always_written(False)
 
     def __post_init__(self) -> None:
         set_field = msgspec.structs.force_setattr
@@ -96,9 +96,9 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
     """
 
     client_id: str = msgspec.field(name="clientID")
-    consumer_data_set: list[ConsumerData] = written_new(list)
+    consumer_data_set: list[ConsumerData] = always_written_new(list)
     heartbeat_fingerprint: Int32 = 0
-    producer_data_set: list[ProducerData] = written_new(list)
+    producer_data_set: list[ProducerData] = always_written_new(list)
     without_sub: bool = False
 
 

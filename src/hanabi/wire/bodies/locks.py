@@ -4,7 +4,7 @@ Agrees with Java's LockBatchRequestBody, LockBatchResponseBody and UnlockBatchRe
 """
 
 from hanabi.message import MessageQueue
-from hanabi.wire.body import Body, written_new
+from hanabi.wire.body import Body, always_written_new
 
 
 class LockRequest(Body, frozen=True, kw_only=True):
@@ -12,11 +12,11 @@ class LockRequest(Body, frozen=True, kw_only=True):
 
     client_id: str
     consumer_group: str
-    mq_set: list[MessageQueue] = written_new(list)
+    mq_set: list[MessageQueue] = always_written_new(list)
     only_this_broker: bool = False  # 5.x only
 
 
 class LockReply(Body, frozen=True, kw_only=True):
     """The queues that are locked now."""
 
-    lock_ok_mq_set: list[MessageQueue] = written_new(list, name="lockOKMQSet")
+    lock_ok_mq_set: list[MessageQueue] = always_written_new(list, name="lockOKMQSet")

@@ -3,7 +3,7 @@
 Agrees with Java's TopicQueueMappingInfo, TopicQueueMappingDetail and LogicQueueMappingItem.
 """
 
-from hanabi.wire.body import Body, written
+from hanabi.wire.body import Body, always_written
 from hanabi.wire.header import Int32, Int64
 
 
@@ -12,24 +12,24 @@ class QueueMapping(Body, frozen=True, kw_only=True):
 
     bname: str | None = None
     curr_id_map: dict[Int32, Int32] | None = None
-    dirty: bool = written(False)
-    epoch: Int64 = written(0)
+    dirty: bool = always_written(False)
+    epoch: Int64 = always_written(0)
     scope: str | None = None
     topic: str | None = None
-    total_queues: Int32 = written(0)
+    total_queues: Int32 = always_written(0)
 
 
 class QueueMappingItem(Body, frozen=True, kw_only=True, gc=False):
     """5.x: one stretch of a logical queue (Java's LogicQueueMappingItem)."""
 
     bname: str | None = None
-    end_offset: Int64 = written(-1)
-    gen: Int32 = written(0)
-    logic_offset: Int64 = written(0)
-    queue_id: Int32 = written(0)
-    start_offset: Int64 = written(0)
-    time_of_end: Int64 = written(-1)
-    time_of_start: Int64 = written(-1)
+    end_offset: Int64 = always_written(-1)
+    gen: Int32 = always_written(0)
+    logic_offset: Int64 = always_written(0)
+    queue_id: Int32 = always_written(0)
+    start_offset: Int64 = always_written(0)
+    time_of_end: Int64 = always_written(-1)
+    time_of_start: Int64 = always_written(-1)
 
 
 class QueueMappingDetail(Body, frozen=True, kw_only=True):
@@ -37,9 +37,9 @@ class QueueMappingDetail(Body, frozen=True, kw_only=True):
 
     bname: str | None = None
     curr_id_map: dict[Int32, Int32] | None = None
-    dirty: bool = written(False)
-    epoch: Int64 = written(0)
+    dirty: bool = always_written(False)
+    epoch: Int64 = always_written(0)
     hosted_queues: dict[Int32, list[QueueMappingItem]] | None = None
     scope: str | None = None
     topic: str | None = None
-    total_queues: Int32 = written(0)
+    total_queues: Int32 = always_written(0)

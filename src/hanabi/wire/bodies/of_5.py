@@ -10,14 +10,14 @@ from hanabi.wire.bodies.groups import SubscriptionGroupTable, with_fields_of_5
 from hanabi.wire.bodies.offsets import QueueTimeSpan
 from hanabi.wire.bodies.stats import ConsumeStatsList, OffsetWrapper
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable
-from hanabi.wire.body import written
+from hanabi.wire.body import always_written
 from hanabi.wire.header import Int64
 
 
 class OffsetWrapper5(OffsetWrapper, frozen=True, kw_only=True, gc=False):
     """The end of a queue and one group's offset in it, always with its pull offset."""
 
-    pull_offset: Int64 = written(0)
+    pull_offset: Int64 = always_written(0)
 
 
 class QueueTimeSpan5(QueueTimeSpan, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ SetMessageRequestModeRequestBody, MessageRequestModeSerializeWrapper, BatchAckMe
 import msgspec
 
 from hanabi.message import MessageQueue
-from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.body import Body, always_written, always_written_new
 from hanabi.wire.header import Int32, Int64
 
 
@@ -26,7 +26,7 @@ class MessageQueueAssignment(Body, frozen=True, kw_only=True):
 
     attachments: dict[str, str] | None = None
     message_queue: MessageQueue
-    mode: str = written("PULL")
+    mode: str = always_written("PULL")
 
 
 class QueryAssignmentReply(Body, frozen=True, kw_only=True):
@@ -39,33 +39,33 @@ class MessageRequestMode(Body, frozen=True, kw_only=True):
     """The mode, pull or POP, in which a group gets a topic's messages (Java's SetMessageRequestModeRequestBody)."""
 
     consumer_group: str | None = None
-    mode: str = written("PULL")
-    pop_share_queue_num: Int32 = written(0)
+    mode: str = always_written("PULL")
+    pop_share_queue_num: Int32 = always_written(0)
     topic: str | None = None
 
 
 class MessageRequestModeTable(Body, frozen=True, kw_only=True):
     """All such settings of a broker: topic, then group."""
 
-    message_request_mode_map: dict[str, dict[str, MessageRequestMode]] = written_new(dict)
+    message_request_mode_map: dict[str, dict[str, MessageRequestMode]] = always_written_new(dict)
 
 
 class BatchAck(Body, frozen=True, kw_only=True, gc=False):
     """Acknowledgements of messages that one POP brought. Java keeps the names short."""
 
-    offsets: bytes = written(b"", name="b")  # a bit for each message after start_offset, lowest bit first
+    offsets: bytes = always_written(b"", name="b")  # a bit for each message after start_offset, lowest bit first
     consumer_group: str = msgspec.field(name="c")
-    invisible_time: Int64 = written(0, name="it")
-    pop_time: Int64 = written(0, name="pt")
-    queue_id: Int32 = written(0, name="q")
+    invisible_time: Int64 = always_written(0, name="it")
+    pop_time: Int64 = always_written(0, name="pt")
+    queue_id: Int32 = always_written(0, name="q")
     retry: str | None = msgspec.field(default=None, name="r")
-    revive_queue_id: Int32 = written(0, name="rq")
-    start_offset: Int64 = written(0, name="so")
+    revive_queue_id: Int32 = always_written(0, name="rq")
+    start_offset: Int64 = always_written(0, name="so")
     topic: str = msgspec.field(name="t")
 
 
 class BatchAckRequest(Body, frozen=True, kw_only=True):
     """Acknowledgements for one broker."""
 
-    acks: list[BatchAck] = written_new(list)
+    acks: list[BatchAck] = always_written_new(list)
     broker_name: str | None = None

@@ -4,7 +4,7 @@ Agrees with Java's TopicRouteData, QueueData, BrokerData, ClusterInfo, TopicList
 """
 
 from hanabi.wire.bodies.mappings import QueueMapping
-from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.body import Body, always_written, always_written_new
 from hanabi.wire.header import Int32, Int64
 
 
@@ -14,7 +14,7 @@ class QueueData(Body, frozen=True, kw_only=True, gc=False):
     broker_name: str
     perm: Int32
     read_queue_nums: Int32
-    topic_sys_flag: Int32 = written(0)
+    topic_sys_flag: Int32 = always_written(0)
     write_queue_nums: Int32
 
 
@@ -31,24 +31,24 @@ class BrokerData(Body, frozen=True, kw_only=True):
 class TopicRoute(Body, frozen=True, kw_only=True):
     """Everything a client must know to reach the queues of a topic."""
 
-    broker_datas: list[BrokerData] = written_new(list)
-    filter_server_table: dict[str, list[str]] = written_new(dict)
+    broker_datas: list[BrokerData] = always_written_new(list)
+    filter_server_table: dict[str, list[str]] = always_written_new(dict)
     order_topic_conf: str | None = None
-    queue_datas: list[QueueData] = written_new(list)
+    queue_datas: list[QueueData] = always_written_new(list)
     topic_queue_mapping_by_broker: dict[str, QueueMapping] | None = None  # 5.x static topics
 
 
 class ClusterInfo(Body, frozen=True, kw_only=True):
     """All brokers by name, and the names in each cluster."""
 
-    broker_addr_table: dict[str, BrokerData] = written_new(dict)
-    cluster_addr_table: dict[str, list[str]] = written_new(dict)
+    broker_addr_table: dict[str, BrokerData] = always_written_new(dict)
+    cluster_addr_table: dict[str, list[str]] = always_written_new(dict)
 
 
 class BrokerMemberGroup(Body, frozen=True, kw_only=True):
     """5.x: the master and the slaves of one broker name."""
 
-    broker_addrs: dict[Int64, str] = written_new(dict)
+    broker_addrs: dict[Int64, str] = always_written_new(dict)
     broker_name: str | None = None
     cluster: str | None = None
 
@@ -63,10 +63,10 @@ class TopicList(Body, frozen=True, kw_only=True):
     """Names of topics; a broker that lists its system topics adds an address of its own."""
 
     broker_addr: str | None = None
-    topic_list: list[str] = written_new(list)
+    topic_list: list[str] = always_written_new(list)
 
 
 class KVTable(Body, frozen=True, kw_only=True):
     """Text under text: ordered-topic settings in the register reply, a broker's runtime figures."""
 
-    table: dict[str, str] = written_new(dict)
+    table: dict[str, str] = always_written_new(dict)

@@ -22,7 +22,7 @@ import msgspec
 
 from hanabi.errors import RemoteProtocolError
 from hanabi.wire.bodies.mappings import QueueMapping, QueueMappingDetail
-from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.body import Body, always_written, always_written_new
 from hanabi.wire.fastjson import decode_body, decode_plain_body, encode_body
 from hanabi.wire.header import Int32, Int64
 
@@ -43,30 +43,30 @@ class TopicFilterType(StrEnum):
 class DataVersion(Body, frozen=True, kw_only=True, gc=False):
     """The version of a table: equal versions mean equal tables."""
 
-    counter: Int64 = written(0)
+    counter: Int64 = always_written(0)
     state_version: Int64 = 0  # 5.x only, and left out while it is 0: absent means 0 to 5.x, nothing to 4.x
-    timestamp: Int64 = written(0)
+    timestamp: Int64 = always_written(0)
 
 
 class TopicConfig(Body, frozen=True, kw_only=True):
     """The settings of one topic on one broker."""
 
     attributes: dict[str, str] | None = None  # 5.x only
-    order: bool = written(False)
-    perm: Int32 = written(6)
-    read_queue_nums: Int32 = written(16)
-    topic_filter_type: str = written(TopicFilterType.SINGLE_TAG.value)
+    order: bool = always_written(False)
+    perm: Int32 = always_written(6)
+    read_queue_nums: Int32 = always_written(16)
+    topic_filter_type: str = always_written(TopicFilterType.SINGLE_TAG.value)
     topic_name: str
-    topic_sys_flag: Int32 = written(0)
-    write_queue_nums: Int32 = written(16)
+    topic_sys_flag: Int32 = always_written(0)
+    write_queue_nums: Int32 = always_written(16)
 
 
 class TopicConfigTable(Body, frozen=True, kw_only=True):
     """All topics of one broker (Java's TopicConfigSerializeWrapper)."""
 
-    data_version: DataVersion = written_new(DataVersion)
+    data_version: DataVersion = always_written_new(DataVersion)
     mapping_data_version: DataVersion | None = None  # 5.x only, as are the two mapping tables
-    topic_config_table: dict[str, TopicConfig] = written_new(dict)
+    topic_config_table: dict[str, TopicConfig] = always_written_new(dict)
     topic_queue_mapping_detail_map: dict[str, QueueMappingDetail] | None = None
     topic_queue_mapping_info_map: dict[str, QueueMapping] | None = None
 
@@ -74,14 +74,14 @@ class TopicConfigTable(Body, frozen=True, kw_only=True):
 class TopicConfigList(Body, frozen=True, kw_only=True):
     """5.x: topics to create at once (Java's CreateTopicListRequestBody)."""
 
-    topic_config_list: list[TopicConfig] = written_new(list)
+    topic_config_list: list[TopicConfig] = always_written_new(list)
 
 
 class RegisterBrokerBody(Body, frozen=True, kw_only=True):
     """The topics of a broker, and its filter servers."""
 
-    filter_server_list: list[str] = written_new(list)
-    topic_config_serialize_wrapper: TopicConfigTable = written_new(TopicConfigTable)
+    filter_server_list: list[str] = always_written_new(list)
+    topic_config_serialize_wrapper: TopicConfigTable = always_written_new(TopicConfigTable)
 
 
 def decode_register_body(

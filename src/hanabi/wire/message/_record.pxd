@@ -16,6 +16,7 @@ cdef enum:
     HOSTS_V6 = 0x30
     MAGIC = 0xDAA320A7
     MAGIC_LONG_TOPIC = 0xDAA320AB
+    PROPERTIES_BYTES_MAX = 32767
 
 
 cdef struct Record:
@@ -80,23 +81,62 @@ cdef inline bint is_at(
     )
 
 
-cdef inline void find_indexed(Bytes at, Bytes end, Text *tags, Text *keys, Text *unique_key) noexcept nogil:
-    """Find the properties that queue and index keep; one that is missing, or has no value, has no `at`."""
+cdef struct Indexed:  # the properties that queue and index keep; one that is missing, or has no value, has no `at`
+    Text tags
+    Text keys
+    Text unique_key
+
+
+cdef inline void note_indexed(Indexed *indexed, Bytes name, Bytes value, Bytes end) noexcept nogil:
+    """Note a property if it is one of these. *value* is behind the separator, and not empty."""
+    cdef Text *found = NULL
+    if value - name == 5:
+        found = &indexed.tags if not memcmp(name, b"TAGS", 4) else &indexed.keys if not memcmp(name, b"KEYS", 4) else NULL
+    elif value - name == 9 and not memcmp(name, b"UNIQ_KEY", 8):
+        found = &indexed.unique_key
+    if found != NULL:
+        found.at, found.size = value, end - value
+
+
+cdef inline bint read_record(Bytes at, Py_ssize_t left, Record *record) noexcept nogil:
+    """Read the record at *at*, of which *left* bytes are there; return False if it is unusual or broken. The CRC is not
+    checked, the topic is without its length."""
+    if left < HEAD_BYTES:
+        return False
+    cdef Py_ssize_t size = <int32_t> get_32(at)
+    record.body_bytes = <int32_t> get_32(at + 84)
+    if get_32(at + 4) != <uint32_t> MAGIC or at[39] & HOSTS_V6 or size > left or record.body_bytes < 0:
+        return False
+    if HEAD_BYTES + record.body_bytes + 1 + 2 > size:
+        return False
+    record.body = at + HEAD_BYTES
+    record.topic = record.body + record.body_bytes + 1
+    record.topic_bytes = record.topic[-1]
+    if record.topic_bytes > TOPIC_BYTES_MAX or HEAD_BYTES + record.body_bytes + 1 + record.topic_bytes + 2 > size:
+        return False
+    record.properties = record.topic + record.topic_bytes + 2
+    record.properties_bytes = record.properties[-2] << 8 | record.properties[-1]
+    if record.properties_bytes > PROPERTIES_BYTES_MAX or record.properties + record.properties_bytes != at + size:
+        return False
+    record.crc = get_32(at + 8)
+    record.queue_id, record.flag = <int32_t> get_32(at + 12), <int32_t> get_32(at + 16)
+    record.queue_offset, record.log_offset = get_64(at + 20), get_64(at + 28)
+    record.sys_flag, record.born_ms, record.born_host = <int32_t> get_32(at + 36), get_64(at + 40), at + 48
+    record.store_ms, record.store_host = get_64(at + 56), at + 64
+    record.reconsumed, record.prepared_offset = <int32_t> get_32(at + 72), get_64(at + 76)
+    return True
+
+
+cdef inline void find_indexed(Bytes at, Bytes end, Indexed *indexed) noexcept nogil:
+    """Find them in *at* to *end*; of several the last one counts."""
     cdef Bytes pair_end
     cdef Bytes value
-    cdef Text *found
-    tags.at = keys.at = unique_key.at = NULL
+    indexed.tags.at = indexed.keys.at = indexed.unique_key.at = NULL
     while at < end:
         pair_end = <Bytes> memchr(at, 2, end - at)
         if pair_end == NULL:
             pair_end = end
         value = <Bytes> memchr(at, 1, pair_end - at)
         if value != NULL and value + 1 < pair_end:
-            found = NULL
-            if value - at == 4:
-                found = tags if not memcmp(at, b"TAGS", 4) else keys if not memcmp(at, b"KEYS", 4) else NULL
-            elif value - at == 8 and not memcmp(at, b"UNIQ_KEY", 8):
-                found = unique_key
-            if found != NULL:
-                found.at, found.size = value + 1, pair_end - value - 1
+            note_indexed(indexed, at, value + 1, pair_end)
         at = pair_end + 1

@@ -14,10 +14,10 @@ from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from hanabi.wire._bytes cimport Bytes, Text, get_32, get_64
+from hanabi.wire._bytes cimport Bytes, Text, get_32
 from hanabi.wire.message._record cimport (
-    HEAD_BYTES, HOST_BYTES, HOSTS_V6, MAGIC, MAGIC_LONG_TOPIC, TOPIC_BYTES_MAX, Record, find_indexed, is_at, record_bytes,
-    write_record,
+    HEAD_BYTES, HOST_BYTES, HOSTS_V6, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX, Indexed, Record, find_indexed, is_at,
+    read_record, record_bytes, write_record,
 )
 
 from hanabi.wire.message.crc import crc32
@@ -27,7 +27,6 @@ cdef extern from "Python.h":
     object PyObject_Vectorcall(object callable, PyObject *const *arguments, size_t count, PyObject *names)
 
 cdef enum:
-    PROPERTIES_BYTES_MAX = 32767
     COMPRESSED = 1
     ID_DIGITS = 32
     FIELDS = 21
@@ -153,11 +152,9 @@ def is_record(buffer, Py_ssize_t position, Py_ssize_t size, bytes topic, queue_i
 def indexed_properties(bytes raw):
     """Tags, keys and unique key in *raw*; see `hanabi.wire.message.properties.indexed_properties`."""
     cdef Bytes at = <Bytes> PyBytes_AS_STRING(raw)
-    cdef Text tags
-    cdef Text keys
-    cdef Text unique_key
-    find_indexed(at, at + PyBytes_GET_SIZE(raw), &tags, &keys, &unique_key)
-    return text_of(tags), text_of(keys), text_of(unique_key)
+    cdef Indexed indexed
+    find_indexed(at, at + PyBytes_GET_SIZE(raw), &indexed)
+    return text_of(indexed.tags), text_of(indexed.keys), text_of(indexed.unique_key)
 
 
 cdef inline str text_of(Text text):
@@ -175,52 +172,32 @@ def decode_dispatch(buffer, position=0, end=None, *, check_crc=False):
 
         Dispatch = dispatch_type
     cdef Py_buffer view
-    cdef const unsigned char *at
-    cdef const unsigned char *topic_at
-    cdef const unsigned char *properties_at
-    cdef Py_ssize_t start, left, size, body_bytes, topic_bytes, properties_bytes
-    cdef bint usual = False
+    cdef Record record
+    cdef Py_ssize_t start = position, left
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
-        start = position
         left = (view.len if end is None else min(<Py_ssize_t> end, view.len)) - start
-        if start >= 0 and left >= HEAD_BYTES:
-            at = <const unsigned char *> view.buf + start
-            size, body_bytes = <int32_t> get_32(at), <int32_t> get_32(at + 84)
-            if (
-                get_32(at + 4) == MAGIC
-                and not at[39] & HOSTS_V6
-                and size <= left
-                and body_bytes >= 0
-                and HEAD_BYTES + body_bytes + 1 + 2 <= size
-            ):
-                topic_at = at + HEAD_BYTES + body_bytes + 1
-                topic_bytes = topic_at[-1]
-                if topic_bytes <= TOPIC_BYTES_MAX and HEAD_BYTES + body_bytes + 1 + topic_bytes + 2 <= size:
-                    properties_at = topic_at + topic_bytes + 2
-                    properties_bytes = properties_at[-2] << 8 | properties_at[-1]
-                    usual = (
-                        properties_bytes <= PROPERTIES_BYTES_MAX
-                        and properties_at + properties_bytes == at + size
-                        and (not check_crc or is_whole(at + HEAD_BYTES, body_bytes, get_32(at + 8)))
-                    )
-        if usual:
-            properties = PyBytes_FromStringAndSize(<const char *> properties_at, properties_bytes)
+        if (
+            start >= 0
+            and read_record(<Bytes> view.buf + start, left, &record)
+            and (not check_crc or is_whole(record.body, record.body_bytes, record.crc))
+        ):
+            properties = PyBytes_FromStringAndSize(<const char *> record.properties, record.properties_bytes)
             tags, keys, unique_key = indexed_properties(properties)
             return tuple.__new__(
                 Dispatch,
                 (
-                    PyUnicode_DecodeUTF8(<const char *> topic_at, topic_bytes, "replace"),
-                    <int32_t> get_32(at + 12),
-                    <int64_t> get_64(at + 20),
-                    <int64_t> get_64(at + 28),
-                    size,
+                    PyUnicode_DecodeUTF8(<const char *> record.topic, record.topic_bytes, "replace"),
+                    record.queue_id,
+                    record.queue_offset,
+                    record.log_offset,
+                    <int32_t> get_32(<Bytes> view.buf + start),
                     0 if tags is None else tags_code(tags),
-                    <int64_t> get_64(at + 56),
+                    record.store_ms,
                     keys or "",
                     unique_key,
-                    <int32_t> get_32(at + 36),
-                    <int64_t> get_64(at + 76),
+                    record.sys_flag,
+                    record.prepared_offset,
                     properties,
                 ),
             )
@@ -278,25 +255,13 @@ cdef class Reader:
 
     cdef object message_at(self, const unsigned char *at, Py_ssize_t left):
         """The message of the record at *at*; None if it is unusual or broken."""
-        if left < HEAD_BYTES:
+        cdef Record record
+        if not read_record(at, left, &record) or record.sys_flag & COMPRESSED:
             return None
-        cdef Py_ssize_t size = <int32_t> get_32(at), body_bytes = <int32_t> get_32(at + 84)
-        cdef int32_t system = <int32_t> get_32(at + 36)
-        if get_32(at + 4) != MAGIC or system & (HOSTS_V6 | COMPRESSED) or size > left or body_bytes < 0:
-            return None
-        cdef const unsigned char *topic_at = at + HEAD_BYTES + body_bytes + 1
-        if HEAD_BYTES + body_bytes + 1 + 2 > size:
-            return None
-        cdef Py_ssize_t topic_bytes = topic_at[-1]
-        if topic_bytes > TOPIC_BYTES_MAX or HEAD_BYTES + body_bytes + 1 + topic_bytes + 2 > size:
-            return None
-        cdef const unsigned char *properties_at = topic_at + topic_bytes + 2
-        cdef Py_ssize_t properties_bytes = properties_at[-2] << 8 | properties_at[-1]
-        if properties_bytes > PROPERTIES_BYTES_MAX or properties_at + properties_bytes != at + size:
-            return None
-        cdef uint32_t checksum = get_32(at + 8)
-        body = PyBytes_FromStringAndSize(<const char *> at + HEAD_BYTES, body_bytes)
-        if body_bytes and <uint32_t> (crc32(body) & 0x7FFFFFFF) != checksum:
+        cdef Bytes topic_at = record.topic
+        cdef Py_ssize_t topic_bytes = record.topic_bytes
+        body = PyBytes_FromStringAndSize(<const char *> record.body, record.body_bytes)
+        if record.body_bytes and <uint32_t> (crc32(body) & 0x7FFFFFFF) != record.crc:
             return None
         if self.topic_at == NULL or topic_bytes != self.topic_bytes or memcmp(topic_at, self.topic_at, topic_bytes):
             self.topic = PyUnicode_DecodeUTF8(<const char *> topic_at, topic_bytes, "replace")
@@ -315,31 +280,33 @@ cdef class Reader:
             digits[16 + 2 * index] = DIGITS[at[28 + index] >> 4]
             digits[17 + 2 * index] = DIGITS[at[28 + index] & 15]
         offset_id = PyUnicode_DecodeASCII(digits, ID_DIGITS, NULL)
-        properties = read_properties(<const char *> properties_at, <const char *> properties_at + properties_bytes)
+        properties = read_properties(
+            <const char *> record.properties, <const char *> record.properties + record.properties_bytes
+        )
         tags = properties.get("TAGS")
         keys_text = properties.get("KEYS")
         keys = () if keys_text is None else tuple((<str> keys_text).split())
         message_id = properties.get("UNIQ_KEY", offset_id)
-        cdef object flag = <int32_t> get_32(at + 16)  # objects, as `values` has pointers to them
-        cdef object queue_id = <int32_t> get_32(at + 12)
-        cdef object queue_offset = <int64_t> get_64(at + 20)
+        cdef object flag = record.flag  # objects, as `values` has pointers to them
+        cdef object queue_id = record.queue_id
+        cdef object queue_offset = record.queue_offset
         if self.offset_delta:
             queue_offset = queue_offset + self.offset_delta
-        cdef object born_ms = <int64_t> get_64(at + 40)
-        cdef object store_ms = <int64_t> get_64(at + 56)
-        cdef object reconsumed = <int32_t> get_32(at + 72)
-        cdef object prepared = <int64_t> get_64(at + 76)
-        cdef object sys_flag = system
-        cdef object log_offset = <int64_t> get_64(at + 28)
-        cdef object record_bytes = size
-        cdef object crc = <int32_t> checksum
+        cdef object born_ms = record.born_ms
+        cdef object store_ms = record.store_ms
+        cdef object reconsumed = record.reconsumed
+        cdef object prepared = record.prepared_offset
+        cdef object sys_flag = record.sys_flag
+        cdef object log_offset = record.log_offset
+        cdef object size = <int32_t> get_32(at)
+        cdef object crc = <int32_t> record.crc
         cdef PyObject *values[FIELDS]
         values[:] = [
             <PyObject *> self.topic, <PyObject *> body, <PyObject *> tags, <PyObject *> keys, <PyObject *> properties,
             <PyObject *> flag, <PyObject *> queue_id, <PyObject *> queue_offset, <PyObject *> message_id,
             <PyObject *> offset_id, <PyObject *> born_ms, <PyObject *> self.born_host, <PyObject *> store_ms,
             <PyObject *> self.store_host, <PyObject *> reconsumed, <PyObject *> prepared, <PyObject *> sys_flag,
-            <PyObject *> log_offset, <PyObject *> record_bytes, <PyObject *> crc, <PyObject *> self.broker_name,
+            <PyObject *> log_offset, <PyObject *> size, <PyObject *> crc, <PyObject *> self.broker_name,
         ]
         return PyObject_Vectorcall(self.make, values, 0, <PyObject *> NAMES)
 

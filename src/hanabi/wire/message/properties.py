@@ -114,7 +114,11 @@ def sending_properties(message: Message) -> dict[str, str]:
         properties[names.KEYS] = names.KEY_SEPARATOR.join(message.keys)
     if message.delay_level:
         properties[names.DELAY_LEVEL] = str(message.delay_level)
-    if message.deliver_time_ms:
-        properties[names.TIMER_DELIVER_MS] = str(message.deliver_time_ms)
+    if message.deliver_time_ms or message.deliver_at:
+        properties[names.TIMER_DELIVER_MS] = str(message.deliver_ms)
+    if message.delay:
+        properties[names.TIMER_DELAY_MS] = str(message.delay_ms)
+    if message.ordering_key is not None:
+        properties[names.SHARDING_KEY] = message.ordering_key
     properties[names.WAIT_STORED] = "true" if message.wait_stored else "false"
     return properties

@@ -4,7 +4,19 @@ Servers do not need it: a handler knows its body. A code that is not here has no
 either, whatever this table says. A register request may also be compressed: see `topics.decode_register_body`.
 """
 
-from hanabi.wire.bodies import clients, groups, ha_status, heartbeat, locks, offsets, pop, route, stats, topics
+from hanabi.wire.bodies import (
+    clients,
+    groups,
+    ha_status,
+    heartbeat,
+    locks,
+    offsets,
+    pop,
+    route,
+    stats,
+    topics,
+)
+from hanabi.wire.bodies.v5 import controller
 from hanabi.wire.body import Body
 from hanabi.wire.codes import RequestCode
 
@@ -23,6 +35,8 @@ REQUEST_BODIES: dict[int, type[Body]] = {
     RequestCode.QUERY_ASSIGNMENT: pop.QueryAssignmentRequest,
     RequestCode.SET_MESSAGE_REQUEST_MODE: pop.MessageRequestMode,
     RequestCode.BATCH_ACK_MESSAGE: pop.BatchAckRequest,
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: controller.SyncStateSetBody,
+    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: controller.SyncStateSetBody,
 }
 
 REPLY_BODIES: dict[int, type[Body]] = {
@@ -56,6 +70,7 @@ REPLY_BODIES: dict[int, type[Body]] = {
     RequestCode.QUERY_ASSIGNMENT: pop.QueryAssignmentReply,
     RequestCode.GET_ALL_CONSUMER_OFFSET: offsets.ConsumerOffsetTable,
     RequestCode.GET_ALL_DELAY_OFFSET: offsets.DelayOffsetTable,
+    RequestCode.GET_TIMER_METRICS: offsets.TimerMetricsTable,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: offsets.ResetOffset,
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: offsets.ConsumerStatus,
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: offsets.ConsumerStatus,
@@ -75,4 +90,10 @@ REPLY_BODIES: dict[int, type[Body]] = {
     RequestCode.GET_BROKER_CONSUME_STATS: stats.ConsumeStatsList,
     RequestCode.VIEW_BROKER_STATS_DATA: stats.BrokerStatsData,
     RequestCode.QUERY_CONSUME_QUEUE: stats.ConsumeQueueReply,
+    # Controllers
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: controller.SyncStateSetBody,
+    RequestCode.CONTROLLER_ELECT_MASTER: controller.ElectMasterBody,
+    RequestCode.CONTROLLER_REGISTER_BROKER: controller.SyncStateSetBody,
+    RequestCode.CONTROLLER_GET_REPLICA_INFO: controller.SyncStateSetBody,
+    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: controller.BrokerReplicasInfo,
 }

@@ -1,0 +1,1 @@
+"""Bodies that only 5.x has."""
