@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def memory_directory() -> Iterator[Path]:
-    """A directory where fdatasync costs nothing, if the machine has one."""
+    """Yield a directory where fdatasync costs nothing, if the machine has one."""
     memory = Path("/dev/shm")  # noqa: S108 (a fresh directory inside it)
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
         yield Path(directory)

@@ -1,4 +1,4 @@
-"""Which files of a directory this process holds open, and how it behaves when it can open no more."""
+"""Files of a directory that this process holds open, and a process that can open no more."""
 
 import os
 import resource
@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def open_files(directory: Path) -> list[Path]:
-    """The targets, below `directory`, of this process's descriptors: what other tests leave behind is not counted."""
+    """Return the targets, below `directory`, of this process's descriptors: what other tests leave behind is not
+    counted."""
     targets = []
     for descriptor in Path("/proc/self/fd").iterdir():
         try:

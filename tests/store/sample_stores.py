@@ -24,7 +24,7 @@ Snapshot = dict[str, tuple[int, bytes]]
 
 
 def unpack_golden(name: str, directory: Path) -> Path:
-    """A recorded store in *directory*/store."""
+    """Return a recorded store in *directory*/store."""
     root = directory / "store"
     for path, content in golden_store(name).items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def unpack_golden(name: str, directory: Path) -> Path:
 
 
 def snapshot(root: Path) -> Snapshot:
-    """When each file and directory was changed, and what is in it."""
+    """Return when each file and directory was changed, and what is in it."""
     return {
         str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
         for path in (root, *root.rglob("*"))
@@ -51,7 +51,7 @@ def make_store(
     queue_file_bytes: int = QUEUE_FILE_BYTES,
     slots: int = 7,
 ) -> list[int]:
-    """A store that was stopped cleanly: *count* messages of topic T, one a second; returns their log offsets."""
+    """Return a store that was stopped cleanly: *count* messages of topic T, one a second; returns their log offsets."""
     log = _Log(root / "commitlog", log_file_bytes)
     entries: list[list[bytes]] = [[] for _ in range(queues)]
     index = KeyIndex(root / "index", slots=slots, entries_max=1_000, now_ms=lambda: FIRST_STORED_MS)
@@ -82,7 +82,8 @@ def make_store(
 
 
 def delayed_store(root: Path, delays_ms: tuple[int, ...], levels: Sequence[int], *, behind_ms: int = 0) -> Path:
-    """A store of ours with a message of each of *levels*, of a broker whose clock is behind the store's times."""
+    """Return a store of ours with a message of each of *levels*, of a broker whose clock is behind the store's
+    times."""
     hooks = Hooks(deliver_time_ms=lambda level, stored_ms: stored_ms - behind_ms + delays_ms[level - 1])
     store = open_store(root, clock=ManualClock(FIRST_STORED_MS), hooks=hooks)
     for level in levels:
@@ -95,7 +96,7 @@ def delayed_store(root: Path, delays_ms: tuple[int, ...], levels: Sequence[int],
 def write_queue(
     directory: Path, first_offset: int, packed: Sequence[bytes], file_bytes: int = QUEUE_FILE_BYTES
 ) -> None:
-    """The files of a queue whose first message has *first_offset*; blank before it, as Apache does."""
+    """Write the files of a queue whose first message has *first_offset*; blank before it, as Apache does."""
     per_file = file_bytes // ENTRY.size
     blanks = first_offset % per_file
     data = ENTRY.pack(0, 2**31 - 1, 0) * blanks + b"".join(packed)
@@ -112,7 +113,7 @@ class _Log:
         self._base, self._data = 0, bytearray()
 
     def place(self, bytes_max: int) -> int:
-        """Where the next record goes, if it has at most so many bytes."""
+        """Return where the next record goes, if it has at most so many bytes."""
         left = self._file_bytes - len(self._data)
         if bytes_max + 8 > left:
             self._data += encode_blank(left)

@@ -43,7 +43,7 @@ def open_store(
     memory_bytes: int = MEMORY_BYTES,
     **settings: object,
 ) -> MessageStore:
-    """A small store, not started: nothing reaches the disk unless the test says so."""
+    """Return a small store, not started: nothing reaches the disk unless the test says so."""
     return opened(
         MessageStore.open(
             small_config(root, **settings),
@@ -63,7 +63,7 @@ def message(
     properties: dict[str, str] | None = None,
     sys_flag: int = 0,
 ) -> PendingMessage:
-    """A message, with its properties in plain words."""
+    """Return a message, with its properties in plain words."""
     raw = encode_properties(properties or {})
     return PendingMessage(
         topic, queue_id, body, raw, born_timestamp_ms=1, born_host=HOST, store_host=HOST, sys_flag=sys_flag
@@ -71,7 +71,7 @@ def message(
 
 
 def records_of(result: GetResult) -> list[Record]:
-    """The records in a read's answer. Its own figures are checked on the way."""
+    """Return the records in a read's answer. Its own figures are checked on the way."""
     records = [record for piece in result.slices for record in decode_records(piece)]
     assert len(records) == result.count
     assert sum(map(len, result.slices)) == result.size
@@ -79,7 +79,7 @@ def records_of(result: GetResult) -> list[Record]:
 
 
 def read_queue(store: MessageStore, topic: str = "T", queue_id: int = 0, start: int | None = None) -> list[Record]:
-    """Every message of a queue, read as a consumer does."""
+    """Return every message of a queue, read as a consumer does."""
     offset = store.reader.min_offset(topic, queue_id) if start is None else start
     records: list[Record] = []
     while offset < store.reader.max_offset(topic, queue_id):
@@ -95,6 +95,6 @@ def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[byt
 
 
 def copy_as_after_a_kill(store: MessageStore, target: Path) -> Path:
-    """What is in the files now: what the next process would find if this one were killed."""
+    """Return what is in the files now: what the next process would find if this one were killed."""
     shutil.copytree(store.config.root, target)
     return target

@@ -1,4 +1,4 @@
-"""What a slave stores of its master's log, and what it refuses."""
+"""Tests of what a slave stores of its master's log, and what it refuses."""
 
 import subprocess
 from pathlib import Path
@@ -25,7 +25,7 @@ def put(store: MessageStore, first: int, count: int) -> None:
 
 
 def log_of(store: MessageStore, start: int = 0, end: int | None = None) -> bytes:
-    """The bytes of a log."""
+    """Return the bytes of a log."""
     data, place, end = b"", start, store.max_log_offset if end is None else end
     while place < end:
         piece = store.read_log(place)
@@ -167,4 +167,24 @@ def test_a_heartbeat_starts_no_log(memory_directory: Path) -> None:
     slave = open_store(memory_directory / "slave")
     slave.append_copy(3 * SEGMENT_BYTES, b"")
     assert (slave.min_log_offset, slave.max_log_offset) == (0, 0)
+    slave.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"queue_id": -1}, {"queue_offset": -1}, {"queue_offset": 2**40}, {"topic": b""}, {"topic": b"a/b"}],
+    ids=["queue id", "negative offset", "offset far ahead", "no topic", "a topic that is no name"],
+)
+def test_a_record_with_a_damaged_head_does_not_stop_the_copy(
+    memory_directory: Path, damage: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = b""
+    for number, changes in enumerate(({}, damage, {"queue_offset": 1})):
+        plain: dict[str, Any] = {"topic": b"T", "queue_id": 0, "queue_offset": 0, "born_host": HOST, "store_host": HOST}
+        fields = plain | {"born_timestamp_ms": 1, "store_timestamp_ms": 2} | changes
+        log += encode_record(body=b"%d" % number, log_offset=len(log), **fields)
+    slave = open_store(memory_directory / "slave")
+    slave.append_copy(0, log)
+    assert bodies(slave) == [b"0", b"2"]
+    assert "of the master's log is damaged, no queue gets it" in caplog.text
     slave.close()

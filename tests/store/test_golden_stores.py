@@ -22,12 +22,12 @@ DELAYS_MS = (1_000, 5_000, 10_000, 30_000, *(minutes * 60_000 for minutes in ran
 
 
 def deliver_time_ms(level: int, store_ms: int) -> int:
-    """As a broker with the default delay levels."""
+    """Compute as a broker with the default delay levels."""
     return store_ms + DELAYS_MS[level - 1]
 
 
 def settings(root: Path) -> StoreConfig:
-    """The sizes that the recorded stores have."""
+    """Return the sizes that the recorded stores have."""
     return StoreConfig(
         root=str(root),
         commit_log_segment_bytes=65_536,
@@ -38,7 +38,7 @@ def settings(root: Path) -> StoreConfig:
 
 
 def golden_messages(name: str) -> Iterator[Record]:
-    """Every record of a recorded log, in order, taken from its bytes without the store."""
+    """Yield every record of a recorded log, in order, taken from its bytes without the store."""
     for segment in golden_logs(name):
         for position, checked in scan_records(segment):
             if checked.state is RecordState.WHOLE:

@@ -1,4 +1,4 @@
-"""What follows an append: queue entry, key index, and who is told."""
+"""Tests of dispatch after an append: queue entry, key index, listener."""
 
 from pathlib import Path
 

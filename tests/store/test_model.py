@@ -25,7 +25,7 @@ SIZES = st.sampled_from((0, 1, 30, 300, 2_000))
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """What was put, by queue; `durable` says how many of them a power cut would leave."""
+    """Model of a store: what was put, by queue; `durable` says how many of them a power cut would leave."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.forget_what_is_lost()
 
     def forget_what_is_lost(self) -> None:
-        """The log may have lost its end, but nothing that was durable and nothing in between."""
+        """Check that the log lost at most its end, but nothing that was durable and nothing in between."""
         left = {queue: self.store.reader.max_offset(*queue) for queue in self.stored}
         while self.order and len(self.stored[self.order[-1]]) > left[self.order[-1]]:
             self.stored[self.order.pop()].pop()
@@ -208,7 +208,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def lose_pages(synced: Path, written: Path, dice: Random) -> None:
-    """Of what was written after the last sync, each page is on the disk or not."""
+    """Cut the power: of what was written after the last sync, each page is on the disk or not."""
     for path in sorted(path for path in written.rglob("*") if path.is_file() and path.name != "abort"):
         before = synced / path.relative_to(written)
         new, old = bytearray(path.read_bytes()), before.read_bytes() if before.exists() else b""

@@ -15,7 +15,7 @@ from tests.store.stores import message, open_store, read_queue
 
 
 def filled(directory: Path, topics: int = 1, count: int = 25, *, ext: bool = False) -> MessageStore:
-    """A store whose queues are in their files, none of which is open."""
+    """Return a store whose queues are in their files, none of which is open."""
     store = open_store(directory, consume_queue_ext_enabled=ext)
     for number in range(count):
         for topic in range(topics):

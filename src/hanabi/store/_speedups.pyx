@@ -1,13 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
-"""The functions of the key index that every message needs, compiled. Each has a readable twin of the same name."""
+"""The functions of key index and record chain that every message needs, compiled. Each has a readable twin of the same
+name."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from hanabi.wire._bytes cimport Bytes, get_32, get_64, put_32
+from hanabi.wire._bytes cimport Bytes, get_32, get_64, put_32, put_64
+from hanabi.wire.message._record cimport MAGIC, MAGIC_LONG_TOPIC
 
 cdef extern from "Python.h":
     enum:
@@ -17,7 +19,10 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
 
 cdef enum:
+    HEADER_BYTES = 40
     CHUNK_BITS = 16  # as `hanabi.store.index.index_file.CHUNK_BITS`
+    CHAIN_HEAD_BYTES = 36  # of a record: size to log offset
+    BLANK_BYTES_MIN = 8  # remain behind every record
 
 
 def key_hash_after(uint32_t prefix, str text not None):
@@ -87,13 +92,8 @@ def follow_chain(
 
 
 def link_entries(
-    mapped,
-    Py_ssize_t slots_at,
-    Py_ssize_t slots,
-    Py_ssize_t first,
-    bytes pairs not None,
-    int32_t first_seconds,
-    int32_t seconds,
+    mapped, Py_ssize_t slots, Py_ssize_t first, bytes pairs not None, int64_t begin_ms, int64_t store_ms,
+    Py_ssize_t slots_used,
 ):
     """Add the entries of messages; see `hanabi.store.index.index_file.link_entries`."""
     cdef Py_buffer view
@@ -101,24 +101,60 @@ def link_entries(
     cdef unsigned char *slot
     cdef unsigned char *entry
     cdef Bytes pair = <Bytes> PyBytes_AS_STRING(pairs)
-    cdef Py_ssize_t number, used = 0, previous, end = first + PyBytes_GET_SIZE(pairs) // 12
+    cdef Py_ssize_t number, previous, end = first + PyBytes_GET_SIZE(pairs) // 12, entries_at = HEADER_BYTES + slots * 4
+    cdef int64_t seconds = min((store_ms - begin_ms) // 1000, 0x7FFFFFFF) if 0 < begin_ms < store_ms else 0
+    if not 0 < first < end or slots <= 0:
+        raise ValueError(f"no entries from {first} on for {slots} slots")
     PyObject_GetBuffer(mapped, &view, PyBUF_WRITABLE)
     try:
         base = <unsigned char *> view.buf
-        if slots_at + slots * 4 + end * 20 > view.len:
+        if entries_at + end * 20 > view.len:
             raise ValueError(f"entry {end - 1} lies behind the end of the file")
         for number in range(first, end):
-            slot = base + slots_at + get_32(pair) % slots * 4
-            entry = base + slots_at + slots * 4 + number * 20
+            slot = base + HEADER_BYTES + get_32(pair) % slots * 4
+            entry = base + entries_at + number * 20
             previous = <int32_t> get_32(slot)
             if not 0 < previous < number:
                 previous = 0
-                used += 1
+                slots_used += 1
             memcpy(entry, pair, 12)
-            put_32(entry + 12, <uint32_t> (first_seconds if number == first else seconds))
+            put_32(entry + 12, <uint32_t> (seconds if first > 1 or number == 1 else 0))
             put_32(entry + 16, <uint32_t> previous)
             put_32(slot, <uint32_t> number)
             pair += 12
+        if first == 1:
+            put_64(base, <uint64_t> store_ms)
+            memcpy(base + 16, PyBytes_AS_STRING(pairs) + 4, 8)
+        put_64(base + 8, <uint64_t> store_ms)
+        memcpy(base + 24, pair - 8, 8)
+        put_32(base + 32, <uint32_t> slots_used)
+        put_32(base + 36, <uint32_t> end)
     finally:
         PyBuffer_Release(&view)
-    return used
+    return slots_used, get_64(pair - 8)
+
+
+def follow_records(data, int64_t start, int64_t following, int64_t file_bytes):
+    """Walk over the records in *data*; see `hanabi.store.log.record_chain.follow_records`."""
+    cdef Py_buffer view
+    cdef Bytes at
+    cdef int64_t end, size, whole_to = following
+    cdef uint32_t magic
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        end = start + view.len
+        while following >= start and following + CHAIN_HEAD_BYTES <= end:
+            at = <Bytes> view.buf + (following - start)
+            size, magic = get_32(at), get_32(at + 4)
+            if (
+                (magic != <uint32_t> MAGIC and magic != <uint32_t> MAGIC_LONG_TOPIC)
+                or get_64(at + 28) != following
+                or not CHAIN_HEAD_BYTES < size <= file_bytes - following % file_bytes - BLANK_BYTES_MIN
+            ):
+                break
+            following += size
+            if following <= end:
+                whole_to = following
+    finally:
+        PyBuffer_Release(&view)
+    return whole_to, following

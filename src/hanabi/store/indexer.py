@@ -63,6 +63,9 @@ class Hooks(NamedTuple):
     filter_bits: Callable[[Dispatched], bytes | None] | None = None  # for consumequeue_ext
 
 
+NewQueue = Callable[[str, bool], None]  # of a topic; True: the queue began again, as the topic was deleted
+
+
 class QueueHoleError(QueueOrderError):
     """Messages of `queue` are missing before the one that should be added."""
 
@@ -94,6 +97,7 @@ class Indexer:
         self.dispatched_ms = 0  # the store time of the newest message that is in the queues
         self.failure: StoreError | None = None  # a message is in the log, but not in its queue
         self.unindexed: list[_Unindexed] = []
+        self.on_new_queue: NewQueue | None = None
 
     def appended(self, message: PendingMessage, result: AppendResult, queue: ConsumeQueue) -> None:
         """Dispatch *message*, which was just appended; *queue* is its queue."""
@@ -116,9 +120,9 @@ class Indexer:
         if self._index is not None and sys_flag & _NOT_INDEXED != _NOT_INDEXED and (keys or unique_key):
             self._put_keys(topic, keys, unique_key, log_offset, store_ms)
         if dispatched is not None:
-            self.tell(dispatched)
+            self.notify(dispatched)
 
-    def tell(self, dispatched: Dispatched) -> None:
+    def notify(self, dispatched: Dispatched) -> None:
         """Notify the listener, if there is one, that a message became readable."""
         if self._on_append is not None:
             self._on_append(dispatched)
@@ -150,6 +154,8 @@ class Indexer:
             place = record.queue_id, record.queue_offset, record.log_offset, record.size
             dispatched = Dispatched(topic, *place, code, store_ms, properties)
             queue = self._queues.open(topic, record.queue_id)
+            if self.on_new_queue is not None and _begins(queue, record):
+                self.on_new_queue(topic, queue.max_offset > 0)
             try:
                 dispatched = self._queue(queue, dispatched)
             except QueueOrderError as error:
@@ -159,7 +165,7 @@ class Indexer:
                 dispatched = self._put_newer(queue, dispatched, error, fill_holes=fill_holes)
         self.index(record)
         if notify and dispatched is not None:
-            self.tell(dispatched)
+            self.notify(dispatched)
 
     def index(self, record: Dispatch) -> None:
         """Add the keys of a record that lies in the log already to the index, unless they are there."""
@@ -241,3 +247,9 @@ class Indexer:
         except ValueError:
             return code
         return self._hooks.deliver_time_ms(number, store_ms) if number > 0 else code
+
+
+def _begins(queue: ConsumeQueue, record: Dispatch) -> bool:
+    """Return whether *record*, which is not in *queue* yet, is the first of it, or the first of its successor."""
+    is_first = not queue.max_offset or not record.queue_offset
+    return is_first and record.log_offset >= queue.max_log_offset

@@ -10,7 +10,8 @@ import contextlib
 import enum
 import errno
 import logging
-from collections.abc import Callable, Container, Iterator, Sequence
+import threading
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +22,15 @@ from hanabi.errors import MessageRefused, StoreClosed, StoreDamaged, StoreError,
 from hanabi.memory import memory_bytes as usable_memory_bytes
 from hanabi.store.config import FlushMode, StoreConfig
 from hanabi.store.copied_log import CopiedLog
-from hanabi.store.fast_path.loading import record_run, run_writer
+from hanabi.store.fast_path.loading import copy_run, record_run, run_writer
 from hanabi.store.fast_path.store_side import StoreSide
 from hanabi.store.files.disk import used_ratio
 from hanabi.store.files.segment import Buffer
 from hanabi.store.index.key_index import KeyIndex
-from hanabi.store.indexer import Hooks, Indexer
+from hanabi.store.indexer import Hooks, Indexer, NewQueue
 from hanabi.store.log.commit_log import AppendResult, CommitLog, PendingMessage
-from hanabi.store.queues.consume_queues import ConsumeQueues
+from hanabi.store.log.walk import record_at
+from hanabi.store.queues.consume_queues import ConsumeQueues, QueueNameError
 from hanabi.store.queues.queue_ends import QueueEnds
 from hanabi.store.read.queries import Queries
 from hanabi.store.read.queue_reader import QueueReader
@@ -44,6 +46,8 @@ from hanabi.wire.system_names import OP_HALF_TOPIC, SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from hanabi.store.fast_path._appends import RunWriter
+
+COPIES_ONLY: Final = "this broker is a slave: send to its master"
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +70,7 @@ class PutStatus(enum.Enum):
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
     SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    IN_SYNC_REPLICAS_NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"
     CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
     MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
     PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
@@ -127,8 +132,15 @@ class MessageStore:
         self._work_ahead = Preallocation(self._log, self._index)
         self._checkpointed_to = self._log.end_offset
         self._sync_failure: str | None = None
-        self._copied_log = CopiedLog(self._commit_log, self._indexer)
+        copies = copy_run()
+        self._copied_log = CopiedLog(
+            self._commit_log, self._indexer, copies(self._side()) if copies is not None else None
+        )
+        self.on_growth: Callable[[], None] | None = None  # called after each append, in the thread that puts
         self._closed = False
+        self.is_copy = False  # of a master's store: it takes no messages of its own
+        self.fence: str | None = None  # why nothing may be put for now
+        self._upkeep = threading.Lock()  # held while queues and index are flushed or cut
 
     @classmethod
     def open(
@@ -160,7 +172,7 @@ class MessageStore:
                 ext_directory=config.consume_queue_ext_path if config.consume_queue_ext_enabled else None,
                 ext_file_bytes=config.consume_queue_ext_segment_bytes,
             )
-            undo.callback(queues.let_go)
+            undo.callback(queues.close_files)
             index = None
             if config.index_enabled:
                 index = KeyIndex(
@@ -238,17 +250,29 @@ class MessageStore:
         kind = run_writer()
         if kind is None:
             return None
+        return kind(self._side())
+
+    def _side(self) -> StoreSide:
         parts = self._commit_log, self._queues, self._index, self._indexer
-        return kind(StoreSide(*parts, self._takes_messages, self._appended))
+        return StoreSide(*parts, self._takes_messages, self._appended)
 
     def _takes_messages(self) -> bool:
         """Return whether a put can skip the checks of the store's faults."""
         indexer = self._indexer
-        return not (self._closed or self.retention.refuses or indexer.failure is not None or indexer.unindexed)
+        return not (
+            self.is_copy
+            or self.fence is not None
+            or self._closed
+            or self.retention.refuses
+            or indexer.failure is not None
+            or indexer.unindexed
+        )
 
     def _appended(self, log_offset: int) -> None:
         """Wake the threads that have something to do when the log has grown to *log_offset*."""
         self._log_flusher.appended()
+        if self.on_growth is not None:
+            self.on_growth()
         if log_offset > self._work_ahead.due_at:
             self._work_ahead.wake()
 
@@ -269,24 +293,90 @@ class MessageStore:
             end_offset, lambda stored: on_done(PutStatus.PUT_OK if stored else PutStatus.FLUSH_DISK_TIMEOUT)
         )
 
-    def append_copy(self, log_offset: int, data: Buffer) -> None:
+    def append_copy(self, log_offset: int, *pieces: Buffer) -> None:
         """Store bytes of a master's log, which must follow on ours, and dispatch the records that are now whole.
 
         LogDiverged if they are of another log; StoreError if they cannot be stored."""
         if self._closed:
             raise StoreClosed(f"{self.config.root} is closed")
-        self._copied_log.append(log_offset, data)
+        self._work_ahead.makes_pages = False
+        self._copied_log.append(log_offset, *pieces)
         self._appended(self._log.end_offset)
 
     def restore_queue_offsets(self) -> None:
         """Go on counting where the queues end: for a slave that becomes a master."""
         restore_queue_offsets(self._commit_log, self._queues)
 
+    def begin_queues_at(self, ends: Mapping[tuple[str, int], int]) -> int:
+        """Let queues without a message begin at the offsets *ends*, and return their number: for a slave whose copy
+        lacks the messages of its master's queues, when it becomes a master."""
+        begun = 0
+        for (topic, queue_id), end in ends.items():
+            queue = self._queues.open(topic, queue_id)
+            if end > 0 and not queue.max_offset:
+                queue.skip_to(end)
+                begun += 1
+        self.restore_queue_offsets()
+        return begun
+
+    def has_messages(self, topic: str, queue_id: int) -> bool:
+        """Return whether the queue has, or had, a message here."""
+        queue = self._queues.find(topic, queue_id)
+        return queue is not None and queue.max_offset > 0
+
+    def on_new_queue(self, notify: NewQueue) -> None:
+        """Call *notify* when a copied message opens a queue, or begins one again. In the thread that puts."""
+        self._indexer.on_new_queue = notify
+
+    def cut_partial_record(self) -> None:
+        """Remove the bytes behind the last whole record of a copy: for a slave that becomes a master, or follows
+        another one."""
+        if self._copied_log.whole_to < self._log.end_offset:
+            self.truncate(self._copied_log.whole_to)
+
+    def truncate(self, log_offset: int) -> None:
+        """Forget the messages from *log_offset* on, where a record begins. For the thread that puts; blocks.
+
+        The log is cut first, and is on the disk when the queues are cut: a crash in between leaves queue entries
+        behind its end, which recovery removes.
+        """
+        if self._closed:
+            raise StoreClosed(f"{self.config.root} is closed")
+        logger.warning("%s: the log is cut from %d to %d", self.config.root, self._log.end_offset, log_offset)
+        with self._upkeep:
+            self._checkpoint.lower_to(0)  # a crash until the end of this leads to a recovery of the whole log
+            self._log.truncate_to(log_offset)
+            self._log.write_again(log_offset)
+            self._queues.truncate(log_offset)
+            if self._index is not None:
+                self._index.truncate(log_offset)
+            _renew(self._queue_ends, self._queues)
+            self._ends_at = self._queues.changes
+            self._checkpointed_to = min(self._checkpointed_to, log_offset)
+            self._forget_times()
+        self.reader.note_recovered_ends()
+        self.restore_queue_offsets()
+
+    def _forget_times(self) -> None:
+        """Set the times of what is stored and flushed back to the newest message that is left: those that follow may be
+        older than the messages that were cut, and the checkpoint must not vouch for them."""
+        newest = max(self._queues, key=lambda queue: queue.max_log_offset, default=None)
+        entry = newest.entry(newest.max_offset - 1) if newest is not None and newest.max_offset else None
+        record = record_at(self._log, entry[0]) if entry is not None else None
+        left_ms = record.store_timestamp_ms if record is not None else 0
+        self._commit_log.store_timestamp_ms = self._indexer.dispatched_ms = left_ms
+        self._checkpoint.log_ms = self._checkpoint.queues_ms = self._checkpoint.index_ms = left_ms
+        self._checkpoint.flush()
+
     def _why_refused(self) -> PutResult | None:
         """Return why no message can be taken; None if one can again."""
         reason = ""
         if self._closed:
             reason = f"the store {self.config.root} is closed"
+        elif self.is_copy:
+            reason = COPIES_ONLY
+        elif self.fence is not None:
+            reason = self.fence
         elif self.retention.refuses:
             reason = f"the disk of {self.config.root} is too full"
         elif self._indexer.failure is not None:
@@ -335,9 +425,21 @@ class MessageStore:
         """Return the log's bytes from there to the end of the file, for a slave; empty at the end, None outside."""
         return self._log.read_tail(log_offset)
 
+    def is_log_in_memory(self, log_offset: int, size: int) -> bool:
+        """Return whether `read_log` gives bytes that need no access to the disk, for *size* bytes."""
+        return self._log.is_in_memory(log_offset, size)
+
+    def load_log(self, log_offset: int, size: int) -> None:
+        """Bring *size* bytes of one file into memory. Blocks; any thread. StoreDamaged if they cannot be read."""
+        self._log.load(log_offset, size)
+
     def queues(self) -> Iterator[tuple[str, int]]:
         """Return topic and queue id of all queues."""
         return ((queue.topic, queue.queue_id) for queue in self._queues)
+
+    def queues_since(self, log_offset: int) -> Iterator[tuple[str, int]]:
+        """Return topic and queue id of the queues with a message that ends behind *log_offset*."""
+        return ((queue.topic, queue.queue_id) for queue in self._queues if queue.max_log_offset > log_offset)
 
     def queues_of(self, topic: str) -> list[int]:
         """Return the queue ids of one topic."""
@@ -407,7 +509,7 @@ class MessageStore:
         with contextlib.ExitStack() as steps:  # backwards; each is taken even if one before it fails
             steps.callback(self._lock.release)
             steps.callback(self._log.close)
-            steps.callback(self._queues.let_go)
+            steps.callback(self._queues.close_files)
             steps.callback(self._queue_ends.close)
             if self._index is not None:
                 steps.callback(self._index.close)
@@ -451,6 +553,10 @@ class MessageStore:
 
     def _flush_queues(self, least_pages: int) -> None:
         """Write the queues to their files; with 0, or when much was appended, also bring them to the disk."""
+        with self._upkeep:
+            self._flush_queues_now(least_pages)
+
+    def _flush_queues_now(self, least_pages: int) -> None:
         dispatched_ms, end = self._indexer.dispatched_ms, self._log.end_offset  # before: later messages are not in
         is_early = least_pages > 0 and end - self._checkpointed_to >= _CHECKPOINT_BYTES
         if least_pages and not is_early:
@@ -498,7 +604,7 @@ def _failed(error: StoreError, messages: Sequence[PendingMessage]) -> PutResult:
         status = PutStatus.PROPERTIES_SIZE_EXCEEDED if is_properties else PutStatus.MESSAGE_ILLEGAL
     elif isinstance(error, StoreFull | StoreUnwritable):
         status = PutStatus.CREATE_MAPPED_FILE_FAILED
-    elif type(error) is StoreError:  # a name that no directory can have
+    elif isinstance(error, QueueNameError):
         status = PutStatus.MESSAGE_ILLEGAL
     else:
         status = PutStatus.SERVICE_NOT_AVAILABLE

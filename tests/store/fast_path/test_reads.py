@@ -66,7 +66,7 @@ class Log:
         return slices, found.count, found.total, found.last_log_offset, found.last_store_ms
 
     def wanted(self) -> list[bytes]:
-        """The records of the queue, each looked at by itself; up to the first that is another one."""
+        """Return the records of the queue, each looked at by itself; up to the first that is another one."""
         found: list[bytes] = []
         for number, (log_offset, size, _) in enumerate(ENTRY.iter_unpack(bytes(self.entries))):
             at = log_offset - BASE

@@ -260,3 +260,38 @@ def test_a_warmed_segment_is_all_zeros_and_ready(tmp_path: Path) -> None:
     segment.append(b"alpha")
     segment.unlock_memory()
     assert bytes_at(segment, 0, 5) == b"alpha"
+
+
+def test_pages_that_are_only_on_the_disk_are_known_and_loaded(tmp_path: Path) -> None:
+    size = 1 << 20
+    segment = Segment.create(tmp_path / segment_name(0), size)
+    segment.append(b"x" * size)
+    assert segment.is_in_memory(5, size)
+    segment.flush()
+    segment.close()
+    with (tmp_path / segment_name(0)).open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    again = Segment.open(tmp_path / segment_name(0), size)
+    if again.is_in_memory(0, size):
+        pytest.skip("this file system keeps its pages")
+    again.check_readable(0, size // 2)
+    assert again.is_in_memory(0, size // 2)
+    again.read_ahead(size // 2, 2 * size)
+    assert again.is_in_memory(7, 7)
+    again.close()
+
+
+def test_reading_what_was_written_by_calls_makes_no_pages_behind_it(tmp_path: Path) -> None:
+    size, piece = 64 << 20, memoryview(b"x" * 100_000)
+    segment = Segment.create(tmp_path / segment_name(0), size)
+    segment.allocate(size)
+    assert segment.map[0] == 0  # as a recovery looks for the end: the kernel begins to read ahead
+    while segment.written < 16 << 20:
+        segment.write(piece)
+        assert segment.tail(segment.written - len(piece)) == piece
+    behind = segment.written + mmap.PAGESIZE
+    assert not any(segment.is_in_memory(at, at + 1) for at in range(behind, size, mmap.PAGESIZE))
+    while segment.written < size:
+        segment.write(piece[: size - segment.written])
+    assert segment.tail(size - 9) == b"x" * 9
+    segment.close()

@@ -24,7 +24,7 @@ def fill(store: MessageStore) -> None:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> MessageStore:
-    """A store of an earlier process, opened again."""
+    """Return a store of an earlier process, opened again."""
     with open_store(tmp_path / "store", commit_log_segment_bytes=FILE_BYTES) as store:
         fill(store)
     return open_store(tmp_path / "store", commit_log_segment_bytes=FILE_BYTES)

@@ -167,7 +167,7 @@ def test_a_search_is_bounded_by_time(tmp_path: Path) -> None:
 
 
 def test_the_first_entry_of_a_later_file_has_the_time_of_its_message(tmp_path: Path) -> None:
-    """Its seconds count from the end of the file before, in Apache's files too, where such a message is not found."""
+    # Its seconds count from the end of the file before, in Apache's files too, where such a message is not found.
     index = open_index(tmp_path)
     for number in range(ENTRIES - 1):
         index.put("T", ["key"], number * 100, START_MS)
@@ -203,7 +203,7 @@ def test_a_message_that_is_in_the_index_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("already", range(5))
 def test_a_message_whose_keys_are_only_partly_there_gets_the_others(tmp_path: Path, already: int) -> None:
-    """A process can be killed between two keys of a message, also where a file ends."""
+    # A process can be killed between two keys of a message, also where a file ends.
     index = open_index(tmp_path)
     for number in range(ENTRIES - 3):
         index.put("T", [f"k{number}"], number * 100, START_MS)
@@ -355,7 +355,7 @@ def test_a_full_disk_is_an_error_when_a_file_is_made_and_leaves_none_behind(smal
 
 
 def put_until_full(index: KeyIndex) -> int:
-    """The number of the first message that is refused."""
+    """Return the number of the first message that is refused."""
     number = 1
     with contextlib.suppress(StoreFull):
         for number in range(2, 20_000):

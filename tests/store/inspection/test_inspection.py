@@ -70,7 +70,7 @@ GOLDEN_QUEUES = {
 
 @pytest.fixture
 def golden(tmp_path: Path) -> Path:
-    """A copy of the store that was stopped cleanly."""
+    """Return a copy of the store that was stopped cleanly."""
     return unpack_golden(CLEAN, tmp_path)
 
 
@@ -91,7 +91,7 @@ def look(root: Path) -> Overview:
 
 
 def bodies(root: Path, **wanted: object) -> list[int]:
-    """The numbers that the messages of a made store carry."""
+    """Return the numbers that the messages of a made store carry."""
     found = find_messages(StoreHome.open(root), Wanted(**wanted), pytest.fail)  # type: ignore[arg-type]
     return [int(record.body) for record in found]
 

@@ -55,7 +55,7 @@ def stored(commit_log: CommitLog, result: AppendResult) -> Record:
 
 
 def all_records(commit_log: CommitLog) -> list[Record]:
-    """Every record, as a scan of all files finds them."""
+    """Return every record, as a scan of all files finds them."""
     records: list[Record] = []
     for segment in commit_log.log.segments:
         tail = segment.tail(0)

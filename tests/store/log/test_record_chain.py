@@ -16,7 +16,7 @@ FILE_BYTES = 1_000
 
 
 def record(size: int, log_offset: int) -> bytes:
-    """A record of *size* bytes."""
+    """Return a record of *size* bytes."""
     parts = {"topic": b"T", "queue_id": 0, "born_timestamp_ms": 1, "born_host": HOST, "store_host": HOST}
     empty = len(encode_record(body=b"", log_offset=log_offset, **parts))  # type: ignore[arg-type]
     return bytes(encode_record(body=b"x" * (size - empty), log_offset=log_offset, **parts))  # type: ignore[arg-type]
@@ -24,7 +24,8 @@ def record(size: int, log_offset: int) -> bytes:
 
 @cache
 def sample_log() -> tuple[bytes, list[int]]:
-    """A log of three files with a long filler, the shortest one, and one that is shorter than a head; and its ends."""
+    """Return a log of three files with a long filler, the shortest one, and one that is shorter than a head; and its
+    ends."""
     log, ends = b"", [0]
     for sizes in ((300, 400, 200), (150, 842), (120, 130, 140, 580)):
         for size in sizes:

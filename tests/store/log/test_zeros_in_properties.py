@@ -71,7 +71,7 @@ def test_messages_behind_zeros_in_properties_survive_a_kill(memory_directory: Pa
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_message_with_zeros_in_its_properties_is_found_by_its_place(memory_directory: Path, shape: str) -> None:
-    """By which delayed, half and returned messages are looked up."""
+    # By which delayed, half and returned messages are looked up.
     with open_store(memory_directory, commit_log_segment_bytes=LARGE_FILE) as store:
         (place,) = store.put(with_properties(b"zeros", SHAPES[shape])).appended
         found = store.queries.record(place.log_offset)

@@ -46,13 +46,13 @@ def queue(queues: ConsumeQueues) -> ConsumeQueue:
 
 
 def put_many(queue: ConsumeQueue, count: int, *, start: int = 0) -> None:
-    """Messages of 100 bytes, one after the other in the log."""
+    """Put messages of 100 bytes, one after the other in the log."""
     for number in range(start, start + count):
         queue.put(number, number * 100, 100, number)
 
 
 def reopened(queue: ConsumeQueue, *, thorough: bool = False) -> ConsumeQueue:
-    """The queue as it is after a start, from what is in its files."""
+    """Return the queue as it is after a start, from what is in its files."""
     again = ConsumeQueues(Path(queue.family.root), queue.family.file_bytes)
     again.load(thorough=thorough)
     return again.open(queue.topic, queue.queue_id)
@@ -544,7 +544,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(thorough=st.booleans())
     def crash(self, thorough: bool) -> None:
-        """The tail is lost, and the log tells again."""
+        """Lose the tail, and let the log dispatch again."""
         self._open(thorough=thorough)
         self.queue.correct_min(self.log_offset_min)
         for number, entry in enumerate(self.model, self.begin):

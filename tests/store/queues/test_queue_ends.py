@@ -29,7 +29,7 @@ def file_of(home: Path, number: int, topic: str = "T") -> Path:
 
 
 def ended(store: MessageStore, home: Path, *, clean: bool) -> Path:
-    """The directory as a stop, or a kill some messages after a flush, leaves it."""
+    """Return the directory as a stop, or a kill some messages after a flush, leaves it."""
     if clean:
         store.close()
         return Path(store.config.root)

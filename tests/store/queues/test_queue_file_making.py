@@ -17,7 +17,7 @@ def die(*_: object) -> None:
 
 
 def in_a_child(work: Callable[[], None]) -> int:
-    """How a forked process ended that did *work*."""
+    """Return how a forked process ended that did *work*."""
     pid = os.fork()
     if pid == 0:
         try:

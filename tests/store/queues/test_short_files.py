@@ -22,7 +22,7 @@ def put_all(store: MessageStore, numbers: range) -> None:
 
 
 def found(store: MessageStore) -> list[int]:
-    """The numbers of all messages, each of which is also found by its key."""
+    """Return the numbers of all messages, each of which is also found by its key."""
     records = [record for queue_id in range(QUEUES) for record in read_queue(store, queue_id=queue_id)]
     numbers = sorted(int(record.body) for record in records)
     assert all(len(store.queries.by_key("T", f"k{number}", 8, 0, 2**62).records) == 1 for number in numbers)
@@ -30,7 +30,7 @@ def found(store: MessageStore) -> list[int]:
 
 
 def stored(root: Path, *, crash: bool, synced: int = COUNT) -> Path:
-    """A store of some files; of its messages all reached the files, and *synced* the disk."""
+    """Return a store of some files; of its messages all reached the files, and *synced* the disk."""
     store = open_store(root / "a")
     put_all(store, range(synced))
     store.flush()

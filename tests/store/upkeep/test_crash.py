@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 @pytest.fixture
 def killable() -> Iterator["subprocess.Popen[str]"]:
-    """The program that puts messages."""
+    """Yield the program that puts messages."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.store.crash_child"],
         stdin=subprocess.PIPE,
@@ -40,7 +40,7 @@ def killable() -> Iterator["subprocess.Popen[str]"]:
 
 
 class Acknowledged:
-    """What the program told us, and how far we have seen that it is true."""
+    """Reports of the program, and how far we have seen that they are true."""
 
     def __init__(self) -> None:
         self.names: dict[tuple[int, int], str] = {}  # by queue and number
@@ -72,7 +72,7 @@ class Acknowledged:
 
 
 def run_and_kill(process: "subprocess.Popen[str]", seed: int, root: Path, heard: Acknowledged) -> None:
-    """One life of the program, ended after a random number of lines and a random while."""
+    """Run one life of the program, ended after a random number of lines and a random while."""
     dice = random.Random(seed)
     commands, lines = pipes(process)
     commands.write(f"{seed} {root}\n")

@@ -37,7 +37,7 @@ def numbers(store: MessageStore) -> list[int]:
 
 
 def places(store: MessageStore) -> dict[int, int]:
-    """Where in the log each message lies."""
+    """Return where in the log each message lies."""
     return {
         int(record.body): record.log_offset
         for queue_id in range(QUEUES)
@@ -54,7 +54,7 @@ def flip(root: Path, log_offset: int, bit: int = 0) -> None:
 
 
 def crashed(root: Path, *damages: tuple[int, str]) -> Path:
-    """A store that was killed, with a bad bit in a field of each of these messages."""
+    """Return a store that was killed, with a bad bit in a field of each of these messages."""
     store = open_store(root / "a")
     fill(store, 0, COUNT)
     copy = copy_as_after_a_kill(store, root / "b")
@@ -93,7 +93,7 @@ def test_bad_bits_in_several_messages_cost_these_only(memory_directory: Path) ->
 
 
 def test_a_damaged_message_at_the_end_of_its_queue_keeps_its_number(memory_directory: Path) -> None:
-    """A group may have consumed it: were its number given again, the group would pass the new message over."""
+    # A group may have consumed it: were its number given again, the group would pass the new message over.
     root = crashed(memory_directory, (COUNT - 2, "body"))
     store = open_store(root)
     queue_id, offset = (COUNT - 2) % QUEUES, (COUNT - 2) // QUEUES
@@ -106,8 +106,8 @@ def test_a_damaged_message_at_the_end_of_its_queue_keeps_its_number(memory_direc
 def test_what_follows_zeros_in_a_damaged_message_is_kept_where_it_may_have_been_promised(
     memory_directory: Path, mode: FlushMode
 ) -> None:
-    """With SYNC_FLUSH the last message may be acknowledged. With ASYNC_FLUSH the zeros may be a page that a power cut
-    has taken, and what such a cut leaves has no gap."""
+    # With SYNC_FLUSH the last message may be acknowledged. With ASYNC_FLUSH the zeros may be a page that a power cut
+    # has taken, and what such a cut leaves has no gap.
     store = open_store(memory_directory / "a", flush_mode=mode)
     for content in (b"first", bytes(2_000), b"last"):
         store.put(message(content))
@@ -120,7 +120,7 @@ def test_what_follows_zeros_in_a_damaged_message_is_kept_where_it_may_have_been_
 
 
 def test_zeros_in_a_message_that_the_checkpoint_vouches_for_are_damage(memory_directory: Path) -> None:
-    """It was flushed, so no power cut has taken it: it is lost, and what follows is kept."""
+    # It was flushed, so no power cut has taken it: it is lost, and what follows is kept.
     clock = ManualClock()
     store = open_store(memory_directory / "a", clock=clock)
     store.put(message(b"first"))
@@ -225,7 +225,7 @@ def test_a_torn_tail_still_ends_the_log(memory_directory: Path) -> None:
 
 
 def test_a_batch_that_was_copied_without_its_first_bytes_ends_the_log(memory_directory: Path) -> None:
-    """A process was killed in memcpy, which may write the first bytes last: whole records of that batch follow."""
+    # A process was killed in memcpy, which may write the first bytes last: whole records of that batch follow.
     store = open_store(memory_directory / "a")
     fill(store, 0, 10)
     (first, *_) = store.put_batch([message(body(number)) for number in range(4)]).appended

@@ -1,4 +1,4 @@
-"""When the log reaches the disk and who is told; the steps by hand first, then the threads."""
+"""Tests of flushing the log and notifying waiters; the steps by hand first, then the threads."""
 
 import threading
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class World:
         self.flusher.await_flush(self.append().end_offset, lambda stored: self.told.append((name, stored)))
 
     def count_flushes(self) -> list[int]:
-        """Where the log is flushed up to, added after each flush from now on."""
+        """Return where the log is flushed up to, added after each flush from now on."""
         flushes: list[int] = []
         flush = self.log.flush
 
@@ -343,7 +343,7 @@ def test_a_thread_whose_step_fails_in_any_way_tries_again(caplog: pytest.LogCapt
 
 
 class Queues:
-    """What a store hands to QueueFlusher."""
+    """Parts that a store hands to QueueFlusher."""
 
     def __init__(self) -> None:
         self.flushed: list[int] = []

@@ -21,7 +21,7 @@ def opened(root: Path, clock: ManualClock | None = None) -> MessageStore:
 
 
 def put_run(store: MessageStore, numbers: range) -> None:
-    """One run of puts, each with a key that earlier messages have."""
+    """Put one run, each message with a key that earlier messages have."""
     writer = begun(store)
     for number in numbers:
         assert writer.append(message(b"%d" % number, properties={"KEYS": f"k{number % KEYS}"}))
@@ -29,7 +29,7 @@ def put_run(store: MessageStore, numbers: range) -> None:
 
 
 def found(store: MessageStore) -> dict[str, list[int]]:
-    """The numbers of the messages under each key."""
+    """Return the numbers of the messages under each key."""
     answers: dict[str, list[int]] = {}
     for key in (f"k{number}" for number in range(KEYS)):
         records = store.queries.by_key("T", key, 64, *FOREVER).records
@@ -47,7 +47,7 @@ def index_path(root: Path) -> Path:
 
 
 def store_killed_before_the_header(tmp_path: Path) -> Path:
-    """What a store is that was killed when the entries of a run were written, and the header was not."""
+    """Return what a store is that was killed when the entries of a run were written, and the header was not."""
     clock = ManualClock()
     store = opened(tmp_path / "a", clock)
     for number in range(20):

@@ -1,4 +1,4 @@
-"""Who may have a store's directory, and how a crash is known."""
+"""Tests of the lock of a store's directory, and of detecting a crash."""
 
 import contextlib
 import subprocess
@@ -49,7 +49,7 @@ def test_a_second_one_in_this_process_is_refused(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def held_by_another(root: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A process that has the lock, until it is killed or the block ends."""
+    """Yield a process that has the lock, until it is killed or the block ends."""
     command = [sys.executable, "-c", HOLD, str(root)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

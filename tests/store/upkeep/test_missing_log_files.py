@@ -16,7 +16,7 @@ def ends(store: MessageStore) -> list[int]:
 
 
 def stored(root: Path, *, crash: bool) -> Path:
-    """A store with several log files."""
+    """Return a store with several log files."""
     store = open_store(root / "a")
     for number in range(80):
         assert store.put(message(b"%0100d" % number, queue_id=number % QUEUES)).appended

@@ -26,7 +26,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def resident_bytes(log: Log) -> int:
-    """How much of the log's files is in this process's memory."""
+    """Return how much of the log's files is in this process's memory."""
     maps = Path("/proc/self/smaps").read_text()
     sizes = re.findall(rf"{re.escape(str(log.directory))}/\d+\n(?:\w+: .*\n)*?Rss: +(\d+) kB", maps)
     return sum(map(int, sizes)) * 1024
@@ -49,7 +49,9 @@ def test_a_log_that_grows_has_its_next_pages(log: Log) -> None:
     if not has_populate(log):
         pytest.skip("a kernel that cannot do it")
     ahead = Preallocation(log)
-    log.append(bytes(AHEAD_BYTES))
+    log.append(b"x")
+    assert log.active is not None
+    log.active.append(bytes(AHEAD_BYTES))  # through the map, as a message is
     assert log.end_offset > ahead.due_at
     ahead.step()
     assert resident_bytes(log) >= 2 * AHEAD_BYTES
@@ -57,6 +59,14 @@ def test_a_log_that_grows_has_its_next_pages(log: Log) -> None:
     before = resident_bytes(log)
     ahead.step()
     assert resident_bytes(log) == before, "nothing is due"
+
+
+def test_a_log_that_is_not_written_through_its_map_gets_no_pages(log: Log) -> None:
+    ahead = Preallocation(log)
+    ahead.makes_pages = False
+    log.append(bytes(AHEAD_BYTES))
+    ahead.step()
+    assert resident_bytes(log) < AHEAD_BYTES
 
 
 def test_it_goes_on_in_the_next_file(log: Log) -> None:

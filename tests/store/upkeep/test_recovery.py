@@ -21,7 +21,7 @@ PAGE = 512  # smaller than a real page, so that a few messages spread over sever
 
 
 def fill(store: MessageStore, count: int, *, start: int = 0, clock: ManualClock | None = None, size: int = 100) -> None:
-    """Messages over three queues, each with a key of its own and one of its hundred."""
+    """Put messages over three queues, each with a key of its own and one of its hundred."""
     for number in range(start, start + count):
         if clock is not None:
             clock.ms += 10
@@ -30,7 +30,7 @@ def fill(store: MessageStore, count: int, *, start: int = 0, clock: ManualClock 
 
 
 def numbers(store: MessageStore) -> list[int]:
-    """The numbers of all messages that can be read, and a check that they are in the right places."""
+    """Return the numbers of all messages that can be read, and a check that they are in the right places."""
     found: list[int] = []
     for queue_id in range(3):
         for record in read_queue(store, queue_id=queue_id):
@@ -209,7 +209,7 @@ def test_after_a_clean_stop_only_the_last_message_is_looked_at(memory_directory:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_pages_that_were_not_synced_may_be_missing_in_any_pattern(memory_directory: Path, seed: int) -> None:
-    """A power cut: of what was written after the last sync, each page is on the disk or not, as it happens."""
+    # A power cut: of what was written after the last sync, each page is on the disk or not, as it happens.
     dice = random.Random(seed)
     clock = ManualClock()
     store = open_store(memory_directory / "a", clock=clock)
@@ -300,7 +300,7 @@ def test_progress_is_told_every_few_seconds(memory_directory: Path, caplog: pyte
 
 
 def damaged(root: Path, *, crash: bool) -> Path:
-    """A store of some files, stopped cleanly or killed."""
+    """Return a store of some files, stopped cleanly or killed."""
     clock = ManualClock()
     store = open_store(root / "a", clock=clock)
     fill(store, 120, clock=clock)

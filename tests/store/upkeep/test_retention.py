@@ -1,4 +1,4 @@
-"""What is deleted when: the decision first, then the deed."""
+"""Tests of retention: the decision first, then the deletion."""
 
 import os
 import time
@@ -95,7 +95,7 @@ class World:
         self.store.retention._disk_ratio = lambda _: self.ratio
 
     def fill(self, files: int, *, topic: str = "T") -> None:
-        """So many files, an hour each."""
+        """Write so many files, an hour each."""
         until = self.store.max_log_offset + files * SEGMENT_BYTES
         while self.store.max_log_offset < until:
             assert self.store.put(message(b"x" * 900, topic=topic, properties={"KEYS": "k"})).appended

@@ -14,9 +14,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memset
 
 from hanabi.wire._bytes cimport Bytes, Text, is_ascii, put_32, put_64
-from hanabi.wire.message._record cimport TOPIC_BYTES_MAX, Record, find_indexed, record_bytes, write_record
+from hanabi.wire.message._record cimport TOPIC_BYTES_MAX, Indexed, Record, find_indexed, record_bytes, write_record
 
-from hanabi.store.fast_path.store_side import tell_listener
+from hanabi.store.fast_path.store_side import notify_listener
+from hanabi.store.queues.queue_files import TAIL_BYTES
 from hanabi.wire.message.crc import crc32
 from hanabi.wire.message.record import topic_field
 from hanabi.wire.system_names import SCHEDULE_TOPIC
@@ -25,9 +26,10 @@ cdef enum:
     PROPERTIES_BYTES_MAX = 32758  # larger ones, and long runs of zeros, need `torn_writes`
     ZERO_RUN_BYTES = 512
     PLAIN_FLAGS = 0x0703  # compressed, several tags, how it is compressed
-    QUEUES_MAX = 40_000
     PAIR_BYTES = 12
     BLANK_BYTES_MIN = 8  # remain behind every record
+
+cdef Py_ssize_t TAIL_SIZE = TAIL_BYTES
 
 
 cdef inline uint32_t java_hash(uint32_t code, Bytes at, Bytes end) noexcept:
@@ -64,19 +66,23 @@ cdef class RunWriter:
         self.commit_log, self.log, self.by_topic = store.commit_log, store.commit_log.log, store.queues.by_topic
         self.index, self.indexer, self.listens = store.index, store.indexer, store.indexer.listens
         self.takes_messages, self.appended = store.takes_messages, store.appended
-        self.queues, self.known = [], {}
-        self.run, self.is_running = 0, False
+        self.queues, self.run, self.is_running = [], 0, False
 
     cpdef bint begin(self) except -1:
         """Begin a run; return False if the store does not take messages as usual."""
         segment, commit_log = self.log.active, self.commit_log
         if segment is None or self.log.failure is not None or not self.takes_messages():
             return False
-        self.segment, self.index_file = segment, None
-        self.written, self.base_offset = segment.written, segment.base_offset
         self.room = min(<int64_t> segment.size - BLANK_BYTES_MIN, <int64_t> segment.allocated)
         self.body_bytes_max = commit_log.message_bytes_max
         self.now_ms = max(<int64_t> commit_log.now_ms(), <int64_t> commit_log.store_timestamp_ms)
+        self.begin_at(segment, segment.written)
+        return True
+
+    cdef begin_at(self, segment, int64_t position):
+        """Begin a run whose first record lies at *position* of *segment*."""
+        self.segment, self.index_file = segment, None
+        self.written, self.base_offset = position, segment.base_offset
         self.keyed_max = -1  # there is no index
         if self.index is not None:
             file = self.index.growing
@@ -89,16 +95,14 @@ cdef class RunWriter:
         self.count = self.keyed = 0
         self.run += 1
         self.is_running = True
-        return True
 
-    cdef RunQueue queue_of(self, str topic, int32_t queue_id):
-        key = (topic, queue_id)
-        cdef RunQueue queue = self.known.get(key)
-        if queue is None:
-            if len(self.known) >= QUEUES_MAX:  # some may have been deleted long ago
-                self.known.clear()
-            queue = self.known[key] = RunQueue(topic, queue_id)
-        return queue
+    cdef RunQueue queue_of(self, tuple key):
+        """The queue of this topic and queue id, the one of this run if it has it."""
+        cdef RunQueue queue
+        for queue in self.queues:
+            if queue.key == key:
+                return queue
+        return RunQueue(*key)
 
     cdef bint add(self, RunQueue queue) except -1:
         """Make *queue* part of the run; return False if it is not as usual."""
@@ -112,10 +116,7 @@ cdef class RunWriter:
         if not 0 < PyBytes_GET_SIZE(queue.topic_field) - 1 <= TOPIC_BYTES_MAX:
             return False
         queue.first_offset = queue.next_offset = found.max_offset
-        if (
-            queue.next_offset != <int64_t> self.commit_log.queue_offsets.get(queue.key, 0)
-            or self.base_offset + self.written < <int64_t> found.max_log_offset
-        ):
+        if self.base_offset + self.written < <int64_t> found.max_log_offset or not self.is_usual(queue):
             return False
         if self.index is not None and not queue.has_prefix:
             queue.prefix, queue.has_prefix = self.index.prefix_of(queue.topic), True
@@ -124,10 +125,15 @@ cdef class RunWriter:
         self.queues.append(queue)
         return True
 
+    cdef bint is_usual(self, RunQueue queue) except -1:
+        """Whether the log and the queue agree about its next offset."""
+        return queue.next_offset == <int64_t> self.commit_log.queue_offsets.get(queue.key, 0)
+
     def append(self, message):
         """Put a `PendingMessage`; return False if it is declined. For Python callers."""
         cdef Record record
-        cdef RunQueue queue = self.queue_of(message.topic, message.queue_id)
+        cdef Indexed indexed
+        cdef RunQueue queue = self.queue_of((message.topic, message.queue_id))
         cdef bytes body = bytes(message.body), properties = message.properties
         cdef bytes born_host = message.born_host, store_host = message.store_host
         if len(born_host) != 8 or len(store_host) != 8 or not properties.isascii() or not self.add(queue):
@@ -137,9 +143,10 @@ cdef class RunWriter:
         record.flag, record.sys_flag, record.reconsumed = message.flag, message.sys_flag, message.reconsume_times
         record.born_ms = message.born_timestamp_ms
         record.born_host, record.store_host = <Bytes> PyBytes_AS_STRING(born_host), <Bytes> PyBytes_AS_STRING(store_host)
-        return self.put(queue, &record)
+        find_indexed(record.properties, record.properties + record.properties_bytes, &indexed)
+        return self.put(queue, &record, &indexed)
 
-    cdef bint put(self, RunQueue queue, Record *record) except -1:
+    cdef bint put(self, RunQueue queue, Record *record, Indexed *indexed) except -1:
         """Write one more record of the run, whose place and time are still to come; return False if it is declined. What
         was put before it stays."""
         cdef Stored *stored = self.stored + self.count
@@ -160,30 +167,33 @@ cdef class RunWriter:
             or self.written + size > self.room
         ):
             return False
-        keyed = self.index_of(queue, record, &stored.tags_code)
+        keyed = self.index_of(queue, indexed, &stored.tags_code)
         if keyed < 0:
             return False
         record.queue_id, record.queue_offset, record.log_offset = queue.queue_id, queue.next_offset, self.base_offset + self.written
         record.crc, record.store_ms, record.prepared_offset = checksum(record.body, record.body_bytes), self.now_ms, 0
         write_record(<unsigned char *> self.log_view.buf + self.written, record)
-        stored.log_offset, stored.size = record.log_offset, <int32_t> size
+        self.note(queue, size, keyed)
+        return True
+
+    cdef void note(self, RunQueue queue, int64_t size, Py_ssize_t keyed) noexcept:
+        """Count the record at the end of the run. Its tags code is noted already; *keyed* is as `index_of` returned it."""
+        cdef Stored *stored = self.stored + self.count
+        stored.log_offset, stored.size = self.base_offset + self.written, <int32_t> size
         stored.queue, stored.keyed = queue.index, keyed
         self.keyed = keyed
         self.written += size
         self.count += 1
         queue.next_offset += 1
         queue.size += size
-        return True
 
-    cdef Py_ssize_t index_of(self, RunQueue queue, Record *record, int32_t *tags_code) noexcept:
-        """Find the tags and hash the keys of a message; return how many index entries the run has then, or -1."""
-        cdef Text tags
-        cdef Text keys
-        cdef Text unique
+    cdef Py_ssize_t index_of(self, RunQueue queue, Indexed *indexed, int32_t *tags_code) noexcept:
+        """Hash the tags and keys of a message; return how many index entries the run has then, or -1."""
+        cdef Text tags = indexed.tags, unique = indexed.unique_key
+        cdef Bytes at = indexed.keys.at
+        cdef Bytes keys_end = at + indexed.keys.size if at != NULL else NULL
         cdef Bytes end
-        cdef Bytes keys_end
         cdef Py_ssize_t keyed = self.keyed
-        find_indexed(record.properties, record.properties + record.properties_bytes, &tags, &keys, &unique)
         tags_code[0] = 0
         if tags.at != NULL:
             if not is_ascii(tags.at, tags.size):
@@ -193,14 +203,13 @@ cdef class RunWriter:
             return keyed
         if unique.at != NULL:
             keyed = self.add_key(keyed, queue, unique.at, unique.at + unique.size)
-        keys_end = keys.at + keys.size if keys.at != NULL else NULL
-        while keyed >= 0 and keys.at < keys_end:
-            end = <Bytes> memchr(keys.at, 32, keys_end - keys.at)
+        while keyed >= 0 and at < keys_end:
+            end = <Bytes> memchr(at, 32, keys_end - at)
             if end == NULL:
                 end = keys_end
-            if end > keys.at:
-                keyed = self.add_key(keyed, queue, keys.at, end)
-            keys.at = end + 1
+            if end > at:
+                keyed = self.add_key(keyed, queue, at, end)
+            at = end + 1
         return keyed
 
     cdef Py_ssize_t add_key(self, Py_ssize_t keyed, RunQueue queue, Bytes at, Bytes end) noexcept:
@@ -236,7 +245,7 @@ cdef class RunWriter:
             return []
         cdef RunQueue queue
         cdef int64_t count
-        cdef list stored = [], told = []
+        cdef list stored = [], listened = []
         offsets, indexer = self.commit_log.queue_offsets, self.indexer
         self.segment.written = self.written
         self.commit_log.store_timestamp_ms = self.now_ms  # after the bytes: a flush that reads this has flushed them
@@ -247,22 +256,26 @@ cdef class RunWriter:
                 offsets[queue.key] = queue.next_offset
                 stored.append((queue.topic, count, queue.size, queue.queue_id, queue.frames))
                 if self.listens(queue.topic, queue.queue_id):
-                    told.append((queue.queue, entries))
+                    listened.append((queue.queue, entries))
         indexer.dispatched_ms = self.now_ms
-        if self.keyed:
-            pairs = PyBytes_FromStringAndSize(<char *> self.pairs, self.keyed * PAIR_BYTES)
-            self.index_file.put_pairs(pairs, self.now_ms)
-        for found, entries in told:
-            tell_listener(indexer, self.segment, found, entries, self.now_ms)
+        self.add_pairs()
+        for found, entries in listened:
+            notify_listener(indexer, self.segment, found, entries, self.now_ms)
         self.appended(self.base_offset + self.written)
         return stored
 
+    cdef add_pairs(self):
+        """Add the index entries of the run to the index."""
+        if self.keyed:
+            pairs = PyBytes_FromStringAndSize(<char *> self.pairs, self.keyed * PAIR_BYTES)
+            self.index_file.put_pairs(pairs, self.now_ms)
+
     cdef bytes add_entries(self, RunQueue queue):
-        """Add the entries of its new messages to the store's queue; return them."""
-        packed = PyBytes_FromStringAndSize(NULL, 20 * (queue.next_offset - queue.first_offset))
-        cdef unsigned char *into = <unsigned char *> PyBytes_AS_STRING(packed)
+        """Add the entries of its new messages to the store's queue, as `ConsumeQueue.put` does; return them."""
+        entries = PyBytes_FromStringAndSize(NULL, 20 * (queue.next_offset - queue.first_offset))
+        cdef unsigned char *into = <unsigned char *> PyBytes_AS_STRING(entries)
         cdef Stored *stored = self.stored
-        cdef Py_ssize_t index
+        cdef Py_ssize_t index, before, now
         cdef int64_t log_end = 0
         for index in range(self.count):
             if stored.queue == queue.index:
@@ -272,8 +285,17 @@ cdef class RunWriter:
                 into += 20
                 log_end = stored.log_offset + stored.size
             stored += 1
-        queue.queue.put_entries(packed, log_end)
-        return packed
+        found = queue.queue
+        tail = found.tail
+        before = len(tail)
+        tail += entries
+        found.max_offset, found.max_log_offset = queue.next_offset, log_end
+        now = len(tail)
+        if before == 0 or now < before + PyBytes_GET_SIZE(entries):
+            found.family.dirty.add(found)
+        if now // TAIL_SIZE > before // TAIL_SIZE:
+            found.write_full_tail()
+        return entries
 
 
 cdef inline uint32_t checksum(Bytes body, Py_ssize_t size) except? 0:

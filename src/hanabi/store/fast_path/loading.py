@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hanabi.store.fast_path._appends import RunWriter
+    from hanabi.store.fast_path._copies import CopyRun
     from hanabi.store.fast_path._reads import RecordRun
 
 
@@ -17,6 +18,17 @@ def run_writer() -> "type[RunWriter] | None":
     except ImportError:
         return None
     return RunWriter
+
+
+def copy_run() -> "type[CopyRun] | None":
+    """Return the class that dispatches runs of a slave's records."""
+    if os.environ.get("HANABI_PURE_PYTHON"):
+        return None
+    try:
+        from hanabi.store.fast_path._copies import CopyRun
+    except ImportError:
+        return None
+    return CopyRun
 
 
 def record_run() -> "type[RecordRun] | None":

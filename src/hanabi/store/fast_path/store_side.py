@@ -30,11 +30,11 @@ class StoreSide:
     appended: Callable[[int], None]  # gets the new end of the log
 
 
-def tell_listener(indexer: Indexer, segment: Segment, queue: ConsumeQueue, entries: bytes, now_ms: int) -> None:
-    """Tell the listener about each message of the last *entries* of a queue, as `Indexer.appended` does."""
+def notify_listener(indexer: Indexer, segment: Segment, queue: ConsumeQueue, entries: bytes, now_ms: int) -> None:
+    """Notify the listener of each message of the last *entries* of a queue, as `Indexer.appended` does."""
     first_offset = queue.max_offset - len(entries) // ENTRY.size
     for offset, (log_offset, size, code) in enumerate(ENTRY.iter_unpack(entries), start=first_offset):
         position = log_offset - segment.base_offset
         properties = record_properties(segment.map, position, position + size)
         place = queue.topic, queue.queue_id, offset, log_offset, size
-        indexer.tell(Dispatched(*place, code, now_ms, properties))
+        indexer.notify(Dispatched(*place, code, now_ms, properties))

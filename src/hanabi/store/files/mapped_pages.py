@@ -12,10 +12,14 @@ import sys
 from typing import Final
 
 # Linux's numbers; nothing here is called elsewhere.
+_MADV_NORMAL: Final = 0
+_MADV_RANDOM: Final = 1
+_MADV_WILLNEED: Final = 3
 _MADV_POPULATE_READ: Final = 22
 _MADV_POPULATE_WRITE: Final = 23
 _MS_SYNC: Final = 4
 _CHUNK_BYTES: Final = 1 << 20
+_IN_MEMORY: Final = bytes(range(1, 256, 2))  # of mincore's bytes only the lowest bit has a meaning
 
 IS_KNOWN: Final = sys.platform == "linux"
 
@@ -29,6 +33,27 @@ def why_unreadable(memory: mmap.mmap, start: int, end: int) -> int:
     """Read in the pages of a part of *memory*; return 0 or the errno. EFAULT: access there would be a SIGBUS.
     EINVAL: this kernel does not support the call."""
     return _call("madvise", memory, start, end, _MADV_POPULATE_READ) if IS_KNOWN else errno.EINVAL
+
+
+def are_in_memory(memory: mmap.mmap, start: int, end: int) -> bool:
+    """Return whether access to a part of *memory* waits for no disk; True where the kernel cannot say."""
+    first = start - start % mmap.PAGESIZE
+    states = (ctypes.c_ubyte * -(-(end - first) // mmap.PAGESIZE))()
+    if not IS_KNOWN or not len(states) or _call("mincore", memory, start, end, states):
+        return True
+    return not bytes(states).translate(None, _IN_MEMORY)
+
+
+def set_read_ahead(memory: mmap.mmap, *, enabled: bool) -> None:
+    """Let the kernel read pages behind an accessed one of *memory*, or not. A refusal does no harm."""
+    if IS_KNOWN:
+        _call("madvise", memory, 0, len(memory), _MADV_NORMAL if enabled else _MADV_RANDOM)
+
+
+def read_ahead(memory: mmap.mmap, start: int, end: int) -> None:
+    """Let the kernel read a part of *memory* in while the caller does something else. A refusal does no harm."""
+    if IS_KNOWN:
+        _call("madvise", memory, start, end, _MADV_WILLNEED)
 
 
 def check_readable(memory: mmap.mmap, descriptor: int, start: int, end: int, *, writable: bool) -> None:
@@ -73,7 +98,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _call(function: str, memory: mmap.mmap, start: int, end: int, *more: int) -> int:
+def _call(function: str, memory: mmap.mmap, start: int, end: int, *more: object) -> int:
     """Call *function* for whole pages; 0, or the error's number."""
     start -= start % mmap.PAGESIZE
     if not 0 <= start <= end <= len(memory):

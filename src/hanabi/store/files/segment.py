@@ -54,7 +54,7 @@ class Segment:
         self.base_offset = int(path.name)
         self.written = self.flushed = self.allocated = 0
         self._allocating = threading.Lock()
-        self._deleted = False
+        self._deleted, self._reads_ahead = False, True
         self._writable = writable
         self._descriptor = descriptor
         # Closed when the object goes, not when the file is deleted: a flush in another thread that still has hold of
@@ -132,6 +132,31 @@ class Segment:
         else:
             self.map[start:end] = data  # a mapped file has a fixed size: too much raises, and changes nothing
         self.written = end
+
+    def write(self, data: memoryview) -> None:
+        """Write *data* behind the written bytes, as `append` does, by system calls.
+
+        The kernel fills new pages with the data at once; through the map it would clear each of them first. That pays
+        for much data at a time. StoreError may leave a part behind the written bytes, which the next one overwrites.
+        """
+        start, end = self.written, self.written + len(data)
+        if end > self.allocated:
+            self.allocate(end)
+        self._set_read_ahead(enabled=end == self.size)
+        try:
+            while data:
+                size = os.pwrite(self._descriptor, data, start)
+                start, data = start + size, data[size:]
+        except OSError as error:
+            raise StoreError.from_os_error(error, f"bytes {start} to {end} of {self.path}") from error
+        self.written = end
+
+    def _set_read_ahead(self, *, enabled: bool) -> None:
+        """Let the kernel read ahead in the map, or not: behind the written bytes it would only clear pages, which the
+        next write fills."""
+        if enabled is not self._reads_ahead:
+            self._reads_ahead = enabled
+            mapped_pages.set_read_ahead(self.map, enabled=enabled)
 
     def allocate(self, end: int) -> None:
         """Give the file blocks up to *end*, at least; StoreFull if the disk has none. May block. Any thread."""
@@ -234,6 +259,14 @@ class Segment:
                 "copy of the file there, and start again"
             ) from error
 
+    def is_in_memory(self, start: int, end: int) -> bool:
+        """Return whether bytes start..end can be read without waiting for the disk."""
+        return mapped_pages.are_in_memory(self.map, start, end)
+
+    def read_ahead(self, start: int, end: int) -> None:
+        """Ask the kernel to read bytes start..end in. Does not wait for the disk."""
+        mapped_pages.read_ahead(self.map, start, min(end, self.size))
+
     def check_file(self) -> None:
         """Raise StoreDamaged if the file was deleted or truncated from outside."""
         state = os.fstat(self._descriptor)
@@ -248,12 +281,12 @@ class Segment:
 
     def lock_in_memory(self) -> None:
         """Ask that no page of it be swapped out. Refusal (RLIMIT_MEMLOCK) is logged and does no harm."""
-        self._tell("mlock", mapped_pages.lock(self.map))
+        self._log_refusal("mlock", mapped_pages.lock(self.map))
 
     def unlock_memory(self) -> None:
-        self._tell("munlock", mapped_pages.unlock(self.map))
+        self._log_refusal("munlock", mapped_pages.unlock(self.map))
 
-    def _tell(self, what: str, refused: str) -> None:
+    def _log_refusal(self, what: str, refused: str) -> None:
         if refused:
             logger.warning("%s of %s failed: %s", what, self.path, refused)
 

@@ -173,23 +173,17 @@ class IndexFile:
     def put_pairs(self, pairs: bytes, store_ms: int) -> None:
         """Add an entry for each of *pairs*, packed: the hash of a key, and the log offset of its message. As `put_all`,
         for several messages."""
-        first, count = self.next_entry, len(pairs) // PAIR.size
-        if first + count > self.allocated_entries:
-            self.allocate(first + count)
-        begin_ms = self.begin_ms
-        seconds = min((store_ms - begin_ms) // 1000, _INT_MAX) if 0 < begin_ms < store_ms else 0
-        first_seconds = seconds
+        first, begin_ms = self.next_entry, self.begin_ms
+        end = first + len(pairs) // PAIR.size
+        if end > self.allocated_entries:
+            self.allocate(end)
         if first == 1:
-            # Those of the first entry count from the end of the last file, as in Apache.
-            self.begin_ms = begin_ms = store_ms
-            self.begin_log_offset = PAIR.unpack_from(pairs)[1]
-            seconds = 0
-        self.slots_used += link_entries(self._map, _SLOTS_AT, self.slots, first, pairs, first_seconds, seconds)
-        number, log_offset = first + count, int.from_bytes(pairs[-8:])
-        _pack_header(self._map, 0, begin_ms, store_ms, self.begin_log_offset, log_offset, self.slots_used, number)
+            self.begin_ms, self.begin_log_offset = store_ms, PAIR.unpack_from(pairs)[1]
+        self.slots_used, self.end_log_offset = link_entries(
+            self._map, self.slots, first, pairs, begin_ms, store_ms, self.slots_used
+        )
         self.is_synced = False
-        self.next_entry = number
-        self.end_log_offset = log_offset
+        self.next_entry = end
         self.end_ms = store_ms  # last: a sync in another thread notes this time as safe
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
@@ -258,7 +252,7 @@ class IndexFile:
             self._write_header()
         return taken
 
-    def mend_slots(self) -> int:
+    def repair_slots(self) -> int:
         """Repair slots that point behind the last entry: point them at their newest entry. Return their number.
 
         After a power cut: the page of a slot was written and those of its entries were not. Without this the older
@@ -383,23 +377,30 @@ def _step_bytes(used: int) -> int:
 
 
 def link_entries(
-    mapped: mmap.mmap, slots_at: int, slots: int, first: int, pairs: bytes, first_seconds: int, seconds: int
-) -> int:
-    """Write the entries from number *first* on, one for each of *pairs* (see `IndexFile.put_pairs`), and put them in
-    front of their slots' chains; return how many slots were empty before."""
-    entries_at = slots_at + slots * _SLOT_BYTES
-    used = 0
+    mapped: mmap.mmap, slots: int, first: int, pairs: bytes, begin_ms: int, store_ms: int, slots_used: int
+) -> tuple[int, int]:
+    """Write the entries from number *first* on, one for each of *pairs* (see `IndexFile.put_pairs`), put them in front
+    of their slots' chains, and count them in the header; return how many slots are in use, and the last log offset.
+
+    *begin_ms* is the file's begin time until now, of an empty file the end of the one before: its first entry counts
+    seconds from there, as in Apache.
+    """
+    entries_at = _SLOTS_AT + slots * _SLOT_BYTES
+    seconds = min((store_ms - begin_ms) // 1000, _INT_MAX) if 0 < begin_ms < store_ms else 0
+    number, log_offset = first, 0
     for number, (hashed_key, log_offset) in enumerate(PAIR.iter_unpack(pairs), start=first):
-        slot_at = slots_at + hashed_key % slots * _SLOT_BYTES
+        slot_at = _SLOTS_AT + hashed_key % slots * _SLOT_BYTES
         (previous,) = _unpack_slot(mapped, slot_at)
         if not 0 < previous < number:
             previous = 0
-            used += 1
+            slots_used += 1
         # In this order: a process killed in between leaves entries that do not count yet, which `open` takes back.
-        entry_seconds = first_seconds if number == first else seconds
+        entry_seconds = seconds if first > 1 or number == 1 else 0
         _pack_entry(mapped, entries_at + number * _ENTRY_BYTES, hashed_key, log_offset, entry_seconds, previous)
         _pack_slot(mapped, slot_at, number)
-    return used
+    begin = HEADER.unpack_from(mapped) if first > 1 else (store_ms, 0, PAIR.unpack_from(pairs)[1])
+    _pack_header(mapped, 0, begin[0], store_ms, begin[2], log_offset, slots_used, number + 1)
+    return slots_used, log_offset
 
 
 def follow_chain(

@@ -83,7 +83,7 @@ class KeyIndex:
             try:
                 file = IndexFile.open(path, self._slots, self._entries_max, writable=self._writable)
             except StoreDamaged as error:
-                _tell_set_aside(error)
+                _log_set_aside(error)
                 continue
             if trusted_until_ms is not None and file.end_ms > trusted_until_ms and self._writable:
                 logger.warning("%s was not synced before the crash: deleted", path)
@@ -103,7 +103,7 @@ class KeyIndex:
             self.files = [each for each in self.files if each is not file]
             if self.growing is file:
                 self.growing = None  # the next put makes a new one
-        _tell_set_aside(error)
+        _log_set_aside(error)
 
     def put(self, topic: str, keys: Iterable[str], log_offset: int, store_ms: int) -> None:
         """Add one message under all its *keys* (in Apache the unique key comes first).
@@ -273,14 +273,14 @@ class KeyIndex:
         self._grow_last()
         return taken
 
-    def mend(self, log_offset: int) -> None:
+    def repair(self, log_offset: int) -> None:
         """Remove the entries of messages that do not lie below *log_offset* of the log, and repair slots. After a
         crash: entries put again are also written again, as a failed sync may have left pages in memory only."""
         self.truncate(log_offset)
         if self.files:
             file = self.files[-1]
             try:
-                mended = file.mend_slots()
+                mended = file.repair_slots()
             except StoreDamaged as error:
                 self._set_aside(file, error)
                 return
@@ -325,7 +325,7 @@ class KeyIndex:
         self.growing = None
 
 
-def _tell_set_aside(error: StoreDamaged) -> None:
+def _log_set_aside(error: StoreDamaged) -> None:
     logger.error(
         "%s: this file of the key index is not used, and the messages that it has are not found by key (consumers get "
         "them as ever); to build the index again, stop the broker, repair the disk and delete the folder index",

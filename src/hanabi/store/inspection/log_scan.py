@@ -162,7 +162,7 @@ class _Window:
 
     def __init__(self, reader: FileReader, file: DataFile, on_bytes: Callable[[int], None]) -> None:
         self._reader, self._file, self._on_bytes = reader, file, on_bytes
-        self._start = self._told = 0
+        self._start = self._reported = 0
         self.data = b""
         self.at = 0
 
@@ -192,8 +192,8 @@ class _Window:
 
     def advance(self, position: int) -> None:
         """Report the progress."""
-        self._on_bytes(position - self._told)
-        self._told = position
+        self._on_bytes(position - self._reported)
+        self._reported = position
 
     def _set(self, start: int, data: bytes) -> None:
         self._start, self.data, self.at = start, data, 0

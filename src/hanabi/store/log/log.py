@@ -49,6 +49,7 @@ class Log:
         self._next: Segment | None = None  # prepared, and not part of the log yet
         self._preparing = threading.Lock()  # held while `_next` is made or used
         self._changing = threading.Lock()  # held while `segments` is replaced
+        self._flushing = threading.Lock()  # held while files are brought to the disk, or cut
 
     # Where it begins and ends
 
@@ -100,6 +101,24 @@ class Log:
         segment = self.find(start)
         if segment is not None:
             segment.check_readable(start - segment.base_offset, min(end - segment.base_offset, segment.written))
+
+    def is_in_memory(self, offset: int, size: int) -> bool:
+        """Return whether the *size* bytes at *offset*, as far as its segment has them, need no access to the disk."""
+        segment = self.find(offset)
+        if segment is None:
+            return True
+        position = offset - segment.base_offset
+        return segment.is_in_memory(position, max(min(position + size, segment.written), position))
+
+    def load(self, offset: int, size: int) -> None:
+        """Bring the *size* bytes at *offset* into memory, and ask for as many behind them. Blocks; any thread.
+
+        StoreDamaged if they cannot be read."""
+        segment = self.find(offset)
+        if segment is not None:
+            self.check_readable(offset, offset + size)
+            position = min(offset + size - segment.base_offset, segment.size)
+            segment.read_ahead(position, position + size)
 
     def readable_around(self, start: int, end: int) -> tuple[int, int]:
         """Return a part of the log with start..end, all of whose pages can be read; StoreDamaged if there is none."""
@@ -154,7 +173,7 @@ class Log:
             if segment is None or segment.written == self.segment_bytes:
                 segment = self.roll()
             room = self.segment_bytes - segment.written
-            segment.append(view[:room])
+            segment.write(view[:room])
             view = view[room:]
         return start
 
@@ -176,7 +195,7 @@ class Log:
         if not self.min_offset <= offset <= self.end_offset:
             raise ValueError(f"{offset} is outside {self.min_offset}..{self.end_offset}")
         self._drop_preparation()
-        with self._changing:
+        with self._flushing, self._changing:
             # From the end, so that a crash in between leaves no gap.
             while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
                 self.segments[-1].delete()
@@ -202,6 +221,10 @@ class Log:
         After a failure nothing is written any more: the kernel reports a failed write once, and calling it again would
         report success for bytes that are gone.
         """
+        with self._flushing:
+            return self._flush()
+
+    def _flush(self) -> int:
         self.check_usable()
         unflushed = [*itertools.takewhile(lambda segment: segment.flushed < segment.size, reversed(self.segments))]
         for segment in reversed(unflushed):

@@ -54,7 +54,7 @@ class Damage(NamedTuple):
     claim: Dispatch | None  # the damaged record's own fields, if its parts fit
 
 
-class Doubt(NamedTuple):
+class Faults(NamedTuple):
     """The possible faults of the newest records, which no checkpoint covers.
 
     `may_be_torn`: the writer crashed, so properties that look torn count only if a whole record follows.
@@ -66,7 +66,7 @@ class Doubt(NamedTuple):
     marks_zeros: bool = False
 
 
-NO_DOUBT: Final = Doubt()
+NO_FAULTS: Final = Faults()
 
 
 def record_at(log: Log, log_offset: int, *, check_crc: bool = False) -> Dispatch | None:
@@ -93,13 +93,13 @@ class LogWalk:
         check_crc: bool,
         flushed_before_ms: int,
         certain_before_ms: int = 0,
-        doubt: Doubt = NO_DOUBT,
+        faults: Faults = NO_FAULTS,
     ) -> None:
         """Records stored before *flushed_before_ms* are known to have been on the disk, so they were never torn.
 
         *certain_before_ms*: `uncertain_from` is the offset of the first record stored later."""
         self._log, self._check_crc, self._flushed_before_ms = log, check_crc, flushed_before_ms
-        self._certain_before_ms, self._doubt = certain_before_ms, doubt
+        self._certain_before_ms, self._faults = certain_before_ms, faults
         self.start = self.end = start
         self.end_reason = "the last file is full"
         self.is_torn = False  # something lies where the log ends, and it is no record
@@ -108,7 +108,7 @@ class LogWalk:
         self.damages: list[Damage] = []
 
     def __iter__(self) -> Iterator[Dispatch]:
-        log, check_crc, may_be_torn = self._log, self._check_crc, self._doubt.may_be_torn
+        log, check_crc, may_be_torn = self._log, self._check_crc, self._faults.may_be_torn
         while (segment := log.find(self.end)) is not None:
             base, position = segment.base_offset, self.end - segment.base_offset
             view = segment.tail(0)
@@ -148,7 +148,7 @@ class LogWalk:
         end = record.log_offset + record.size
         is_flushed = record.store_timestamp_ms < self._flushed_before_ms
         if (
-            self._doubt.marks_zeros
+            self._faults.marks_zeros
             and not is_flushed
             and self._lacks_pages(segment, record.log_offset - segment.base_offset, end)
         ):
@@ -171,7 +171,7 @@ class LogWalk:
         return None if end is None else end - segment.base_offset
 
     def _lacks_pages(self, segment: Segment, position: int, end: int) -> bool:
-        return self._doubt.may_lack_pages and segment.base_offset + _first_unwritten(segment, position) < end
+        return self._faults.may_lack_pages and segment.base_offset + _first_unwritten(segment, position) < end
 
     def _end_if_flushed(self, log_offset: int) -> int | None:
         """Return the beginning of the next record, if it was flushed before the crash."""

@@ -87,7 +87,7 @@ class ConsumeQueue(QueueFiles):
         """
         if queue_offset != self.max_offset or log_offset < self.max_log_offset or size <= 0 or log_offset < 0:
             return self._put_unexpected(queue_offset, log_offset, size, tags_code)
-        tail = self._tail
+        tail = self.tail
         tail += _pack(log_offset, size, tags_code)
         self.max_offset = queue_offset + 1
         self.max_log_offset = log_offset + size
@@ -97,20 +97,6 @@ class ConsumeQueue(QueueFiles):
         elif not len(tail) % TAIL_BYTES:
             self.write_full_tail()
         return True
-
-    def put_entries(self, entries: bytes, log_end: int) -> None:
-        """Add the packed entries of several messages, which follow the last one and end at *log_end* of the log."""
-        tail = self._tail
-        before = len(tail)
-        tail += entries
-        self.max_offset += len(entries) // ENTRY_BYTES
-        self.max_log_offset = log_end
-        # Looks at the tail after the append, as `put`.
-        now = len(tail)
-        if before == 0 or now < before + len(entries):
-            self.family.dirty.add(self)
-        if now // TAIL_BYTES > before // TAIL_BYTES:
-            self.write_full_tail()
 
     def put_extended(
         self, queue_offset: int, log_offset: int, size: int, tags_code: int, store_time_ms: int, bitmap: bytes | None

@@ -34,6 +34,10 @@ class DamagedQueue(NamedTuple):
     log_offset: int  # nothing of this queue below this log offset is missing; -1: the queue is empty
 
 
+class QueueNameError(StoreError):
+    """A topic or a queue id that no files can be named after."""
+
+
 class _Found(NamedTuple):
     topic: str
     queue_id: int
@@ -100,7 +104,7 @@ class ConsumeQueues:
 
     def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
         if not topic or topic in (".", "..") or "/" in topic or "\0" in topic or queue_id < 0:
-            raise StoreError(f"no queue can be named {topic!r}/{queue_id}")
+            raise QueueNameError(f"no queue can be named {topic!r}/{queue_id}")
         ext = ConsumeQueueExt(self._ext_family, topic, queue_id) if self._ext_family is not None else None
         queue = ConsumeQueue(self._family, topic, queue_id, ext)
         self.by_topic.setdefault(topic, {})[queue_id] = queue
@@ -274,9 +278,9 @@ class ConsumeQueues:
             if self._family.writable:
                 self.flush(sync=True)
         finally:
-            self.let_go()
+            self.close_files()
 
-    def let_go(self) -> None:
+    def close_files(self) -> None:
         """Close all files."""
         self.descriptors.close()
         for family in (self._family, self._ext_family):

@@ -136,11 +136,11 @@ class QueueFiles:
         "_checksum",
         "_full",
         "_lock",
-        "_tail",
         "_written",
         "family",
         "first",
         "queue_id",
+        "tail",
         "topic",
     )
 
@@ -153,8 +153,8 @@ class QueueFiles:
         self._checksum = 0  # CRC of the last file's content; UNKNOWN: some of it was never read
         self._full: list[int] | None = None  # those of the files before it, from `first` on
         # Appending to the tail is one operation of a bytearray and needs no lock. Removing bytes from its front
-        # needs the lock, and so does code that needs `_written` and `_tail` to agree.
-        self._tail = bytearray()
+        # needs the lock, and so does code that needs `_written` and `tail` to agree.
+        self.tail = bytearray()
         self._lock = threading.Lock()
         # Held while files are written, made or deleted: a write that is under way must not make a deleted file again.
         # Taken before `_lock`.
@@ -169,13 +169,13 @@ class QueueFiles:
 
     @property
     def tail_bytes(self) -> int:
-        return len(self._tail)
+        return len(self.tail)
 
     @property
     def end(self) -> int:
         """The position behind the last byte."""
         with self._lock:
-            return self._written + len(self._tail)
+            return self._written + len(self.tail)
 
     def path(self, base: int) -> str:
         return f"{self.family.root}/{self.topic}/{self.queue_id}/{base:020d}"
@@ -195,8 +195,8 @@ class QueueFiles:
         with self._lock:
             written = self._written
             if start >= written:
-                return bytes(self._tail[start - written : start - written + size])
-            rest = bytes(self._tail[: start + size - written]) if start + size > written else b""
+                return bytes(self.tail[start - written : start - written + size])
+            rest = bytes(self.tail[: start + size - written]) if start + size > written else b""
         in_files = min(size, written - start)
         data = self._read_files(start, in_files)
         return data + rest if rest and len(data) == in_files else data
@@ -246,7 +246,7 @@ class QueueFiles:
 
     def append_bytes(self, data: bytes) -> None:
         """Add *data* to the tail, and the tail to its file when it is long enough."""
-        tail = self._tail
+        tail = self.tail
         tail += data
         # After the append: a write that empties the tail in between then sees the bytes it left behind.
         self.family.dirty.add(self)
@@ -274,7 +274,7 @@ class QueueFiles:
 
     def _write_tail(self) -> None:
         with self._lock:
-            start, data = self._written, bytes(self._tail)
+            start, data = self._written, bytes(self.tail)
         file_bytes = self.family.file_bytes
         done = 0
         try:
@@ -292,11 +292,11 @@ class QueueFiles:
     def _forget_tail(self, until: int) -> None:
         with self._lock:
             if until > self._written:
-                self._sum_up(bytes(self._tail[: until - self._written]))
-                del self._tail[: until - self._written]
+                self._sum_up(bytes(self.tail[: until - self._written]))
+                del self.tail[: until - self._written]
                 self._written = until
                 self.family.changes += 1
-        if self._tail:
+        if self.tail:
             self.family.dirty.add(self)
 
     def _sum_up(self, data: bytes) -> None:
@@ -431,9 +431,9 @@ class QueueFiles:
         with self._lock:
             written = self._written
             if end >= written:
-                del self._tail[end - written :]
+                del self.tail[end - written :]
                 return
-            self._tail.clear()
+            self.tail.clear()
             self._written = end
             if self.family.ends is not None:
                 self.family.ends.gone(self.topic, self.queue_id)
@@ -506,7 +506,7 @@ class QueueFiles:
             if self.family.ends is not None:
                 self.family.ends.gone(self.topic, self.queue_id)
             with self._lock:
-                self._tail.clear()
+                self.tail.clear()
                 self._written = self.first = self._checksum = 0
                 self._full = None
                 self.family.changes += 1

@@ -20,7 +20,7 @@ _INDEX_STEP_MS: Final = 1_000  # the index keeps seconds
 GoesOn = Callable[[], bool]
 
 
-def for_ever() -> bool:
+def without_limit() -> bool:
     """Let a search run to its end."""
     return True
 
@@ -80,7 +80,7 @@ class Queries:
         entries = queue.entries(found.queue_offset, 1)
         return self._log.read(log_offset, found.size) if entries and entries[0][0] == log_offset else None
 
-    def indexed_record(self, log_offset: int, goes_on: GoesOn = for_ever) -> memoryview | None:
+    def indexed_record(self, log_offset: int, goes_on: GoesOn = without_limit) -> memoryview | None:
         """Return the message at *log_offset* if the key index points there, else None.
 
         Like `queued_record`, for a message whose queue was deleted with its topic. A message without keys is not found.
@@ -106,7 +106,7 @@ class Queries:
     # By key
 
     def by_key(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, goes_on: GoesOn = for_ever
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, goes_on: GoesOn = without_limit
     ) -> KeyQuery:
         """Return the newest messages with *key*, a key or the unique key, stored in [begin_ms, end_ms].
 
@@ -121,7 +121,7 @@ class Queries:
         max_count: int = 1,
         begin_ms: int = 0,
         end_ms: int = 2**63 - 1,
-        goes_on: GoesOn = for_ever,
+        goes_on: GoesOn = without_limit,
     ) -> KeyQuery:
         """Return the messages that a producer sent under this id. More than one if it sent again after a timeout."""
         return self._search(topic, unique_key, max_count, begin_ms, end_ms, goes_on, unique_only=True)

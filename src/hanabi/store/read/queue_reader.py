@@ -14,6 +14,7 @@ import logging
 import struct
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NO_LIMIT: Final = 1 << 62
 _FILTERED_ENTRIES_MAX: Final = 800  # how many entries one read looks at when a filter takes few; Apache's 16,000 bytes
 _FILTER_SECONDS_MAX: Final = 0.005
 _REPORTS_MAX: Final = 1_000
@@ -86,7 +88,7 @@ class GetResult(msgspec.Struct, gc=False):
     suggests_slave: bool = False  # so far behind that the disk must be read: a slave should do that
 
 
-class FilterWork:
+class FilterBudget:
     """The time that one read may spend on the expression of a filter: the reader goes on behind it with its next read.
 
     The thread's own time counts, so that a busy machine does not make reads shorter.
@@ -117,9 +119,9 @@ class QueueReader:
         self._physical_memory_bytes = physical_memory_bytes
         self._record_run = record_run()
         self.use(config)
-        self._topic_fields: dict[str, bytes] = {}
         self._reported: set[tuple[str, int, int]] = set()
         self.corrects_offsets = True  # off on a slave that may lack messages of its master
+        self.confirmed = NO_LIMIT  # log offset below which messages may be read: replicas hold them
         self._recovered_ends: dict[ConsumeQueue, int] | None = None  # of the queues that a crash has left
 
     def note_recovered_ends(self) -> None:
@@ -168,7 +170,7 @@ class QueueReader:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return self._nothing(GetStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
-        low, high = queue.min_offset, queue.max_offset
+        low, high = queue.min_offset, self._readable_end(queue)
         if not low <= offset < high:
             if high == 0:
                 return self._nothing(GetStatus.NO_MESSAGE_IN_QUEUE, offset, 0, low, high)
@@ -178,6 +180,7 @@ class QueueReader:
                 return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
             resumed = max(low, min(high, self._end_at_start(queue, high)))
             return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, resumed, low, high)
+        max_count = min(max_count, high - offset)
         entries = queue.read(offset, max_count)
         if not entries:
             logger.warning("queue %s/%d has no readable entry %d", topic, queue_id, offset)
@@ -206,15 +209,15 @@ class QueueReader:
     ) -> None:
         """Go over *entries* and those behind them, and add the messages that pass to *result*."""
         log, queue_id, opened_at = self._log, queue.queue_id, self._opened_at
-        topic = self._topic_field(queue.topic)
+        topic = _topic_field(queue.topic)
         log_end, offset = log.end_offset, result.next_offset
         in_disk_below = log_end - self.memory_bytes
-        look_until = offset + max(_FILTERED_ENTRIES_MAX, max_count)
+        look_until = min(offset + max(_FILTERED_ENTRIES_MAX, max_count), result.max_offset)
         view, base, limit = _NO_VIEW, 0, 0  # a segment, and the log offsets between which it can be read
         picked: list[Run] = []
         count = total = log_offset = 0
         bytes_max, count_max = self._limits
-        work = FilterWork() if record_filter is not None else None
+        work = FilterBudget() if record_filter is not None else None
         while entries:
             for log_offset, size, tags_code in ENTRY.iter_unpack(entries):
                 if (work is not None and work.is_enough()) or (
@@ -274,7 +277,7 @@ class QueueReader:
             segment.base_offset,
             entries,
             entries_at,
-            self._topic_fields.get(queue.topic) or self._topic_field(queue.topic),
+            _topic_field(queue.topic),
             queue.queue_id,
             offset,
             log_offset_min,
@@ -291,27 +294,24 @@ class QueueReader:
         behind = self.fresh(queue, entries, 0, offset, max_count, run)
         if behind is None:
             return None
-        ends = queue.min_offset, queue.max_offset
+        ends = queue.min_offset, self._readable_end(queue)
         found = run.count, run.total, run.last_store_ms, behind
         return GetResult(FOUND, offset + run.count, *ends, run.slices(), *found, behind > self.memory_bytes)
 
-    def _segment_view(self, log_offset: int, size: int) -> tuple[memoryview, int, int]:
-        """Return the readable part of the segment with this record, and where in the log that is; empty if it is not
-        there."""
-        segment = self._log.find(log_offset)
-        if segment is None:
-            return _NO_VIEW, 0, 0
-        base = segment.base_offset
-        view = segment.tail(0)
-        return (view, base, base + len(view)) if log_offset + size <= base + len(view) else (_NO_VIEW, 0, 0)
-
     def _part_with(self, log_offset: int, size: int, in_disk_below: int, *, found: int) -> tuple[memoryview, int, int]:
-        """Return the `_segment_view`, limited to readable pages where the disk may have to be read: access to any other
-        page is a SIGBUS. If this record cannot be read, the messages *found* so far are delivered (the last number is
-        -1); the next read raises the error."""
-        view, base, limit = self._segment_view(log_offset, size)
-        if not limit or log_offset >= max(in_disk_below, self._opened_at):
-            return view, base, limit
+        """Return the readable part of the segment with this record, and between which log offsets it lies; empty if the
+        record is not there.
+
+        Where the disk may have to be read, it is limited to readable pages: access to any other page is a SIGBUS. If
+        this record cannot be read, the messages *found* so far are delivered (the last number is -1); the next read
+        raises the error.
+        """
+        segment = self._log.find(log_offset)
+        view, base = (segment.tail(0), segment.base_offset) if segment is not None else (_NO_VIEW, 0)
+        if segment is None or log_offset + size > base + len(view):
+            return _NO_VIEW, 0, 0
+        if log_offset >= max(in_disk_below, self._opened_at):
+            return view, base, base + len(view)
         try:
             start, end = self._log.readable_around(log_offset, log_offset + size)
         except StoreDamaged:
@@ -326,12 +326,6 @@ class QueueReader:
         unit = queue.ext.get(tags_code)
         # A unit that is lost: the code is unknown, and the client looks at the tags itself.
         return entry_filter(None if unit is None else unit.tags_code, unit)
-
-    def _topic_field(self, topic: str) -> bytes:
-        field = self._topic_fields.get(topic)
-        if field is None:
-            field = self._topic_fields[topic] = topic_field(topic.encode())
-        return field
 
     def _pass_over(self, queue: ConsumeQueue, offset: int, log_offset: int, size: int, result: GetResult) -> None:
         """Skip a message that the log does not have: it was deleted, or there is damage."""
@@ -364,7 +358,16 @@ class QueueReader:
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset behind the last message, which the next one will get."""
         queue = self._queues.find(topic, queue_id)
-        return queue.max_offset if queue is not None else 0
+        return self._readable_end(queue) if queue is not None else 0
+
+    def _readable_end(self, queue: ConsumeQueue) -> int:
+        """Return the offset behind the last message of *queue* that may be read."""
+        if queue.max_log_offset <= self.confirmed:
+            return queue.max_offset
+        confirmed = self.confirmed
+        return queue.first_where(
+            queue.min_offset, queue.max_offset, lambda log_offset, size: log_offset + size > confirmed
+        )
 
     def log_offset(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Return the log offset of a message; None if it is not there."""
@@ -376,6 +379,11 @@ class QueueReader:
         """Return whether a message is so far behind that it has probably left the memory."""
         log_offset = self.log_offset(topic, queue_id, offset)
         return log_offset is not None and self._log.end_offset - log_offset > self.memory_bytes
+
+
+@lru_cache(10_000)
+def _topic_field(topic: str) -> bytes:
+    return topic_field(topic.encode())
 
 
 def _next_entries(queue: ConsumeQueue, offset: int, count: int, *, found: int) -> bytes:

@@ -31,6 +31,8 @@ class ReadAhead:
         queue = self._find_queue(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None
+        if queue.max_log_offset > self._reader.confirmed:
+            return None
         count = min(count, self._reader.count_max, queue.max_offset - offset) if count > 1 else 1
         first, entries = self._entries.get(queue, (0, b""))
         start = (offset - first) * ENTRY_BYTES
@@ -44,7 +46,9 @@ class ReadAhead:
     def has(self, topic: str, queue_id: int, offset: int) -> bool:
         """Return whether the queue has a message at *offset*."""
         queue = self._queues.find(topic, queue_id)
-        return queue is not None and queue.min_offset <= offset < queue.max_offset
+        if queue is None or queue.max_log_offset > self._reader.confirmed:
+            return queue is not None and offset < self._reader.max_offset(topic, queue_id)
+        return queue.min_offset <= offset < queue.max_offset
 
     def _read(self, queue: ConsumeQueue, offset: int, count: int) -> bytes:
         """Read and keep entries; none if the system refuses: the handler meets the same error, and answers with it."""

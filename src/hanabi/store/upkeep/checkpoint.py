@@ -50,6 +50,13 @@ class Checkpoint:
         log_ms, queues_ms, index_ms = stamps
         return cls(path, log_ms=log_ms, queues_ms=queues_ms, index_ms=index_ms)
 
+    def lower_to(self, at_ms: int) -> None:
+        """Vouch for nothing that is newer than *at_ms*, on the disk too: the end of the log is cut off. Blocks."""
+        self.log_ms, self.queues_ms, self.index_ms = (
+            min(each, at_ms) for each in (self.log_ms, self.queues_ms, self.index_ms)
+        )
+        self.flush()
+
     def flush(self) -> None:
         """Write the times to the disk. Blocks."""
         try:

@@ -105,10 +105,10 @@ class LogFlusher:
             if is_worth_it(log.end_offset, log.flushed_offset, flush_pages, log.segment_bytes):
                 self._flush()
         except StoreError:
-            self._tell(lambda waiter: waiter.offset <= needed, stored=False)
+            self._notify(lambda waiter: waiter.offset <= needed, stored=False)
             raise
         flushed = log.flushed_offset
-        self._tell(lambda waiter: waiter.offset <= flushed, stored=True)  # also waiters that came during the flush
+        self._notify(lambda waiter: waiter.offset <= flushed, stored=True)  # also waiters that came during the flush
         return self._interval_seconds
 
     def expire(self) -> float:
@@ -117,7 +117,7 @@ class LogFlusher:
         Not part of `step`, because the slow disk that makes them wait also blocks `step`.
         """
         now = self._clock()
-        self._tell(lambda waiter: waiter.deadline <= now, stored=False)
+        self._notify(lambda waiter: waiter.deadline <= now, stored=False)
         with self._lock:
             next_deadline = self._waiters[0].deadline if self._waiters else now + self._timeout_seconds
         return max(next_deadline - now, 0.0)
@@ -131,12 +131,12 @@ class LogFlusher:
         self._log.flush()
         self._checkpoint.log_ms = max(self._checkpoint.log_ms, store_timestamp_ms)
 
-    def _tell(self, is_meant: Callable[[_Waiter], bool], *, stored: bool) -> None:
+    def _notify(self, is_meant: Callable[[_Waiter], bool], *, stored: bool) -> None:
         with self._lock:
-            told = [waiter for waiter in self._waiters if is_meant(waiter)]
-            if told:
+            due = [waiter for waiter in self._waiters if is_meant(waiter)]
+            if due:
                 self._waiters = [waiter for waiter in self._waiters if not is_meant(waiter)]
-        for waiter in told:
+        for waiter in due:
             try:
                 waiter.on_done(stored)
             except Exception:
@@ -159,7 +159,7 @@ class LogFlusher:
             self.flush_all()
             stored = True
         finally:
-            self._tell(lambda waiter: True, stored=stored)
+            self._notify(lambda waiter: True, stored=stored)
 
 
 class QueueFlusher:

@@ -32,7 +32,7 @@ def queues_beyond(log: Log, queues: ConsumeQueues) -> dict[ConsumeQueue, int]:
     return {queue: queue.max_offset for queue in queues if queue.max_log_offset > end}
 
 
-def count_on(log: Log, queues: ConsumeQueues, beyond: Mapping[ConsumeQueue, int]) -> None:
+def continue_numbers(log: Log, queues: ConsumeQueues, beyond: Mapping[ConsumeQueue, int]) -> None:
     """Let the queues of *beyond* go on with their numbers from before, after recovery has cut them to the log's end."""
     short = {queue: next_offset for queue, next_offset in beyond.items() if queue.max_offset < next_offset}
     if not short:

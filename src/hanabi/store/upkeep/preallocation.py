@@ -28,6 +28,7 @@ class Preallocation:
 
     def __init__(self, log: Log, index: KeyIndex | None = None) -> None:
         self._log, self._index = log, index
+        self.makes_pages = True  # False: the writer does not write through the map
         self._pages_made_to = 0
         self._pages_due_at = log.end_offset + AHEAD_BYTES // 2
         self.due_at = 0
@@ -46,8 +47,8 @@ class Preallocation:
         if segment is not None:
             written = segment.written
             self.due_at = next_due(segment.base_offset, written, segment.size)
+            self._make_pages(segment, written)  # first: the writer needs them next, and blocks may take long
             segment.allocate_ahead()
-            self._make_pages(segment, written)
             if self._index is not None:
                 self._index.allocate_ahead()
             if written > segment.size // 2:
@@ -56,7 +57,7 @@ class Preallocation:
 
     def _make_pages(self, segment: Segment, written: int) -> None:
         base = segment.base_offset
-        if base + written <= self._pages_due_at:
+        if base + written <= self._pages_due_at or not self.makes_pages:
             return
         start = max(written, self._pages_made_to - base)
         end = min(written + AHEAD_BYTES, segment.allocated)

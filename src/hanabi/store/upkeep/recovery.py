@@ -23,13 +23,13 @@ from hanabi.store.index.key_index import KeyIndex
 from hanabi.store.indexer import Indexer, QueueHoleError
 from hanabi.store.log.commit_log import CommitLog
 from hanabi.store.log.log import Log
-from hanabi.store.log.walk import Damage, Doubt, LogWalk, record_at
+from hanabi.store.log.walk import Damage, Faults, LogWalk, record_at
 from hanabi.store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue, is_blank
 from hanabi.store.queues.consume_queues import ConsumeQueues
 from hanabi.store.queues.queue_ends import QueueEnd, QueueKey
 from hanabi.store.upkeep.checkpoint import SLACK_MS, Checkpoint
 from hanabi.store.upkeep.index_rebuild import build_index
-from hanabi.store.upkeep.missing_log_files import count_on, queues_beyond
+from hanabi.store.upkeep.missing_log_files import continue_numbers, queues_beyond
 from hanabi.wire.message.record import Dispatch
 
 logger = logging.getLogger(__name__)
@@ -95,29 +95,29 @@ def recover(
         # Before this place everything is on the disk. The entries of later messages may lack any page.
         queues.truncate(start)
         if index is not None:
-            index.mend(start)
+            index.repair(start)
     else:
         start, cut = _clean_start(log, queues)
         damaged += cut
     if index is not None and index.is_missing and start > log.min_offset:
         build_index(log, index, parts.indexer, start, flushed_before_ms=_flushed_before(parts, config))
-    doubt = Doubt(crashed, crashed and config.flush_mode is FlushMode.ASYNC_FLUSH, crashed_as_ours)
-    walk, records = _bring_in_step(parts, config, start, damaged, clock, doubt)
+    faults = Faults(crashed, crashed and config.flush_mode is FlushMode.ASYNC_FLUSH, crashed_as_ours)
+    walk, records = _bring_in_step(parts, config, start, damaged, clock, faults)
     lost = [queue for queue in damaged if queue not in beyond]
     _go_on_counting(queues, lost, known_ends or {}, walk.end)
     _cut(walk, parts, beyond)
-    _tell_built_again(lost)
+    _log_rebuilt(lost)
     if crashed:
         _make_durable(log, walk)
     done = Recovery(start, walk.end, records, walk.damages, clock() - began)
     if log.segments:
-        _tell(done, log, walk, crashed=crashed)
+        _log_result(done, log, walk, crashed=crashed)
     else:
         logger.info("empty store: there are no messages in %s yet", log.directory)
     return done
 
 
-def _tell(done: Recovery, log: Log, walk: LogWalk, *, crashed: bool) -> None:
+def _log_result(done: Recovery, log: Log, walk: LogWalk, *, crashed: bool) -> None:
     """Log one line. It has the reason for the log's end only if there may have been more."""
     logger.info(
         "recovered after a %s: log %d..%d, looked at %d messages from %d on, %.1f s%s",
@@ -251,7 +251,7 @@ def _bring_in_step(
     start: int,
     damaged: list[ConsumeQueue],
     clock: Callable[[], float],
-    doubt: Doubt,
+    faults: Faults,
 ) -> tuple[LogWalk, int]:
     """Dispatch everything from *start* on; then once more from further back, should a queue lack something there.
 
@@ -259,7 +259,7 @@ def _bring_in_step(
     then there is a hole before that message.
     """
     ends = {queue: queue.max_log_offset for queue in damaged}
-    walk, holes, records = _dispatch(parts, config, start, clock, doubt, fill_holes=False)
+    walk, holes, records = _dispatch(parts, config, start, clock, faults, fill_holes=False)
     if start > parts.commit_log.log.min_offset:
         for queue, end in ends.items():
             if end < 0:
@@ -271,7 +271,7 @@ def _bring_in_step(
         logger.warning("%d consume queues are built again from log offset %d on", len(holes), rebuild_from)
         if parts.key_index is not None:  # a message left out of a queue was left out of the index, too
             parts.key_index.truncate(rebuild_from)
-        walk, _, more = _dispatch(parts, config, rebuild_from, clock, doubt, fill_holes=True)
+        walk, _, more = _dispatch(parts, config, rebuild_from, clock, faults, fill_holes=True)
         records += more
     for damage in walk.damages:
         logger.error("the log has no valid record from %d to %d: %s", damage.start, damage.end, damage.reason)
@@ -279,7 +279,7 @@ def _bring_in_step(
 
 
 def _dispatch(
-    parts: Parts, config: StoreConfig, start: int, clock: Callable[[], float], doubt: Doubt, *, fill_holes: bool
+    parts: Parts, config: StoreConfig, start: int, clock: Callable[[], float], faults: Faults, *, fill_holes: bool
 ) -> tuple[LogWalk, dict[ConsumeQueue, int], int]:
     """Walk from *start* to the end. Returns the walk, the queues with a hole and where it begins, how many records."""
     indexer, log = parts.indexer, parts.commit_log.log
@@ -289,7 +289,7 @@ def _dispatch(
         check_crc=config.check_crc_on_recover,
         flushed_before_ms=_flushed_before(parts, config),
         certain_before_ms=_certain_before(parts, config),
-        doubt=doubt,
+        faults=faults,
     )
 
     def has_message(queue: ConsumeQueue, queue_offset: int) -> bool:
@@ -350,7 +350,7 @@ def _go_on_counting(
             queues.delete_queue(*place)  # the log has lost all of it, too
 
 
-def _tell_built_again(damaged: list[ConsumeQueue]) -> None:
+def _log_rebuilt(damaged: list[ConsumeQueue]) -> None:
     for queue in damaged[:_TOLD_MAX]:
         logger.warning(
             "consume queue %s/%d was built again from the log: messages %d to %d",
@@ -374,6 +374,6 @@ def _cut(walk: LogWalk, parts: Parts, beyond: Mapping[ConsumeQueue, int]) -> Non
     if index is not None:
         index.truncate(walk.end)
     queues.correct_min(log.min_offset)
-    count_on(log, queues, beyond)
+    continue_numbers(log, queues, beyond)
     commit_log.store_timestamp_ms = walk.last_store_ms
     restore_queue_offsets(commit_log, queues)

@@ -94,13 +94,13 @@ def verify(
 
 
 class _Progress:
-    def __init__(self, total: int, tell: Callable[[str, int, int], None]) -> None:
+    def __init__(self, total: int, report: Callable[[str, int, int], None]) -> None:
         self.part = ""
-        self._done, self._total, self._tell = 0, total, tell
+        self._done, self._total, self._report = 0, total, report
 
     def advance(self, count: int) -> None:
         self._done += count
-        self._tell(self.part, self._done, self._total)
+        self._report(self.part, self._done, self._total)
 
 
 def _check_log(

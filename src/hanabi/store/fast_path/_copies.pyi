@@ -1,0 +1,6 @@
+from hanabi.store.fast_path.store_side import StoreSide
+from hanabi.store.files.segment import Segment
+
+class CopyRun:
+    def __init__(self, store: StoreSide) -> None: ...
+    def dispatch(self, segment: Segment, start: int, end: int) -> int: ...
