@@ -33,7 +33,7 @@ class Issued:
 
 
 def issue(folder: Path, name: str, by: Issued | None = None, *, password: str | None = None) -> Issued:
-    """A certificate for 127.0.0.1 under *name*, signed *by* an authority; by itself if there is none."""
+    """Return a certificate for 127.0.0.1 under *name*, signed *by* an authority; by itself if there is none."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What the tests of the transport talk with: a server for a moment, peers of raw bytes, a transport in memory."""
+"""Peers for tests of the transport: a server for a moment, peers of raw bytes, a transport in memory."""
 
 import asyncio
 import logging
@@ -85,7 +85,7 @@ async def serving(
     on_close: Callable[[Connection], None] | None = None,
     host: str = "127.0.0.1",
 ) -> AsyncIterator[tuple[RemotingServer, str]]:
-    """A server on a free port, and its address."""
+    """Yield a server on a free port, and its address."""
     server = RemotingServer(handlers, config, tls=tls, on_close=on_close)
     address = format_address(await server.start(host, 0))
     try:
@@ -145,14 +145,14 @@ async def raw_peer(address: str, tls: ssl.SSLContext | None = None) -> AsyncIter
 
 
 async def ends_with(error: type[Exception], awaitable: Awaitable[Any]) -> str:
-    """What *awaitable* says when it fails as it must."""
+    """Return what *awaitable* says when it fails as it must."""
     with pytest.raises(error) as caught:
         await awaitable
     return str(caught.value)
 
 
 def warnings(log: pytest.LogCaptureFixture) -> list[str]:
-    """Every line that an operator would see."""
+    """Return every line that an operator would see."""
     return [record.getMessage() for record in log.records if record.levelno >= logging.WARNING]
 
 

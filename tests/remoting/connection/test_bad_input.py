@@ -1,4 +1,5 @@
-"""What is not our protocol is answered where it can be, else closed; one log line a connection; nobody else notices."""
+"""Tests of bytes that are not our protocol: answered where possible, else closed; one log line a connection; nobody
+else notices."""
 
 import asyncio
 

@@ -356,7 +356,7 @@ async def test_the_time_of_our_stall_is_added_to_a_peers() -> None:
     stalled.pause_writing()
     now = asyncio.get_running_loop().time()
     for connection in (idle, slow, stalled):
-        connection.excuse(1000, now + 1000)
+        connection.extend_deadlines(1000, now + 1000)
 
     endpoint.sweep(now + 1000 + config.stalled_peer_seconds - 1)
     assert not stalled.closed

@@ -93,7 +93,7 @@ async def test_a_caller_that_gives_up_counts_as_a_timeout() -> None:
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
 async def test_a_pull_that_its_caller_gives_up_does_not_cost_the_connection(code: RequestCode) -> None:
-    """A broker holds pulls, and says nothing meanwhile: a consumer that shuts down gives them up."""
+    # A broker holds pulls, and says nothing meanwhile: a consumer that shuts down gives them up.
     gate = Gate()
     handlers = {**gate.handlers(), int(code): gate.handlers()[WAIT]}
     async with serving(handlers) as (server, address), connecting(config=QUICK) as connector:

@@ -8,7 +8,7 @@ import pytest
 from hanabi.broker.handlers.yielding import PIECE_SECONDS_MAX, Yielder
 from hanabi.errors import BrokerError, SystemBusy
 from hanabi.remoting.connection.dispatch import Handler, Reply
-from hanabi.remoting.connection.turns import TURN_SECONDS, WAITING_BYTES_MAX, Turns, taking_turns
+from hanabi.remoting.connection.turns import TURN_SECONDS, WAITING_BYTES_MAX, Turns, with_turns
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.header import NoHeader
 from tests.broker.talk import connected, serving
@@ -134,7 +134,7 @@ async def test_a_request_that_waits_for_its_turn_is_answered_to_its_peer() -> No
         handled.append(b"x")
         return Reply(body=b"%d" % len(handled))
 
-    table = taking_turns({RequestCode.HEART_BEAT: Handler(NoHeader, handle)})
+    table = with_turns({RequestCode.HEART_BEAT: Handler(NoHeader, handle)})
     async with serving(table) as address, connected(address) as peer:
         answers = await asyncio.gather(*(peer.start(RequestCode.HEART_BEAT) for _ in range(500)))
         assert sorted(int(bytes(answer.body)) for answer in answers) == list(range(1, 501))

@@ -45,7 +45,7 @@ async def test_no_connection_is_an_error_that_names_address_and_reason() -> None
 
 
 def full_listener() -> tuple[socket.socket, list[socket.socket]]:
-    """A listener that answers no more connection attempts: its queue is full and nobody accepts."""
+    """Return a listener that answers no more connection attempts: its queue is full and nobody accepts."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(0)

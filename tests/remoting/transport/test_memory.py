@@ -1,4 +1,4 @@
-"""How much memory there is, and that peers cannot fill it."""
+"""Tests of how much memory there is, and that peers cannot fill it."""
 
 from pathlib import Path
 

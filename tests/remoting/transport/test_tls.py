@@ -234,7 +234,7 @@ async def test_the_time_of_the_handshake_is_part_of_a_requests_timeout(authority
 
 
 async def served_certificate(address: str) -> bytes:
-    """The certificate that a new connection is shown."""
+    """Return the certificate that a new connection is shown."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

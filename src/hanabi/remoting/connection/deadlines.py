@@ -29,7 +29,7 @@ class Deadlines:
         """True until the peer sends its first byte."""
         return self.last_active == self._unheard
 
-    def excuse(self, seconds: float, now: float) -> None:
+    def extend_deadlines(self, seconds: float, now: float) -> None:
         """Extend all deadlines: the loop stalled for *seconds*."""
         self.last_active = min(now, self.last_active + seconds)
         self.frame_since = min(now, self.frame_since + seconds)

@@ -44,7 +44,7 @@ class InTurn(asyncio.Future[Reply]):
 LateAnswers = asyncio.Future[tuple[int, bytes]]  # their code, the same for all of them, and their bytes
 
 
-class Express(Protocol):
+class FastPath(Protocol):
     """A fast path for the usual form of some requests: from request bytes to reply bytes.
 
     It answers exactly as the handlers of `codes` would, or stops before the first frame that is for a handler.
@@ -69,7 +69,7 @@ class Handler:
     header: type[Header]
     handle: Callable[[Any, Command, "Connection"], Reply | Awaitable[Reply]]
     body_bytes_max: int | None = None  # above it the request is refused unread; None: as long as a frame may be
-    express: object | None = None  # its part of the fast path
+    fast_path: object | None = None  # its part of the fast path
     # About how much memory its answer takes while it is made, by its header. For those that wait (a Reply at once
     # needs none) and may be large: see `ReplyMemory`.
     answer_bytes: Callable[[Any], int] | None = None

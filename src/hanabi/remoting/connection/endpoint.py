@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.connection.dispatch import Express, Handler
+from hanabi.remoting.connection.dispatch import FastPath, Handler
 from hanabi.remoting.connection.reply_memory import ReplyMemory
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Endpoint:
         """*drops_silent*: the peers are servers, which answer every request. One that does not is dead."""
         self.handlers = handlers
         self.drops_silent = drops_silent
-        self.express: Express | None = None  # asked first, for all that is read
+        self.fast_path: FastPath | None = None  # asked first, for all that is read
         self.config = config
         self.connections: set[Connection] = set()
         self.held_bytes = 0
@@ -111,7 +111,7 @@ class Endpoint:
         stalled = late_seconds > self._sweep_seconds
         if stalled:
             for connection in self.connections:
-                connection.excuse(late_seconds, now)
+                connection.extend_deadlines(late_seconds, now)
         self._skipped_sweep = stalled and not self._skipped_sweep
         return self._skipped_sweep
 
@@ -119,15 +119,15 @@ class Endpoint:
         """End connections whose deadline is over, and the fullest if all leave too much unread."""
         for connection in list(self.connections):
             connection.check(now)
-        self.weigh_unsent()
+        self.limit_unsent()
 
-    def weigh_unsent_soon(self) -> None:
-        """Call `weigh_unsent` when the loop has tried to send what was written in this turn."""
+    def limit_unsent_soon(self) -> None:
+        """Call `limit_unsent` when the loop has tried to send what was written in this turn."""
         if not self.writes_too_much:
             self.writes_too_much = True
-            asyncio.get_running_loop().call_soon(self.weigh_unsent)
+            asyncio.get_running_loop().call_soon(self.limit_unsent)
 
-    def weigh_unsent(self) -> None:
+    def limit_unsent(self) -> None:
         """Drop the fullest connections if all together leave too much unread."""
         limit = self.config.write_buffer_total_bytes_max
         unsent = [(size, connection) for connection in self.connections if (size := connection.unsent_memory) > 0]
@@ -141,12 +141,12 @@ class Endpoint:
         self.write_allowance = max(limit - total, int(limit * UNSENT_OVERSHOOT))
         self.writes_too_much = False
 
-    def drop_hoarder(self) -> None:
+    def drop_largest_frame(self) -> None:
         """Drop the connection with the largest incomplete frame: all together are over their limit."""
         limit = self.config.read_buffer_total_bytes_max
-        hoarder = max(self.connections, key=lambda connection: connection.held_bytes)
-        held, total = hoarder.held_bytes, self.held_bytes
-        hoarder.drop(f"holds {held} bytes of an incomplete frame, all peers together {total}, limit {limit}")
+        largest = max(self.connections, key=lambda connection: connection.held_bytes)
+        held, total = largest.held_bytes, self.held_bytes
+        largest.drop(f"holds {held} bytes of an incomplete frame, all peers together {total}, limit {limit}")
 
     async def all_gone(self, deadline_seconds: float) -> None:
         """Wait until every connection is gone, with its handlers; at the deadline, cut those that are left."""

@@ -18,10 +18,11 @@ from time import monotonic
 from typing import Any, cast
 
 from hanabi.errors import RemoteProtocolError, TransportError
+from hanabi.remoting.certificate import names_in
 from hanabi.remoting.connection import liveness
 from hanabi.remoting.connection.answering import Answering
 from hanabi.remoting.connection.deadlines import Deadlines
-from hanabi.remoting.connection.dispatch import Express, Reply, dispatch
+from hanabi.remoting.connection.dispatch import FastPath, Reply, dispatch
 from hanabi.remoting.connection.endpoint import Endpoint
 from hanabi.remoting.connection.replies import append_reply
 from hanabi.remoting.connection.requests import OutgoingRequests
@@ -65,18 +66,19 @@ class Connection(asyncio.Protocol):
         "_gives_way",
         "_handlers",
         "_header_max",
+        "_logged_unheard",
         "_loop",
         "_now",
         "_paused",
         "_reason",
         "_requests",
-        "_told_unheard",
         "_transport",
         "_turn",
         "_turn_ends",
         "_turn_seconds",
         "_unsent_max",
         "_writer",
+        "certificate_names",
         "closed",
         "endpoint",
         "held_bytes",
@@ -86,6 +88,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint, peer: str) -> None:
         config = endpoint.config
         self.peer = peer
+        self.certificate_names: tuple[str, ...] = ()  # of the peer's certificate, if TLS has verified one
         self.closed = False
         self.held_bytes = 0
         self.endpoint = endpoint
@@ -102,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._garbage = ""  # why nothing that follows the backlog can be understood
         self._reason = ""
         self._finishing = False
-        self._told_unheard = False
+        self._logged_unheard = False
 
     # What the loop tells us
 
@@ -121,6 +124,8 @@ class Connection(asyncio.Protocol):
             writes_are_cheap=writes_are_cheap(self._loop, self._transport),
         )
         self._deadlines = Deadlines(self._now())
+        if certificate := self._transport.get_extra_info("peercert"):
+            self.certificate_names = names_in(certificate)
         if (own := self._transport.get_extra_info("socket")) is not None:
             with suppress(OSError):  # the peer has gone already: the loop is about to say so
                 liveness.watch(own, self.endpoint.config.idle_seconds)
@@ -133,10 +138,10 @@ class Connection(asyncio.Protocol):
         if now != self._turn:  # uvloop may read many times in a turn, in which its clock stands still
             self._turn = now
             self._turn_ends = monotonic() + self._turn_seconds
-        express, answered = self.endpoint.express, 0
+        fast_path, answered = self.endpoint.fast_path, 0
         try:
-            if express is not None and not (self._paused or self._finishing or self.endpoint.writes_too_much):
-                data, answered = self._by_express(express, self._decoder.joined(data))
+            if fast_path is not None and not (self._paused or self._finishing or self.endpoint.writes_too_much):
+                data, answered = self._answer_fast(fast_path, self._decoder.joined(data))
             frames = self._decoder.feed(data) if data else []
         except RemoteProtocolError as error:
             self._refuse_after_backlog(_said_plainly(error, data))
@@ -146,8 +151,7 @@ class Connection(asyncio.Protocol):
         else:
             if self.endpoint.writes_too_much and not self._paused:
                 self._give_way()
-            frames_now = self._for_this_turn(frames, answered)
-            if frames_now:
+            if frames and (frames_now := self._for_this_turn(frames, answered)):
                 self._handle(frames_now)
         if self.held_bytes or self._decoder.buffered_bytes:
             self._account(bool(answered or frames))
@@ -187,32 +191,32 @@ class Connection(asyncio.Protocol):
 
     # Requests and answers that arrive
 
-    def _by_express(self, express: Express, data: bytes) -> tuple[bytes, int]:
+    def _answer_fast(self, fast_path: FastPath, data: bytes) -> tuple[bytes, int]:
         """Let the fast path answer what it can of *data*; return what is left, and how many frames were answered."""
         answered = 0
         while data:
-            answers, taken, counts = express(data, self)
+            answers, taken, counts = fast_path(data, self)
             if not taken:
                 break
             answered += sum(counts)
             data = data[taken:]
-            if isinstance(answers, asyncio.Future):
-                self._answering.add_together(self, answers)
-            elif answers:
+            if isinstance(answers, bytes):
                 write = self._writer.write_soon if len(answers) <= SOON_BYTES_MAX else self._writer.write
                 write([answers], len(answers))
+            elif answers is not None:
+                self._answering.add_together(self, answers)
             if not data or self.closed or self._paused or monotonic() > self._turn_ends:
                 break
         self.endpoint.requests += answered
         return data, answered
 
-    def _by_express_again(self, express: Express, frames: list[bytes]) -> list[bytes]:
+    def _answer_fast_again(self, fast_path: FastPath, frames: list[bytes]) -> list[bytes]:
         """Let the fast path go on with frames that waited for their turn; return those for the handlers.
 
         It takes a tenth of the handlers' time: a connection that fell behind would stay behind without it.
         """
         try:
-            _, answered = self._by_express(express, b"".join(map(encode_frame, frames)))
+            _, answered = self._answer_fast(fast_path, b"".join(map(encode_frame, frames)))
         except BaseException:
             self.drop("its requests cannot be answered")  # as the loop does if that fails in `data_received`
             raise
@@ -324,8 +328,8 @@ class Connection(asyncio.Protocol):
         self._deadlines.last_active = self._now()
         self._turn_ends = monotonic() + self._turn_seconds
         frames, self._backlog = self._backlog, []
-        if frames and self.endpoint.express is not None:
-            frames = self._by_express_again(self.endpoint.express, frames)
+        if frames and self.endpoint.fast_path is not None:
+            frames = self._answer_fast_again(self.endpoint.fast_path, frames)
         self._handle(frames)
         if self._garbage:
             self._refuse_after_backlog(self._garbage)
@@ -344,8 +348,8 @@ class Connection(asyncio.Protocol):
 
     def _log_unheard(self, request: Command, reply: Reply) -> None:
         """Log a failed one-way request: the first as a warning, so that a busy peer does not fill the log."""
-        level = logging.DEBUG if self._told_unheard else logging.WARNING
-        self._told_unheard = True
+        level = logging.DEBUG if self._logged_unheard else logging.WARNING
+        self._logged_unheard = True
         logger.log(
             level, "%s: one-way %s failed: %s", self.peer, request_name(request.code), reply.remark or reply.code
         )
@@ -373,7 +377,7 @@ class Connection(asyncio.Protocol):
         endpoint.held_bytes += held - self.held_bytes
         self.held_bytes = held
         if endpoint.held_bytes > endpoint.config.read_buffer_total_bytes_max:
-            endpoint.drop_hoarder()
+            endpoint.drop_largest_frame()
 
     # Requests that we send
 
@@ -513,9 +517,9 @@ class Connection(asyncio.Protocol):
         self.held_bytes = 0
         self._requests.fail(self._reason)
 
-    def excuse(self, seconds: float, now: float) -> None:
+    def extend_deadlines(self, seconds: float, now: float) -> None:
         """Extend this peer's deadlines: the loop stalled for *seconds*."""
-        self._deadlines.excuse(seconds, now)
+        self._deadlines.extend_deadlines(seconds, now)
 
     def check(self, now: float) -> None:
         """End the connection if the peer has used up its time. The endpoint calls this from time to time."""

@@ -153,7 +153,7 @@ def spread(steps: Iterator[object]) -> None:
     turns().spread(steps)
 
 
-def taking_turns(table: Mapping[int, Handler]) -> dict[int, Handler]:
+def with_turns(table: Mapping[int, Handler]) -> dict[int, Handler]:
     """Return *table* with handlers that wait for their turn. Coroutines stay as they are: they pause by themselves."""
     return {code: _patient(handler) for code, handler in table.items()}
 

@@ -50,11 +50,11 @@ class Writer:
             self._transport.write(b"".join(pieces))
         else:
             self._largest_write = max(size, self._largest_write if self.unsent_bytes else 0)
-            self._transport.writelines(with_small_ones_joined(pieces))
+            self._transport.writelines(join_small_pieces(pieces))
         endpoint = self._endpoint
         endpoint.write_allowance -= size
         if endpoint.write_allowance < 0:
-            endpoint.weigh_unsent_soon()
+            endpoint.limit_unsent_soon()
 
     def write_soon(self, pieces: list[Piece], size: int) -> None:
         """Coalesce with all else that is written so in this loop iteration."""
@@ -96,7 +96,7 @@ class Writer:
         return max(unsent, self._largest_write) if unsent else 0
 
 
-def with_small_ones_joined(pieces: list[Piece]) -> list[Piece]:
+def join_small_pieces(pieces: list[Piece]) -> list[Piece]:
     """Return the same bytes in fewer pieces; the large ones stay what they are."""
     result: list[Piece] = []
     small: list[Piece] = []

@@ -17,17 +17,22 @@ from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.connection.dispatch import Handler
 from hanabi.remoting.connection.endpoint import Endpoint
 from hanabi.remoting.connection.protocol import Connection
+from hanabi.remoting.transport.connecting import open_connection
 from hanabi.remoting.transport.tls import TlsConfig, client_context, tls_reason
 from hanabi.wire.command import Command
 from hanabi.wire.header import Header
 
 CLOSE_SECONDS = 1.0
 
+Fields = Header | Mapping[str, str] | None
+Signs = Callable[[Fields, bytes], Mapping[str, str]]
+
 
 class Connector:
     """Requests to any number of addresses. *handlers* answer what the servers ask us on the same connections.
 
-    *on_close* is called for every connection that ended, on either side.
+    *on_close* is called for every connection that ended, on either side. *signs* returns the fields of each request
+    with a proof of identity.
     """
 
     def __init__(
@@ -37,8 +42,9 @@ class Connector:
         *,
         tls: TlsConfig | None = None,
         on_close: Callable[[Connection], None] | None = None,
+        signs: Signs | None = None,
     ) -> None:
-        self._config = config
+        self._config, self._signs = config, signs
         self._on_close = on_close
         self._endpoint = Endpoint(handlers or {}, config, drops_silent=True, on_close=self._forget)
         self._tls = client_context(tls) if tls is not None else None
@@ -55,7 +61,7 @@ class Connector:
         self,
         address: str,
         code: int,
-        header: Header | Mapping[str, str] | None = None,
+        header: Fields = None,
         body: bytes = b"",
         *,
         timeout: float = 3.0,  # noqa: ASYNC109 - see Connection.request
@@ -67,26 +73,30 @@ class Connector:
             began = loop.time()
             connection = await self._connected(address, timeout)
             timeout -= loop.time() - began
+        if self._signs is not None:
+            header = self._signs(header, body)
         return await connection.request(code, header, body, timeout=timeout)
 
     def ask_at_once(
         self,
         address: str,
         code: int,
-        header: Header | Mapping[str, str] | None,
+        header: Fields,
         body: bytes,
         timeout: float,
         ended: Callable[[Command | TransportError], None],
     ) -> bool:
         """See `Connection.ask_at_once`. False also if there is no connection to *address* yet."""
         connection = self._connections.get(address)
+        if self._signs is not None:
+            header = self._signs(header, body)
         return connection is not None and connection.ask_at_once(code, header, body, timeout, ended)
 
     async def send_oneway(
         self,
         address: str,
         code: int,
-        header: Header | Mapping[str, str] | None = None,
+        header: Fields = None,
         body: bytes = b"",
         *,
         timeout: float = 3.0,  # noqa: ASYNC109 - see Connection.request
@@ -95,6 +105,8 @@ class Connector:
         connection = self._connections.get(address)
         if connection is None or connection.closed:
             connection = await self._connected(address, timeout)
+        if self._signs is not None:
+            header = self._signs(header, body)
         connection.send_oneway(code, header, body)
 
     async def _connected(self, address: str, seconds: float) -> Connection:
@@ -131,13 +143,7 @@ class Connector:
         try:
             host, port = parse_address(address)
             async with asyncio.timeout(seconds):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self._endpoint, address),
-                    host,
-                    port,
-                    ssl=self._tls,
-                    server_hostname=host if self._tls is not None else None,
-                )
+                connection = await open_connection(lambda: Connection(self._endpoint, address), host, port, self._tls)
         except TimeoutError as error:
             raise ConnectError(f"{address}: not connected within {seconds:.3g} s") from error
         except OSError as error:
@@ -158,7 +164,7 @@ class Connector:
             connection.close("this connector is closed")
         await self._endpoint.all_gone(CLOSE_SECONDS)
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Detach a child of os.fork(): its copies of the sockets lead nowhere, so that the parent's are closed when the
         parent closes them. The loop is the parent's, and nothing else here can be used."""
         nowhere = os.open(os.devnull, os.O_RDWR)

@@ -17,7 +17,7 @@ from hanabi.errors import RemoteProtocolError
 from hanabi.memory import memory_bytes
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.connection.dispatch import Express, Handler
+from hanabi.remoting.connection.dispatch import FastPath, Handler
 from hanabi.remoting.connection.endpoint import Endpoint
 from hanabi.remoting.connection.protocol import Connection
 from hanabi.remoting.transport.descriptors import PROCESS, DescriptorBudget
@@ -71,9 +71,9 @@ class RemotingServer:
         self._refused_unlogged = 0
         self._refusal_logged = float("-inf")
 
-    def use_express(self, express: Express | None) -> None:
+    def use_fast_path(self, fast_path: FastPath | None) -> None:
         """Set the fast path. Frames that it declines go to the handlers."""
-        self._endpoint.express = express
+        self._endpoint.fast_path = fast_path
 
     @property
     def connections(self) -> Set[Connection]:

@@ -62,7 +62,7 @@ async def answers(reader: asyncio.StreamReader, count: int) -> dict[int, Command
 async def test_each_request_is_answered_once(codes: list[int]) -> None:
     patient = RemotingConfig(turn_seconds_max=60.0)  # what a turn leaves is for the handlers
     async with serving(config=patient) as (server, address), raw_peer(address) as peer:
-        server.use_express(ShortCut())
+        server.use_fast_path(ShortCut())
         peer.send(asked(*codes))
         found = await answers(peer.reader, len(codes))
         behind = False  # whether a frame came before that was not for the short cut
@@ -77,7 +77,7 @@ async def test_each_request_is_answered_once(codes: list[int]) -> None:
 
 async def test_a_peer_that_says_no_more_has_its_answers_still() -> None:
     async with serving() as (server, address), raw_peer(address) as peer:
-        server.use_express(ShortCut())
+        server.use_fast_path(ShortCut())
         peer.send(asked(*[SHORT] * 10))
         peer.writer.write_eof()
         assert len(await answers(peer.reader, 10)) == 10
@@ -86,7 +86,7 @@ async def test_a_peer_that_says_no_more_has_its_answers_still() -> None:
 
 async def test_what_was_answered_in_a_turn_is_sent_before_the_end_of_the_peer_closes_it() -> None:
     async with serving() as (server, address):
-        server.use_express(ShortCut())
+        server.use_fast_path(ShortCut())
         with socket.create_connection(parse_address(address)) as peer:
             await eventually(lambda: server.statistics().connections == 1)
             (connection,) = server.connections
@@ -105,7 +105,7 @@ async def test_small_answers_wait_until_all_connections_are_read(body_bytes: int
     answered: list[bool] = []  # whether one was when the next was read
     peers: list[socket.socket] = []
     async with serving() as (server, address):
-        server.use_express(Watching())
+        server.use_fast_path(Watching())
         with ExitStack() as stack:
             peers.extend(stack.enter_context(socket.create_connection(parse_address(address))) for _ in range(2))
             await eventually(lambda: server.statistics().connections == 2)
@@ -127,7 +127,7 @@ async def test_a_frame_may_come_in_pieces() -> None:
         serving(config=RemotingConfig(turn_seconds_max=60.0)) as (server, address),
         raw_peer(address) as peer,
     ):
-        server.use_express(ShortCut())
+        server.use_fast_path(ShortCut())
         data = asked(*[SHORT] * 5)
         for at in range(0, len(data), 7):
             peer.send(data[at : at + 7])
@@ -138,10 +138,10 @@ async def test_a_frame_may_come_in_pieces() -> None:
 
 
 async def test_what_a_turn_leaves_is_answered_by_the_short_cut_in_the_next() -> None:
-    """Not by the handlers, which take much longer: whoever is behind once would stay behind."""
+    # Not by the handlers, which take much longer: whoever is behind once would stay behind.
     async with serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address), raw_peer(address) as peer:
         shortcut = ShortCut()
-        server.use_express(shortcut)
+        server.use_fast_path(shortcut)
         peer.send(asked(*[SHORT] * 10, ECHO, *[SHORT] * 4))
         found = await answers(peer.reader, 15)
         assert {opaque: bytes(command.body) for opaque, command in found.items()} == {
@@ -159,7 +159,7 @@ async def test_while_the_short_cut_is_behind_others_have_their_turn() -> None:
         raw_peer(address) as modest,
     ):
         shortcut = ShortCut(1)
-        server.use_express(shortcut)
+        server.use_fast_path(shortcut)
         greedy.send(asked(*[SHORT] * 2_000))
         await eventually(lambda: bool(shortcut.calls))
         modest.send(asked(SHORT))
@@ -178,7 +178,7 @@ async def test_a_short_cut_that_fails_ends_the_connection_in_every_turn() -> Non
     told: list[BaseException] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
     async with serving(config=RemotingConfig(turn_seconds_max=0)) as (server, address), raw_peer(address) as peer:
-        server.use_express(Failing())
+        server.use_fast_path(Failing())
         peer.send(asked(*[SHORT] * 20))
         await peer.until_closed()
         await eventually(lambda: not server.connections)
@@ -189,7 +189,7 @@ async def test_who_does_not_read_is_not_answered_without_end() -> None:
     config = RemotingConfig(write_buffer_bytes_max=64 * 1024, turn_seconds_max=60)
     async with serving(config=config) as (server, address), raw_peer(address) as peer:
         shortcut = ShortCut(1)
-        server.use_express(shortcut)
+        server.use_fast_path(shortcut)
         body, count = bytes(32 * 1024), 1_000
         for opaque in range(count):
             peer.send(encode_request(SHORT, opaque, None, body))
@@ -202,7 +202,7 @@ async def test_who_does_not_read_is_not_answered_without_end() -> None:
 async def test_a_frame_over_the_limit_is_refused_all_the_same() -> None:
     config = RemotingConfig(frame_bytes_max=10_000)
     async with serving(config=config) as (server, address), raw_peer(address) as peer:
-        server.use_express(ShortCut())
+        server.use_fast_path(ShortCut())
         peer.send(asked(SHORT) + (1 << 30).to_bytes(4, "big"))
         assert sorted(await answers(peer.reader, 1)) == [0]
         await peer.until_closed()
@@ -232,7 +232,7 @@ class Later(ShortCut):
 
 async def test_answers_may_come_later_and_what_follows_does_not_wait_for_them() -> None:
     async with serving() as (server, address), raw_peer(address) as peer:
-        server.use_express(shortcut := Later())
+        server.use_fast_path(shortcut := Later())
         peer.send(asked(*[SHORT] * 7, ECHO))
         assert sorted(await answers(peer.reader, 1)) == [7]
         assert len(shortcut.waiting) == 3
@@ -243,7 +243,7 @@ async def test_answers_may_come_later_and_what_follows_does_not_wait_for_them() 
 
 async def test_who_stops_sends_the_answers_that_are_still_to_come() -> None:
     async with serving() as (server, address), raw_peer(address) as peer:
-        server.use_express(shortcut := Later())
+        server.use_fast_path(shortcut := Later())
         peer.send(asked(SHORT, SHORT))
         await eventually(lambda: bool(shortcut.waiting))
         stopping = asyncio.ensure_future(server.stop(60.0))
@@ -257,7 +257,7 @@ async def test_who_stops_sends_the_answers_that_are_still_to_come() -> None:
 
 async def test_nobody_waits_for_the_answers_of_who_is_gone() -> None:
     async with serving() as (server, address), raw_peer(address) as peer:
-        server.use_express(shortcut := Later())
+        server.use_fast_path(shortcut := Later())
         peer.send(asked(SHORT))
         await eventually(lambda: bool(shortcut.waiting))
         peer.writer.close()
@@ -268,7 +268,7 @@ async def test_nobody_waits_for_the_answers_of_who_is_gone() -> None:
 async def test_while_too_many_answers_are_to_come_nothing_more_is_read() -> None:
     config = RemotingConfig(pending_requests_max=2)
     async with serving(config=config) as (server, address), raw_peer(address) as peer:
-        server.use_express(shortcut := Later())
+        server.use_fast_path(shortcut := Later())
         peer.send(asked(*[SHORT] * 9))
         await eventually(lambda: len(shortcut.waiting) == 2)
         await asyncio.sleep(0.05)
