@@ -9,6 +9,6 @@ import uvloop
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def new_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    """The loop that a coroutine test runs on."""
+    """Return the loop that a coroutine test runs on."""
     factory: Callable[[], asyncio.AbstractEventLoop] = request.param
     return factory

@@ -20,12 +20,14 @@ QUICK = ReplicationConfig(heartbeat_interval_ms=50, housekeeping_interval_ms=20_
 
 
 class MemoryLog:
-    """A log in memory, in files of *file_bytes*. `failure` is what an append raises."""
+    """A log in memory, in files of *file_bytes*. `failure` is what an append or a load raises, `cold` are the offsets
+    that must be loaded."""
 
     def __init__(self, *, start: int = 0, file_bytes: int = FILE_BYTES) -> None:
         self.start, self.file_bytes = start, file_bytes
         self.data = bytearray()
         self.failure: StoreError | None = None
+        self.cold: set[int] = set()
 
     @property
     def min_offset(self) -> int:
@@ -45,13 +47,22 @@ class MemoryLog:
         place = offset - self.start
         return memoryview(bytes(self.data[place : place + size]))
 
-    def append_raw(self, offset: int, data: memoryview) -> None:
+    def is_in_memory(self, offset: int, size: int) -> bool:
+        return offset not in self.cold
+
+    def load(self, offset: int, size: int) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.cold -= {*range(offset, offset + size)}
+
+    def append_raw(self, offset: int, *pieces: memoryview) -> None:
         if self.failure is not None:
             raise self.failure
         if not self.end_offset:
             self.start = offset
         assert offset == self.end_offset
-        self.data += data
+        for piece in pieces:
+            self.data += piece
 
     def delete_before(self, offset: int) -> None:
         del self.data[: offset - self.start]
@@ -72,7 +83,7 @@ async def running_master(
     rule: PutRule | None = None,
     **more: Any,
 ) -> AsyncIterator[tuple[Master, str]]:
-    """A master that listens, and its address."""
+    """Yield a master that listens, and its address."""
     master = Master(log, config, rule or config.put_rule(is_sync=is_sync), **more)
     host, port = await master.start(HOST, 0)
     try:
@@ -85,7 +96,7 @@ async def running_master(
 async def running_slave(
     log: LogSink, address: str, config: ReplicationConfig = QUICK, **more: Any
 ) -> AsyncIterator[Slave]:
-    """A slave that follows the master at *address*."""
+    """Yield a slave that follows the master at *address*."""
     slave = Slave(log, config, **more)
     slave.start()
     slave.follow(address)
@@ -103,7 +114,7 @@ async def until(holds: Callable[[], object], seconds: float = 30.0) -> None:
 
 
 def is_copy(copy: MemoryLog, log: MemoryLog) -> bool:
-    """Whether *copy* holds what *log* holds, from where it begins on."""
+    """Return whether *copy* holds what *log* holds, from where it begins on."""
     return copy.end_offset == log.end_offset and copy.data == log.data[copy.start - log.start :]
 
 

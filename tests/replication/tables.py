@@ -1,8 +1,10 @@
 """The tables of a slave, in memory."""
 
-from hanabi.replication.metadata import Offsets
+from collections.abc import Mapping
+
+from hanabi.replication.rules.copied_tables import Offsets
 from hanabi.wire.bodies.groups import SubscriptionGroupTable
-from hanabi.wire.bodies.offsets import DelayOffsetTable
+from hanabi.wire.bodies.offsets import DelayOffsetTable, TimerCheckpoint, TimerMetricsTable
 from hanabi.wire.bodies.pop import MessageRequestModeTable
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable
 
@@ -16,6 +18,8 @@ class Tables:
         self.committed: dict[str, dict[int, int]] = {}
         self.delays = DelayOffsetTable()
         self.modes = MessageRequestModeTable()
+        self.timer_metrics = TimerMetricsTable()
+        self.timer_checkpoint: TimerCheckpoint | None = None
         self.taken: list[str] = []
 
     def topics_version(self) -> DataVersion:
@@ -40,8 +44,23 @@ class Tables:
             self.committed.setdefault(key, {}).update(queues)
         self.taken.append("offsets")
 
-    def take_delay_offsets(self, table: DelayOffsetTable) -> None:
+    def log_end(self) -> int:
+        return 0
+
+    def endless_queues(self) -> list[tuple[str, int]] | None:
+        return None
+
+    async def take_queue_ends(self, ends: Mapping[str, Mapping[int, int]]) -> None:
+        self.taken.append("queue ends")
+
+    async def take_delay_offsets(self, table: DelayOffsetTable, log_offset: int) -> None:
         self.delays = table
 
-    def take_request_modes(self, table: MessageRequestModeTable) -> None:
+    async def take_request_modes(self, table: MessageRequestModeTable) -> None:
         self.modes = table
+
+    async def take_timer_metrics(self, table: TimerMetricsTable) -> None:
+        self.timer_metrics = table
+
+    def take_timer_checkpoint(self, checkpoint: TimerCheckpoint) -> None:
+        self.timer_checkpoint = checkpoint

@@ -115,7 +115,7 @@ def test_when_there_is_no_room_to_wait_a_put_is_told_that_no_slave_has_it() -> N
 
 def test_a_group_that_lost_its_slaves_stores_nothing() -> None:
     world = sync_world(group=Group.ACTING_MASTER, in_sync_replicas=2)
-    assert world.acks.why_refused(100) == "in-sync replicas not enough: 1 of 2"
+    assert world.acks.why_refused(100) == "1 of 2 replicas are in sync"
     world.slave(100)
     assert world.acks.why_refused(100) is None
     world.acks.alive = 1

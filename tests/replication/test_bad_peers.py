@@ -107,13 +107,36 @@ async def test_only_allowed_addresses_and_so_many_connections_are_taken() -> Non
         async with peer(address) as (reader, _):
             assert await until_closed(reader) == b""
         assert master.refusals == {RefusalKind.ADDRESS: 1}
-    async with running_master(MemoryLog(), quick(connections_max=2)) as (master, address):
-        async with peer(address), peer(address):
-            await until(lambda: master.connections == 2)
+    async with running_master(MemoryLog(), quick(ha_connections_max=2)) as (master, address):
+        async with peer(address) as (_, one), peer(address) as (_, other):
+            for writer in (one, other):
+                writer.write(encode_report(0))
+            await until(lambda: len(master.acks.slaves) == 2)
             async with peer(address) as (reader, _):
                 assert await until_closed(reader) == b""
         assert master.refusals == {RefusalKind.CONNECTIONS: 1}
         await until(lambda: master.connections == 0)
+
+
+async def test_a_thousand_mute_peers_do_not_lock_out_a_slave() -> None:
+    log, copy = MemoryLog(), MemoryLog()
+    log.append(bytes(1000))
+    copy.append(bytes(1))
+    async with (
+        running_master(log, quick(ha_connections_max=8)) as (master, address),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for _ in range(500):
+            await stack.enter_async_context(peer(address))
+        async with running_slave(copy, address):
+            await until(lambda: copy.end_offset == 1000)
+            for _ in range(500):  # nor do they push it out
+                await stack.enter_async_context(peer(address))
+            log.append(bytes(10))
+            master.appended()
+            await until(lambda: copy.end_offset == 1010)
+        assert master.connections <= 8
+        assert master.refusals[RefusalKind.CONNECTIONS] >= 980
 
 
 async def test_a_flow_limit_holds_back_and_loses_nothing() -> None:
@@ -134,7 +157,7 @@ async def test_a_flow_limit_holds_back_and_loses_nothing() -> None:
 
 @contextlib.asynccontextmanager
 async def scripted_master(answer: bytes, connections: list[bytes]) -> AsyncIterator[str]:
-    """A server that answers the first report of each connection with *answer*."""
+    """Yield a server that answers the first report of each connection with *answer*."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):

@@ -45,7 +45,7 @@ class Pair:
             time.sleep(0.01)
 
     def log(self, role: str) -> tuple[int, bytearray]:
-        """Where the log of a store that was killed begins after its recovery, and its bytes."""
+        """Return where the log of a store that was killed begins after its recovery, and its bytes."""
         store = open_pair_store(self.home / role)
         try:
             start, data = store.min_log_offset, bytearray()

@@ -1,4 +1,4 @@
-"""What a slave copies besides the log, from a broker of ours, from none, and from one that is wrong."""
+"""Tests of what a slave copies besides the log, from a broker of ours, from none, and from one that is wrong."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from hanabi.errors import ConnectError
 from hanabi.remoting.transport.connector import Connector
-from hanabi.replication.metadata import MetadataSync, Offsets, merged_offsets
+from hanabi.replication.metadata import MetadataSync
+from hanabi.replication.rules.copied_tables import Offsets, copied_members, merged_offsets
 from hanabi.testing.cluster import running_broker
 from hanabi.testing.topics import create_topic
+from hanabi.wire.bodies.topics import DataVersion
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command, decode_command, encode_head
+from hanabi.wire.header import Header
 from tests.replication.tables import Tables
 
 OFFSETS = st.dictionaries(
@@ -72,7 +75,14 @@ class Scripted:
     def __init__(self, answers: Mapping[RequestCode, Command]) -> None:
         self.answers, self.asked = answers, list[int]()
 
-    async def request(self, address: str, code: int, *, timeout: float) -> Command:  # noqa: ASYNC109
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        *,
+        timeout: float,  # noqa: ASYNC109
+    ) -> Command:
         self.asked.append(code)
         if (answer := self.answers.get(RequestCode(code))) is None:
             raise ConnectError(f"{address}: no")
@@ -93,6 +103,8 @@ async def test_one_request_that_fails_does_not_stop_the_others_and_is_told_once(
             RequestCode.GET_ALL_DELAY_OFFSET: answer(code=ResponseCode.SYSTEM_ERROR),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(b"garbage"),
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+            RequestCode.GET_TIMER_METRICS: answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+            RequestCode.GET_TIMER_CHECK_POINT: answer(code=ResponseCode.SYSTEM_ERROR),  # the timer is switched off
         }
     )
     sync = MetadataSync(master, tables)
@@ -101,6 +113,7 @@ async def test_one_request_that_fails_does_not_stop_the_others_and_is_told_once(
     assert tables.committed == {"T@g": {0: 7}}
     assert len([line for line in caplog.messages if "could not be copied" in line]) == 2
     assert master.asked.count(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE) == 1  # a 4.9 master does not know it
+    assert master.asked.count(RequestCode.GET_TIMER_METRICS) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"topicConfigTable":{},"dataVersion":{"counter":5}}'])
@@ -109,3 +122,29 @@ async def test_a_master_without_any_topic_takes_none_from_its_slave(body: bytes)
     sync = MetadataSync(Scripted({RequestCode.GET_ALL_TOPIC_CONFIG: answer(body)}), tables)
     await sync.copy("192.0.2.1:10911")
     assert tables.taken == []
+
+
+async def test_a_master_that_is_back_does_not_take_back_commits_that_its_slave_took_meanwhile() -> None:
+    tables = Tables()
+    answers = {RequestCode.GET_ALL_CONSUMER_OFFSET: answer(b'{"offsetTable":{"T@g":{0:7}}}')}
+    sync = MetadataSync(Scripted(answers), tables)
+    sync.follow("192.0.2.1:10911")
+    await sync.copy("192.0.2.1:10911")
+    sync.follow(None)
+    tables.committed["T@g"][0] = 12
+    sync.follow("192.0.2.1:10911")
+    await sync.copy("192.0.2.1:10911")
+    assert tables.committed == {"T@g": {0: 12}}
+    answers[RequestCode.GET_ALL_CONSUMER_OFFSET] = answer(b'{"offsetTable":{"T@g":{0:3}}}')  # a reset
+    await sync.copy("192.0.2.1:10911")
+    assert tables.committed == {"T@g": {0: 3}}
+
+
+def version(counter: int) -> DataVersion:
+    return DataVersion(counter=counter, timestamp=counter)
+
+
+def test_a_master_that_has_lost_its_file_takes_nothing_from_its_slave() -> None:
+    local, master = {"a": 1, "b": 2}, {"b": 3, "c": 4}
+    assert copied_members(local, version(5), master, version(6)) == master
+    assert copied_members(local, version(5), master, version(4)) == {"a": 1, "b": 3, "c": 4}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.errors import StoreFull
+from hanabi.errors import StoreDamaged, StoreFull
 from hanabi.remoting.address import parse_address
 from hanabi.replication.rules.put_rules import PutRule
 from hanabi.replication.rules.verdicts import RefusalKind
@@ -43,6 +43,40 @@ async def test_a_slave_that_has_a_part_goes_on_there() -> None:
         assert slave.state().received_bytes == 2 * FILE_BYTES - 1234
         assert slave.state().is_connected
         assert slave.state().trouble == ""
+
+
+async def test_an_empty_slave_takes_many_pieces_of_one_read() -> None:
+    ours, copy = MemoryLog(file_bytes=1 << 20), MemoryLog(file_bytes=1 << 20)
+    ours.append(random.Random(1).randbytes(800_000))
+    config = quick(transfer_batch_bytes=1_000)
+    async with running_master(ours, config) as (_, address), running_slave(copy, address) as slave:
+        await until(lambda: copy.end_offset == ours.end_offset)
+        assert not slave.refusals
+    assert is_copy(copy, ours)
+
+
+async def test_bytes_that_are_only_on_the_disk_are_loaded_before_they_are_sent() -> None:
+    ours, copy = MemoryLog(), MemoryLog()
+    ours.append(random.Random(1).randbytes(4 * FILE_BYTES))
+    copy.append(bytes(ours.data[:100]))
+    ours.cold = {*range(100, FILE_BYTES), *range(2 * FILE_BYTES, 3 * FILE_BYTES)}
+    async with running_master(ours) as (_, address), running_slave(copy, address):
+        await until(lambda: copy.end_offset == ours.end_offset)
+    assert copy.data == ours.data
+    assert not ours.cold
+
+
+async def test_a_slave_that_needs_an_unreadable_part_of_the_log_is_refused_with_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours, copy = MemoryLog(), MemoryLog()
+    ours.append(random.Random(1).randbytes(3 * FILE_BYTES))
+    copy.append(bytes(ours.data[:100]))
+    ours.cold, ours.failure = {FILE_BYTES}, StoreDamaged("page 7 is bad")
+    async with running_master(ours) as (master, address), running_slave(copy, address):
+        await until(lambda: master.refusals[RefusalKind.STORE] > 2)
+        assert copy.end_offset == FILE_BYTES
+    assert len([line for line in caplog.messages if "cannot be read: page 7 is bad" in line]) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -278,6 +312,6 @@ async def test_with_tls_only_a_slave_with_a_certificate_follows(tmp_path: Path) 
         ):
             await until(lambda: copy.end_offset == log.end_offset)
             await until(lambda: refused.state().trouble and plain.state().trouble)
-        assert not master.refusals
+        assert set(master.refusals) == {RefusalKind.TLS}
     assert nothing.end_offset == 0
     assert is_copy(copy, log)

@@ -30,7 +30,7 @@ def cut(data: bytes, cuts: list[int]) -> Iterator[bytes]:
 
 
 def joined(parser: PieceParser, chunks: Iterator[bytes]) -> list[tuple[int, bytes]]:
-    """Every piece and heartbeat, with the parts of each piece put together again."""
+    """Return every piece and heartbeat, with the parts of each piece put together again."""
     found: list[tuple[int, bytes]] = []
     for chunk in chunks:
         for offset, data in parser.feed(chunk):

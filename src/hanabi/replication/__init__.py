@@ -10,9 +10,11 @@
       pacing.py      the flow limit and the transfer rate
       peers.py       which addresses may connect
       log_limits.py  how often a log line is repeated
+      copied_tables.py  what a slave's tables become after a copy of its master's
     config.py        the settings, under Apache's keys
     log_access.py    what master and slave need of a log (Protocols), and the message store as such a log
     master.py        the replication port; sender.py is one connection to a slave
+    tls_listener.py  accepting slaves with TLS
     slave.py         the client that follows a master; follower.py is one connection to it
     ha_status.py     the answer to GET_BROKER_HA_STATUS (mqadmin haStatus)                             pure
     metadata.py      topics, groups and offsets, which a slave asks its master for on the port for clients

@@ -41,6 +41,11 @@ class Acknowledgements:
         for count in {1, (rule.in_sync_replicas or 2) - 1} - {0}:
             self._waiting_for(count)  # their marks count from the beginning
 
+    def use(self, rule: PutRule, timeout_seconds: float) -> None:
+        """Apply changed settings to later puts."""
+        self.rule, self._timeout_seconds = rule, timeout_seconds
+        self._waiting_for((rule.in_sync_replicas or 2) - 1 or 1)
+
     # The slaves
 
     @property
@@ -76,7 +81,7 @@ class Acknowledgements:
 
     def why_refused(self, end: int) -> str | None:
         """Return why nothing may be stored behind *end* now; None if it may."""
-        return why_refused(self.rule, self.standing(end)) if self.rule.is_sync else None
+        return why_refused(self.rule, self.standing(end)) if self.rule.may_refuse else None
 
     def wait(self, end_offset: int, on_done: OnDone) -> None:
         """Call *on_done* once: at once, or when enough slaves hold the log up to *end_offset*, or at the deadline."""

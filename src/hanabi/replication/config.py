@@ -36,10 +36,18 @@ class ReplicationConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_in_sync_replicas: Positive = field(default=1, name="minInSyncReplicas")
     auto_in_sync_replicas: bool = field(default=False, name="enableAutoInSyncReplicas")
     all_ack_in_sync_state_set: bool = field(default=False, name="allAckInSyncStateSet")
+    acting_master_enabled: bool = field(default=False, name="enableSlaveActingMaster")
+
+    # controller mode
+    controller_mode_enabled: bool = field(default=False, name="enableControllerMode")
+    async_learner: bool = field(default=False, name="asyncLearner")  # never in sync, never a master
+    sync_from_last_file: bool = field(default=False, name="syncFromLastFile")
+    not_caught_up_ms_max: Positive = field(default=15_000, name="haMaxTimeSlaveNotCatchup")
 
     # Hanabi's own keys
     allowed_peers: str = field(default="", name="haAllowedPeers")  # addresses and networks; empty: every peer
-    connections_max: Positive = field(default=64, name="haConnectionsMax")
+    ha_connections_max: Positive = field(default=64, name="haConnectionsMax")
+    ha_tls_enabled: bool = field(default=False, name="haTlsEnable")  # Apache's brokers cannot speak it
     connect_timeout_ms: Positive = field(default=5_000, name="haConnectTimeout")
     reconnect_interval_ms: Positive = field(default=5_000, name="haReconnectInterval")  # the longest pause
 
@@ -54,8 +62,11 @@ class ReplicationConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Return the peers that may connect."""
         return AllowedPeers.parse(self.allowed_peers, key="haAllowedPeers")
 
-    def put_rule(self, *, is_sync: bool, group: Group = Group.PLAIN) -> PutRule:
+    def put_rule(self, *, is_sync: bool, group: Group | None = None) -> PutRule:
         """Return the requirements of these settings on a put."""
+        if group is None and self.controller_mode_enabled:
+            group = Group.CONTROLLER
+        group = group or (Group.ACTING_MASTER if self.acting_master_enabled else Group.PLAIN)
         gap = self.slave_fall_behind_bytes if group is Group.PLAIN else self.gap_not_in_sync_bytes
         return PutRule(
             is_sync=is_sync,

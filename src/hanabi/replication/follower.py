@@ -1,5 +1,8 @@
 """One connection of a slave to its master: reports what it holds, and appends what it receives.
 
+All pieces of one read are appended together, from the buffer that the socket was read into: one copy, one dispatch and
+one report for each read.
+
 Differs from Apache's HAClient on purpose: it reports at once and not after five seconds, refuses a heartbeat whose
 offset is not its own, checks that each append succeeded, and detects a silent master.
 """
@@ -7,7 +10,7 @@ offset is not its own, checks that each append succeeded, and detects a silent m
 import asyncio
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 from hanabi.errors import LogDiverged, RemoteProtocolError, StoreError
 from hanabi.replication.config import ReplicationConfig
@@ -16,8 +19,10 @@ from hanabi.replication.rules.verdicts import COMPARE, Refusal, RefusalKind, che
 from hanabi.replication.sender import STALL_SECONDS
 from hanabi.replication.wire import Piece, PieceParser, encode_report
 
+READ_BYTES_MAX: Final = 256 << 10
 
-class Follower(asyncio.Protocol):
+
+class Follower(asyncio.BufferedProtocol):
     """Follows one master over one connection. `ended` is done when that is over: a refusal, or None if it was lost."""
 
     def __init__(self, sink: LogSink, config: ReplicationConfig, now: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +33,7 @@ class Follower(asyncio.Protocol):
         self.received_bytes = 0
         self.heard_at = self.wrote_at = now()
         self._transport: asyncio.Transport | None = None
-        self._pieces = PieceParser()
+        self._pieces, self._buffer = PieceParser(), memoryview(bytearray(READ_BYTES_MAX))
         self._is_paused = False
         self._watch: asyncio.TimerHandle | None = None
 
@@ -37,40 +42,66 @@ class Follower(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.heard_at = self._now()
-        self._report()
+        self._greet()
         self._watch_from(self._now())
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, size: int) -> None:
         if self._transport is None:
             return
         self.heard_at = self._now()
-        is_answer_due = False
         try:
-            for piece in self._pieces.feed(data):
-                refusal = self._take(piece)
-                if refusal is not None:
-                    self._end(refusal)
-                    return
-                is_answer_due = True
+            pieces = self._parse(self._buffer[:size])
         except RemoteProtocolError as error:
             self._end(Refusal(RefusalKind.NOT_A_MASTER, f"it sends {error}: it is no master of this protocol"))
             return
-        if is_answer_due:  # one report for all pieces of a read; also for a heartbeat, which may ask for it
-            self._report()
+        if not pieces:
+            return
+        refusal = self._take(pieces)
+        if refusal is not None:
+            self._end(refusal)
+        else:
+            self._report()  # one report for all pieces of a read; also for a heartbeat, which may ask for it
 
-    def _take(self, piece: Piece) -> Refusal | None:
-        """Append a piece that continues the log; return the reason if it cannot be appended."""
-        sink, (offset, data) = self._sink, piece
-        refusal = check_piece(offset, len(data), own_end=sink.end_offset, file_bytes=sink.file_bytes)
-        if refusal is not None or not (data or sink.end_offset):
-            return refusal
-        try:  # for a heartbeat, too: an unfinished dispatch is retried
-            sink.append_raw(offset, data)
+    def _greet(self) -> None:
+        """Say what is held when the connection is open."""
+        self._report()
+
+    def _parse(self, data: memoryview) -> list[Piece]:
+        """Return the pieces in *data*. Raise RemoteProtocolError if no master sends it."""
+        return [*self._pieces.feed(data)]
+
+    def _encoded_report(self) -> bytes:
+        return encode_report(self._sink.end_offset)
+
+    def _take(self, pieces: list[Piece]) -> Refusal | None:
+        """Append pieces that continue the log; return the reason if one of them cannot be appended."""
+        start = end = self._sink.end_offset
+        fitting: list[memoryview] = []
+        refusal = None
+        for offset, data in pieces:
+            refusal = check_piece(offset, len(data), own_end=end, file_bytes=self._sink.file_bytes)
+            if refusal is not None:
+                break
+            if data:
+                if not fitting:
+                    start = offset  # of an empty log it is the master's
+                fitting.append(data)
+                end = offset + len(data)
+        return self._append(start, fitting) or refusal
+
+    def _append(self, offset: int, pieces: list[memoryview]) -> Refusal | None:
+        if not (pieces or offset):
+            return None
+        try:  # without pieces, too: an unfinished dispatch is retried
+            self._sink.append_raw(offset, *pieces)
         except LogDiverged as error:
             return Refusal(RefusalKind.DIVERGED, f"{error}. {COMPARE}")
         except StoreError as error:
             return Refusal(RefusalKind.STORE, f"what it sends cannot be stored: {error}")
-        self.received_bytes += len(data)
+        self.received_bytes += sum(map(len, pieces))
         return None
 
     def pause_writing(self) -> None:
@@ -90,7 +121,7 @@ class Follower(asyncio.Protocol):
         """Report the end of the local log. If the master does not read reports, the next one says it."""
         if self._transport is not None and not self._is_paused:
             self.wrote_at = self._now()
-            self._transport.write(encode_report(self._sink.end_offset))
+            self._transport.write(self._encoded_report())
 
     def _watch_from(self, now: float) -> None:
         """Set the timer to the next moment at which a heartbeat or the timeout may be due."""

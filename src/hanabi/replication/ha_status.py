@@ -19,6 +19,7 @@ def master_status(slaves: Sequence[SlaveState], end_offset: int) -> HAStatus:
                 slave_ack_offset=slave.held_offset,
                 diff=slave.lag_bytes,
                 in_sync=slave.is_in_sync,
+                lag_millis=int(slave.lag_seconds * 1000),
                 transferred_byte_in_second=slave.bytes_per_second,
                 transfer_from_where=slave.sent_offset,
             )
@@ -38,5 +39,6 @@ def slave_status(view: SlaveView, now_ms: int) -> HAStatus:
             last_read_timestamp=heard_ms,
             last_write_timestamp=wrote_ms,
             transferred_byte_in_second=view.bytes_per_second,
+            trouble=view.trouble or None,
         )
     )

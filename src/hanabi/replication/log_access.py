@@ -26,6 +26,12 @@ class LogSource(Protocol):
     def slice(self, offset: int, bytes_max: int) -> memoryview | None:
         """Return the bytes at *offset*, at most *bytes_max* and of one file, without a copy; None outside the log."""
 
+    def is_in_memory(self, offset: int, size: int) -> bool:
+        """Return whether a slice of *size* bytes at *offset* can be sent without waiting for the disk."""
+
+    def load(self, offset: int, size: int) -> None:
+        """Bring the *size* bytes at *offset* into memory. Called in another thread. Raise StoreError on failure."""
+
 
 class LogSink(Protocol):
     """Log of a slave."""
@@ -38,10 +44,11 @@ class LogSink(Protocol):
     def file_bytes(self) -> int:
         """Size of each of its files (mappedFileSizeCommitLog)."""
 
-    def append_raw(self, offset: int, data: memoryview) -> None:
-        """Append bytes of the master's log. An empty log begins at *offset*. Raise StoreError on failure.
+    def append_raw(self, offset: int, *pieces: memoryview) -> None:
+        """Append bytes of the master's log, which are overwritten afterwards. An empty log begins at *offset*. Raise
+        StoreError on failure.
 
-        A heartbeat is an append without bytes: it retries what could not be completed before."""
+        A heartbeat is an append without pieces: it retries what could not be completed before."""
 
 
 class StoreLog:
@@ -49,8 +56,8 @@ class StoreLog:
 
     A slave becomes a master by a restart, which cuts off an incomplete record at the end of its log and restores its
     queue offsets. Without a restart both would be necessary: see `MessageStore.restore_queue_offsets`. Slices are
-    passed to the kernel unread, which returns an error for an unreadable page; with TLS they are read here, where such
-    a page ends the process.
+    passed to the kernel unread, which returns an error for an unreadable page. With TLS they are read here, where such
+    a page would end the process: `load` finds it first, as it is not in memory.
     """
 
     def __init__(self, store: MessageStore) -> None:
@@ -69,5 +76,19 @@ class StoreLog:
         tail = self._store.read_log(offset)
         return None if tail is None else tail[:bytes_max]
 
-    def append_raw(self, offset: int, data: memoryview) -> None:
-        self._store.append_copy(offset, data)
+    def is_in_memory(self, offset: int, size: int) -> bool:
+        return self._store.is_log_in_memory(offset, size)
+
+    def load(self, offset: int, size: int) -> None:
+        self._store.load_log(offset, size)
+
+    def append_raw(self, offset: int, *pieces: memoryview) -> None:
+        self._store.append_copy(offset, *pieces)
+
+    def cut_partial_record(self) -> None:
+        """Remove the bytes behind the last whole record."""
+        self._store.cut_partial_record()
+
+    def truncate(self, offset: int) -> None:
+        """Forget everything from *offset* on."""
+        self._store.truncate(offset)

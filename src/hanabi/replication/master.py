@@ -12,27 +12,33 @@ Everything appended in one iteration of the loop is sent in the next one, in one
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
 
 import msgspec
 
+from hanabi.remoting.address import format_address
+from hanabi.remoting.transport.tls import handshake_reason
 from hanabi.replication.acks import Acknowledgements
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import LogSource
-from hanabi.replication.rules.log_limits import Complaints
+from hanabi.replication.rules.log_limits import RepeatedWarnings
 from hanabi.replication.rules.progress import is_in_sync
 from hanabi.replication.rules.put_rules import PutRule
 from hanabi.replication.rules.verdicts import Refusal, RefusalKind
 from hanabi.replication.sender import Sender
+from hanabi.replication.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 64
-TLS_HANDSHAKE_SECONDS: Final = 10.0
+LOADERS: Final = 2
+LOADERS_SECONDS: Final = 5.0  # at the stop, for reads from the disk
 
 
 class SlaveState(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,25 +70,37 @@ class Master:
         self._log, self._config, self._tls, self._now = log, config, tls, now
         self._peers = config.peers()
         timeout_seconds = config.slave_timeout_ms / 1000
-        self.acks = Acknowledgements(rule, timeout_seconds=timeout_seconds, now=now, on_wait=self._expire_at)
+        self.acks = self._new_acks(rule, timeout_seconds)
         self.refusals: Counter[RefusalKind] = Counter()
-        self._complaints = Complaints()
-        self._senders: set[Sender] = set()
-        self._server: asyncio.Server | None = None
+        self._warnings = RepeatedWarnings()
+        self._senders: dict[Sender, None] = {}  # the oldest first
+        self._server: asyncio.Server | TlsListener | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._is_sending_due = False
+        self.loaders = ThreadPoolExecutor(LOADERS, "hanabi-replication-read")  # a thread begins with its first work
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the bound address; port 0 means any. Raise OSError if the port is taken."""
+        return await self.start_on(socket.create_server((host, port), backlog=BACKLOG))
+
+    async def start_on(self, listener: socket.socket) -> tuple[str, int]:
+        """Accept slaves on a socket that listens, and return its address."""
         self._loop = asyncio.get_running_loop()
-        handshake = TLS_HANDSHAKE_SECONDS if self._tls is not None else None
-        self._server = await self._loop.create_server(
-            self._new_sender, host, port, ssl=self._tls, ssl_handshake_timeout=handshake, backlog=BACKLOG
-        )
-        bound = self._server.sockets[0].getsockname()
-        logger.info("slaves may connect to %s:%d", bound[0], bound[1])
+        bound = listener.getsockname()
+        if self._tls is not None:
+            self._server = TlsListener(listener, self._tls, self._new_sender, self._handshake_failed)
+        else:
+            self._server = await self._loop.create_server(self._new_sender, sock=listener, backlog=BACKLOG)
+        logger.info("slaves may connect to %s", format_address(bound))
         return bound[0], bound[1]
+
+    def use(self, config: ReplicationConfig, rule: PutRule) -> None:
+        """Apply changed settings, also to open connections."""
+        self._config, self._peers = config, config.peers()
+        self.acks.use(rule, config.slave_timeout_ms / 1000)
+        for sender in self._senders:
+            sender.use(config)
 
     async def stop(self) -> None:
         """Stop accepting, close all connections, and end the waiting puts."""
@@ -94,7 +112,19 @@ class Master:
         if self._expiry is not None:
             self._expiry.cancel()
         self.acks.end_all()
-        await asyncio.sleep(0)  # lets the transports report their end
+        await self._stop_loaders()
+
+    async def _stop_loaders(self) -> None:
+        """Wait for reads from the disk, as the store is closed next. A disk that hangs does not prevent the stop."""
+        ended = asyncio.ensure_future(asyncio.to_thread(self.loaders.shutdown, cancel_futures=True))
+        done, _ = await asyncio.wait([ended], timeout=LOADERS_SECONDS)
+        if not done:
+            logger.warning("reading the log for slaves did not end within %g s: does the disk hang?", LOADERS_SECONDS)
+
+    def close_connections(self) -> None:
+        """Close the connections of all slaves; they may connect again."""
+        for sender in list(self._senders):
+            sender.close()
 
     def appended(self) -> None:
         """Schedule sending of new bytes: once for all appends of this loop iteration."""
@@ -137,25 +167,38 @@ class Master:
         """Count a new connection, or return the reason of its refusal."""
         if not self._peers.allows(host):
             return Refusal(RefusalKind.ADDRESS, "its address is not in haAllowedPeers")
-        if len(self._senders) >= self._config.connections_max:
-            return Refusal(
+        if len(self._senders) >= self._config.ha_connections_max:
+            full = Refusal(
                 RefusalKind.CONNECTIONS, f"there are {len(self._senders)} connections already (haConnectionsMax)"
             )
-        self._senders.add(sender)
+            mute = next((other for other in self._senders if other.slave is None), None)
+            if mute is None:
+                return full
+            mute.evict(full)  # peers that say nothing must not lock out a slave
+        self._senders[sender] = None
         return None
+
+    def _handshake_failed(self, address: Any, error: Exception) -> None:
+        self._refused(address[0], format_address(address), Refusal(RefusalKind.TLS, handshake_reason(error)))
 
     def refused(self, sender: Sender, refusal: Refusal) -> None:
         """Count and log a refusal: one line a minute for each host and kind."""
+        self._refused(sender.host, sender.address, refusal)
+
+    def _refused(self, host: str, address: str, refusal: Refusal) -> None:
         self.refusals[refusal.kind] += 1
-        key = (sender.host, refusal.kind)
-        if self._complaints.is_due(key, self._now()):
-            again = self._complaints.held_back(key)
+        key = (host, refusal.kind)
+        if self._warnings.is_due(key, self._now()):
+            again = self._warnings.held_back(key)
             more = f" ({again} more times since the last line)" if again else ""
-            logger.warning("slave %s is refused: %s%s", sender.address, refusal.text, more)
+            logger.warning("slave %s is refused: %s%s", address, refusal.text, more)
 
     def gone(self, sender: Sender) -> None:
         """Remove a closed connection."""
-        self._senders.discard(sender)
+        self._senders.pop(sender, None)
+
+    def _new_acks(self, rule: PutRule, timeout_seconds: float) -> Acknowledgements:
+        return Acknowledgements(rule, timeout_seconds=timeout_seconds, now=self._now, on_wait=self._expire_at)
 
     def _new_sender(self) -> Sender:
         return Sender(self._log, self._config, self.acks, self, self._now)

@@ -4,11 +4,14 @@
     consumer offsets    merged: what the master has changed since the last time wins; else the larger one stays, as a
                         slave takes commits while its master is away (Apache's slave loses these, #1094)
     delay offsets       the whole table; a master that has delayed nothing answers with an error
-    request modes       the whole table; 4.9 does not know the request
+    request modes       the whole table      } 4.9 does not know these requests, and a broker without a timer refuses
+    timer               counts, checkpoint   } the last two
+    ends of queues      once for each copy of a log that does not begin at 0, of the queues without a message here
 
-Agrees with SlaveSynchronize. Apache's slave asks for topics at the fast port; every port of a master answers. A failed
-request is logged once a minute and does not stop the remaining ones. `MetadataSink` hides how a broker applies the
-tables; the timers' state (60, 61) is not copied.
+The first copy comes as soon as the master is known, and one out of turn when `hurry` is called. A failed request is
+logged once a minute and does not stop the remaining ones. Agrees with SlaveSynchronize; Apache's slave asks for some
+tables at the fast port, but every port of a master answers. `MetadataSink` hides how a broker applies the tables; the
+decisions are in `rules/copied_tables.py`.
 """
 
 import asyncio
@@ -18,62 +21,79 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from hanabi.errors import BrokerError, MQError
-from hanabi.replication.rules.log_limits import Complaints
+from hanabi.replication.rules.copied_tables import Offsets, merged_offsets
+from hanabi.replication.rules.log_limits import RepeatedWarnings
 from hanabi.wire.bodies.groups import SubscriptionGroupTable
-from hanabi.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
+from hanabi.wire.bodies.offsets import (
+    ConsumerOffsetTable,
+    DelayOffsetTable,
+    TimerCheckpoint,
+    TimerMetricsTable,
+    decode_timer_checkpoint,
+)
 from hanabi.wire.bodies.pop import MessageRequestModeTable
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body
+from hanabi.wire.header import Header
+from hanabi.wire.headers.offset import GetMaxOffsetHeader, OffsetReplyHeader
 
 logger = logging.getLogger(__name__)
 
-FIRST_SECONDS: Final = 3.0
+RETRY_SECONDS: Final = 3.0  # after a copy that failed
 INTERVAL_SECONDS: Final = 10.0
+HURRY_SECONDS: Final = 0.5  # between two copies out of turn, at least
+HURRY_SHARE: Final = 10  # and this many times the duration of the last copy
 TIMEOUT_SECONDS: Final = 3.0
+_ENDS_AT_ONCE: Final = 32  # requests in flight
+_KEYS_AT_ONCE: Final = 1_000  # merged without a pause: about a millisecond
 
-Offsets = Mapping[str, Mapping[int, int]]  # "topic@group" -> queue id -> offset
 T = TypeVar("T")
 
 
 class Asker(Protocol):
-    """Client for requests to the master; `remoting`'s Connector is one."""
+    """Client for requests to another broker; `remoting`'s Connector is one."""
 
-    async def request(self, address: str, code: int, *, timeout: float) -> Command:  # noqa: ASYNC109
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        *,
+        timeout: float,  # noqa: ASYNC109
+    ) -> Command:
         """Send a request to *address* and return the reply with any code."""
 
 
 class MetadataSink(Protocol):
-    """The tables of a slave."""
+    """The tables of a slave. Those that are files are written when the call returns."""
 
     def topics_version(self) -> DataVersion: ...
     def take_topics(self, table: TopicConfigTable) -> None: ...
     def groups_version(self) -> DataVersion: ...
     def take_groups(self, table: SubscriptionGroupTable) -> None: ...
-    def offsets(self) -> Offsets: ...
+
+    def offsets(self) -> Offsets:
+        """Return the current offsets, without a copy."""
+
     def take_offsets(self, offsets: Offsets) -> None: ...
-    def take_delay_offsets(self, table: DelayOffsetTable) -> None: ...
-    def take_request_modes(self, table: MessageRequestModeTable) -> None: ...
 
+    def log_end(self) -> int:
+        """Return where the slave's log ends."""
 
-def merged_offsets(local: Offsets, master: Offsets, seen: Offsets) -> Offsets:
-    """Return the offsets of *master* that a slave must take; *seen* is the master's previous table.
+    def endless_queues(self) -> list[tuple[str, int]] | None:
+        """Return the queues of the copied topics without a message here; None if their ends are known, or needless."""
 
-    The master wins for an offset that it has changed, also backwards (a reset). Otherwise a larger offset that was
-    committed here stays.
-    """
-    taken: dict[str, dict[int, int]] = {}
-    for key, queues in master.items():
-        here, before = local.get(key, {}), seen.get(key, {})
-        changed = {
-            queue_id: offset
-            for queue_id, offset in queues.items()
-            if here.get(queue_id) != offset and (before.get(queue_id, -1) != offset or here.get(queue_id, -1) < offset)
-        }
-        if changed:
-            taken[key] = changed
-    return taken
+    async def take_queue_ends(self, ends: Mapping[str, Mapping[int, int]]) -> None:
+        """Keep the ends of such queues: topic, queue id, offset of the next message."""
+
+    async def take_delay_offsets(self, table: DelayOffsetTable, log_offset: int) -> None:
+        """Take over the progress of the delay levels. *log_offset*: the end of the log before the master was asked."""
+
+    async def take_request_modes(self, table: MessageRequestModeTable) -> None: ...
+    async def take_timer_metrics(self, table: TimerMetricsTable) -> None: ...
+    def take_timer_checkpoint(self, checkpoint: TimerCheckpoint) -> None: ...
 
 
 class MetadataSync:
@@ -89,34 +109,59 @@ class MetadataSync:
     ) -> None:
         self._asker, self._sink, self._interval_seconds, self._now = asker, sink, interval_seconds, now
         self._master: str | None = None
-        self._seen: Offsets = {}
-        self._complaints = Complaints()
+        self._changed = asyncio.Event()  # set when there is another master
+        self._hurried = asyncio.Event()  # set when a copy is due out of turn
+        self._seen: Offsets = {}  # of the last master, also while there is none
+        self._warnings = RepeatedWarnings()
         self._unknown: set[RequestCode] = set()  # requests that this master does not support
         self.rounds = 0  # completed without an error
+
+    @property
+    def master(self) -> str | None:
+        """Address of the master, which is asked for its tables; None: of none."""
+        return self._master
 
     def follow(self, address: str | None) -> None:
         """Copy from the master at *address* from now on; None: from none."""
         if address != self._master:
-            self._master, self._seen, self._unknown = address, {}, set()
+            self._master, self._unknown = address, set()
+            self._changed.set()
+
+    def hurry(self) -> None:
+        """Copy soon: the log has a message of a queue that is new here, so the tables may be old. Cheap."""
+        self._hurried.set()
 
     async def run(self) -> None:
         """Copy every few seconds, while there is a master."""
-        await asyncio.sleep(min(FIRST_SECONDS, self._interval_seconds))
         while True:
-            if self._master is not None:
-                await self.copy(self._master)
-            await asyncio.sleep(self._interval_seconds)
+            self._changed.clear()
+            self._hurried.clear()
+            if self._master is None:
+                await self._changed.wait()
+                continue
+            began = self._now()
+            is_done = await self.copy(self._master)
+            pause = self._interval_seconds if is_done else min(RETRY_SECONDS, self._interval_seconds)
+            least = max(HURRY_SECONDS, HURRY_SHARE * (self._now() - began))
+            if not await _within(pause, self._changed, self._hurried):
+                continue
+            await _within(max(began + least - self._now(), 0), self._changed)
 
     async def copy(self, address: str) -> bool:
         """Copy all tables once; return whether all succeeded."""
+        is_begun = self._sink.log_end() > 0  # before the topics are copied: later ones have their messages in the copy
         steps: tuple[tuple[str, Callable[[str], Awaitable[None]]], ...] = (
             ("topics", self._copy_topics),
             ("consumer offsets", self._copy_offsets),
             ("delay offsets", self._copy_delay_offsets),
             ("groups", self._copy_groups),
             ("message request modes", self._copy_request_modes),
+            ("timer's counts", self._copy_timer_metrics),
+            ("timer's checkpoint", self._copy_timer_checkpoint),
         )
         results = [await self._try(address, name, step) for name, step in steps]
+        if is_begun and results[0]:
+            results.append(await self._try(address, "ends of queues", self._copy_queue_ends))
         self.rounds += all(results)
         return all(results)
 
@@ -124,10 +169,10 @@ class MetadataSync:
         try:
             await step(address)
         except MQError as error:
-            if self._complaints.is_due(name, self._now()):
+            if self._warnings.is_due(name, self._now()):
                 logger.warning("the %s of the master %s could not be copied, retrying: %s", name, address, error)
             return False
-        self._complaints.forget(name)
+        self._warnings.forget(name)
         return True
 
     async def _copy_topics(self, address: str) -> None:
@@ -148,33 +193,83 @@ class MetadataSync:
         table = await self._fetch(address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
         if table is None:
             return
-        changed = merged_offsets(self._sink.offsets(), table.offset_table, self._seen)
-        self._seen = table.offset_table
-        if changed:
-            self._sink.take_offsets(changed)
+        seen, self._seen = self._seen, table.offset_table
+        master = list(table.offset_table.items())
+        for start in range(0, len(master), _KEYS_AT_ONCE):
+            some = dict(master[start : start + _KEYS_AT_ONCE])
+            changed = merged_offsets(self._sink.offsets(), some, seen)
+            if changed:
+                self._sink.take_offsets(changed)
+            await asyncio.sleep(0)
 
     async def _copy_delay_offsets(self, address: str) -> None:
+        log_offset = self._sink.log_end()
         answer = await self._asker.request(address, RequestCode.GET_ALL_DELAY_OFFSET, timeout=TIMEOUT_SECONDS)
         if answer.code == ResponseCode.SYSTEM_ERROR:  # Apache's code for a master without that file
             return
         table = _decoded(answer, DelayOffsetTable, address)
         if table is not None and table.offset_table:
-            self._sink.take_delay_offsets(table)
+            await self._sink.take_delay_offsets(table, log_offset)
 
     async def _copy_request_modes(self, address: str) -> None:
-        code = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
-        if code in self._unknown:
+        answer = await self._ask_if_known(address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        table = _decoded(answer, MessageRequestModeTable, address) if answer is not None else None
+        if table is not None:
+            await self._sink.take_request_modes(table)
+
+    async def _copy_timer_metrics(self, address: str) -> None:
+        answer = await self._ask_if_known(address, RequestCode.GET_TIMER_METRICS)
+        table = _decoded(answer, TimerMetricsTable, address) if answer is not None else None
+        if table is not None:
+            await self._sink.take_timer_metrics(table)
+
+    async def _copy_timer_checkpoint(self, address: str) -> None:
+        answer = await self._ask_if_known(address, RequestCode.GET_TIMER_CHECK_POINT)
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            self._sink.take_timer_checkpoint(decode_timer_checkpoint(bytes(answer.body)))
+
+    async def _copy_queue_ends(self, address: str) -> None:
+        queues = self._sink.endless_queues()
+        if queues is None:
             return
+        ends: dict[str, dict[int, int]] = {}
+        for start in range(0, len(queues), _ENDS_AT_ONCE):
+            some = queues[start : start + _ENDS_AT_ONCE]
+            found = await asyncio.gather(*(self._queue_end(address, topic, queue_id) for topic, queue_id in some))
+            for (topic, queue_id), end in zip(some, found, strict=True):
+                if end:
+                    ends.setdefault(topic, {})[queue_id] = end
+        await self._sink.take_queue_ends(ends)
+
+    async def _queue_end(self, address: str, topic: str, queue_id: int) -> int:
+        header = GetMaxOffsetHeader(topic=topic, queue_id=queue_id)
+        answer = await self._asker.request(address, RequestCode.GET_MAX_OFFSET, header, timeout=TIMEOUT_SECONDS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError.from_reply(answer.code, answer.remark, asked=f"{address} was asked for ends of queues")
+        return answer.header(OffsetReplyHeader).offset
+
+    async def _ask_if_known(self, address: str, code: RequestCode) -> Command | None:
+        """Ask for a table of 5.x; None if this master does not know it, or has none: its timer may be switched off."""
+        if code in self._unknown:
+            return None
         answer = await self._asker.request(address, code, timeout=TIMEOUT_SECONDS)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._unknown.add(code)
-            return
-        table = _decoded(answer, MessageRequestModeTable, address)
-        if table is not None:
-            self._sink.take_request_modes(table)
+        return answer if answer.code == ResponseCode.SUCCESS else None
 
     async def _fetch(self, address: str, code: RequestCode, kind: type[T]) -> T | None:
         return _decoded(await self._asker.request(address, code, timeout=TIMEOUT_SECONDS), kind, address)
+
+
+async def _within(seconds: float, *events: asyncio.Event) -> bool:
+    """Wait until one of *events* is set, for at most *seconds*; return whether one is."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+    return bool(done)
 
 
 def _decoded(answer: Command, kind: type[T], address: str) -> T | None:

@@ -6,12 +6,16 @@
 A piece is sent as its header and a slice of the mapped log, without a copy. At most `BUFFERED_BYTES_MAX` are buffered
 for a slow slave; then sending stops until it has read. So a slave costs bounded memory and bounded time in each
 iteration of the loop, and does not slow other slaves.
+
+A slave that is behind needs bytes that may be on the disk only: the kernel would read them while the loop waits. They
+are loaded by another thread first, a window at a time, if they are not in memory.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, Final, Protocol, cast
 
 from hanabi.remoting.address import format_address
@@ -27,11 +31,17 @@ logger = logging.getLogger(__name__)
 
 BUFFERED_BYTES_MAX: Final = 256 << 10
 TURN_BYTES_MAX: Final = 1 << 20  # then other connections are served
+WINDOW_BYTES: Final = 4 << 20  # that are looked at, and loaded, at once
+FRESH_BYTES: Final = 32 << 20  # of the end of the log are in memory if they were appended during the connection
 STALL_SECONDS: Final = 1.0  # a timer this late means that this process stalled
 
 
 class SenderOwner(Protocol):
     """Callbacks of a sender to its master."""
+
+    @property
+    def loaders(self) -> Executor:
+        """Threads that read from the disk."""
 
     def admit(self, sender: "Sender", host: str) -> Refusal | None:
         """Count a new connection, or return the reason of its refusal."""
@@ -62,10 +72,21 @@ class Sender(asyncio.Protocol):
         self._reports = ReportParser()
         self._heard_at = self._wrote_at = now()
         self._paused_at: float | None = None  # since when the slave has not read our data
-        self._bucket = TokenBucket(config.transfer_bytes_per_second, now()) if config.flow_control_enabled else None
+        self._bucket = self._new_bucket()
         self._rate = TransferRate(now())
         self._watch: asyncio.TimerHandle | None = None
         self._pump_later: asyncio.Handle | None = None
+        self._fresh_from = self._in_memory_to = 0
+        self._loading: asyncio.Future[None] | None = None
+
+    def use(self, config: ReplicationConfig) -> None:
+        """Apply changed settings."""
+        self._config = config
+        self._bucket = self._new_bucket()
+
+    def _new_bucket(self) -> TokenBucket | None:
+        config = self._config
+        return TokenBucket(config.transfer_bytes_per_second, self._now()) if config.flow_control_enabled else None
 
     # Callbacks of the loop
 
@@ -118,18 +139,18 @@ class Sender(asyncio.Protocol):
     def _start(self, report: int) -> None:
         """Start sending at the position of the first report."""
         log = LogRange(self._log.min_offset, self._log.end_offset, self._log.file_bytes)
-        start = start_position(report, log)
+        start = self._position(report, log)
         if isinstance(start, Refusal):
             self._refuse(start)
             return
-        now = self._now()
+        self._fresh_from, now = log.end, self._now()
         self.slave = SlaveProgress(
             address=self.address, reported=report, held=start, sent=start, heard_at=now, caught_up_at=now
         )
         self._acks.join(self.slave)
         logger.info("slave %s follows from offset %d, %d bytes behind", self.address, start, log.end - start)
         if start == log.end:
-            self._write(encode_header(start, 0))  # Hanabi's slaves answer with a report: an acknowledgement
+            self._write(self._header(start, 0))  # Hanabi's slaves answer with a report: an acknowledgement
         self.pump()
 
     def _acknowledge(self, report: int) -> None:
@@ -143,7 +164,25 @@ class Sender(asyncio.Protocol):
         is_more = report > slave.acked
         slave.acknowledge(report, end=self._log.end_offset, now=self._now())
         if is_more:
-            self._acks.acknowledged()
+            self._acknowledged(slave)
+
+    def _acknowledged(self, slave: SlaveProgress) -> None:
+        """Release the puts that wait for this acknowledgement."""
+        self._acks.acknowledged()
+
+    # Differences between the protocols
+
+    def _position(self, report: int, log: LogRange) -> int | Refusal:
+        """Return where to start sending."""
+        return start_position(report, log)
+
+    def _header(self, offset: int, size: int) -> bytes:
+        """Encode the header of a piece."""
+        return encode_header(offset, size)
+
+    def _piece_end(self, offset: int, end: int) -> int:
+        """Return where a piece that begins at *offset* must end."""
+        return end
 
     # Pieces
 
@@ -157,24 +196,57 @@ class Sender(asyncio.Protocol):
             if left <= 0:
                 self._pump_after(0)
                 return
-            size = self._allowed()
-            if not size or not (sent := self._send_piece(slave, size)):
+            sent = self._send_pieces(slave, self._in_memory(slave.sent, end))
+            if not sent:
                 return
             left -= sent
 
-    def _send_piece(self, slave: SlaveProgress, size: int) -> int:
-        """Send one piece of at most *size* bytes; return its size, or 0 if the log no longer has it."""
-        piece = self._log.slice(slave.sent, size)
-        if not piece:
-            text = f"it is at {slave.sent}, but the oldest file here begins at {self._log.min_offset} by now"
-            self._refuse(Refusal(RefusalKind.BELOW_START, text))
-            return 0
-        self._write(encode_header(slave.sent, len(piece)), piece)
-        slave.sent += len(piece)
-        slave.transferred_bytes += len(piece)
-        if self._bucket is not None:
-            self._bucket.take(len(piece))
-        return len(piece)
+    def _send_pieces(self, slave: SlaveProgress, end: int) -> int:
+        """Send some pieces up to *end* by one write; return their size, or 0 if there is none to send now."""
+        start, parts = slave.sent, list[bytes | memoryview]()
+        while slave.sent < end and slave.sent - start < BUFFERED_BYTES_MAX:
+            size = self._allowed()
+            if not size:
+                break
+            piece = self._log.slice(slave.sent, min(size, self._piece_end(slave.sent, end) - slave.sent))
+            if not piece:
+                text = f"it is at {slave.sent}, but the oldest file here begins at {self._log.min_offset} by now"
+                self._refuse(Refusal(RefusalKind.BELOW_START, text))
+                return 0
+            parts += (self._header(slave.sent, len(piece)), piece)
+            slave.sent += len(piece)
+            if self._bucket is not None:
+                self._bucket.take(len(piece))
+        if parts:
+            self._write(*parts)
+            slave.transferred_bytes += slave.sent - start
+        return slave.sent - start
+
+    def _in_memory(self, offset: int, end: int) -> int:
+        """Return up to where the log can be sent from *offset* on without waiting for the disk; load it if that is
+        nowhere."""
+        if offset >= self._fresh_from and end - offset <= FRESH_BYTES:
+            return end
+        if offset >= self._in_memory_to and self._loading is None:
+            size = min(WINDOW_BYTES, self._log.file_bytes - offset % self._log.file_bytes)
+            if self._log.is_in_memory(offset, size):
+                self._in_memory_to = offset + size
+            else:
+                self._loading = self._loop.run_in_executor(self._owner.loaders, self._log.load, offset, size)
+                self._loading.add_done_callback(lambda done: self._loaded(done, offset + size))
+        return min(self._in_memory_to, end)
+
+    def _loaded(self, done: asyncio.Future[None], end: int) -> None:
+        """Go on behind a window that was loaded up to *end*."""
+        self._loading = None
+        if done.cancelled() or self.slave is None:
+            return
+        error = done.exception()
+        if error is not None:
+            self._refuse(Refusal(RefusalKind.STORE, f"the log that it needs cannot be read: {error}"))
+            return
+        self._in_memory_to = end
+        self.pump()
 
     def _allowed(self) -> int:
         """Return the maximum size of the next piece; 0 if it has to wait for the flow limit."""
@@ -223,7 +295,7 @@ class Sender(asyncio.Protocol):
             return
         if now - self._wrote_at >= self._heartbeat_seconds - 0.001:
             if self.slave is not None and self._paused_at is None:
-                self._write(encode_header(self.slave.sent, 0))
+                self._write(self._header(self.slave.sent, 0))
             self._wrote_at = now
         self._watch_from(now)
 
@@ -254,6 +326,11 @@ class Sender(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         self._close()
+
+    def evict(self, refusal: Refusal) -> None:
+        """Close the connection in favour of another one."""
+        self._refuse(refusal)
+        self._owner.gone(self)
 
     def _refuse(self, refusal: Refusal) -> None:
         self._owner.refused(self, refusal)

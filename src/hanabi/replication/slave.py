@@ -21,10 +21,11 @@ from typing import Final
 import msgspec
 
 from hanabi.remoting.address import parse_address
+from hanabi.remoting.transport.connecting import open_connection
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.follower import Follower
 from hanabi.replication.log_access import LogSink
-from hanabi.replication.rules.log_limits import Complaints
+from hanabi.replication.rules.log_limits import RepeatedWarnings
 from hanabi.replication.rules.pacing import TransferRate
 from hanabi.replication.rules.verdicts import Refusal, RefusalKind
 
@@ -57,7 +58,12 @@ class Slave:
         *,
         tls: ssl.SSLContext | None = None,
         now: Callable[[], float] = time.monotonic,
+        on_lost: Callable[[], None] = lambda: None,
+        new_follower: Callable[[], Follower] | None = None,
     ) -> None:
+        """*on_lost* is called when a connection to the master has ended; *new_follower* makes another protocol's."""
+        self._on_lost = on_lost
+        self._new_follower = new_follower or (lambda: Follower(sink, config, now))
         self._sink, self._config, self._tls, self._now = sink, config, tls, now
         self._address: str | None = None
         self._changed = asyncio.Event()  # set when the address changes
@@ -66,7 +72,7 @@ class Slave:
         self._rate = TransferRate(now())
         self._trouble = ""
         self._task: asyncio.Task[None] | None = None
-        self._complaints = Complaints()
+        self._warnings = RepeatedWarnings()
         self.refusals: Counter[RefusalKind] = Counter()
 
     def start(self) -> None:
@@ -87,7 +93,7 @@ class Slave:
         if address == self._address:
             return
         self._address = address
-        self._complaints = Complaints()
+        self._warnings = RepeatedWarnings()
         self._changed.set()
         if self._follower is not None:
             self._follower.close()
@@ -153,7 +159,7 @@ class Slave:
             follower.close()
             return None
         self._follower, self._trouble = follower, ""
-        self._complaints.forget(_UNREACHABLE)
+        self._warnings.forget(_UNREACHABLE)
         logger.info("following the master %s from offset %d", address, self._sink.end_offset)
         try:
             refusal = await follower.ended
@@ -162,22 +168,15 @@ class Slave:
             self._received_before += follower.received_bytes
             self._follower = None
         self._note_end(address, refusal, follower.error)
+        self._on_lost()
         return refusal
 
     async def _connect(self, address: str) -> Follower | None:
         """Open a connection; return None on failure."""
         host, port = parse_address(address)
-        loop = asyncio.get_running_loop()
-        name = host if self._tls is not None else None
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
-                _, follower = await loop.create_connection(
-                    lambda: Follower(self._sink, self._config, self._now),
-                    host,
-                    port,
-                    ssl=self._tls,
-                    server_hostname=name,
-                )
+                follower = await open_connection(self._new_follower, host, port, self._tls)
         except OSError as error:  # includes TimeoutError and SSLError
             self._trouble = f"no connection to the master {address}: {error or 'no answer in time'}"
             self._complain(_UNREACHABLE, self._trouble)
@@ -196,6 +195,6 @@ class Slave:
 
     def _complain(self, key: str, text: str) -> None:
         """Log *text*, at most once a minute for each kind."""
-        if self._complaints.is_due(key, self._now()):
-            again = self._complaints.held_back(key)
+        if self._warnings.is_due(key, self._now()):
+            again = self._warnings.held_back(key)
             logger.warning("%s%s", text, f" ({again} more times since the last line)" if again else "")

@@ -61,7 +61,7 @@ class PieceParser:
         self._offset = 0
         self._left = 0
 
-    def feed(self, data: bytes) -> Iterator[Piece]:
+    def feed(self, data: bytes | memoryview) -> Iterator[Piece]:
         """Yield the pieces in *data*, without a copy. Raise RemoteProtocolError if it cannot come from a master."""
         view = memoryview(data)
         while view:

@@ -1,4 +1,4 @@
-"""How far slaves are, and what enough of them hold."""
+"""Tests of how far slaves are, and what enough of them hold."""
 
 from hypothesis import given
 from hypothesis import strategies as st

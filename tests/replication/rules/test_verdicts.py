@@ -1,4 +1,4 @@
-"""What the other side of a replication connection may say."""
+"""Tests of what the other side of a replication connection may say."""
 
 import pytest
 from hypothesis import given

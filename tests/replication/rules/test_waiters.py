@@ -12,7 +12,7 @@ OK, TIMEOUT = PutStatus.PUT_OK, PutStatus.FLUSH_SLAVE_TIMEOUT
 
 
 class Told:
-    """What each put was told, in order."""
+    """Outcomes of the puts, in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[int, PutStatus]] = []

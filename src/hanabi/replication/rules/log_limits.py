@@ -7,7 +7,7 @@ _REPEAT_SECONDS: Final = 60.0
 _KEYS_MAX: Final = 1_000
 
 
-class Complaints:
+class RepeatedWarnings:
     """Times of the last log line of each complaint, for a bounded number of them."""
 
     def __init__(self) -> None:

@@ -44,6 +44,11 @@ class PutRule(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the rule of 4.9 applies."""
         return self.group is Group.PLAIN and self.in_sync_replicas is None
 
+    @property
+    def may_refuse(self) -> bool:
+        """Return whether a put may be refused before it is stored."""
+        return self.is_sync and self.group is not Group.PLAIN
+
 
 class Standing(NamedTuple):
     """The slaves at the moment of a put."""
@@ -61,11 +66,11 @@ class Standing(NamedTuple):
 
 def why_refused(rule: PutRule, standing: Standing) -> str | None:
     """Return why a put must not be stored at all (IN_SYNC_REPLICAS_NOT_ENOUGH, code 1); None if it may."""
-    if not rule.is_sync or rule.group is Group.PLAIN:
+    if not rule.may_refuse:
         return None
     have = standing.in_sync_replicas
     needed = rule.min_in_sync_replicas if rule.group is Group.CONTROLLER else _acting_replicas(rule, have)
-    return None if needed <= have else f"in-sync replicas not enough: {have} of {needed}"
+    return None if needed <= have else f"{have} of {needed} replicas are in sync"
 
 
 def acknowledgements_needed(rule: PutRule, standing: Standing) -> int:

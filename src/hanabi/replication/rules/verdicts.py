@@ -13,6 +13,7 @@ class RefusalKind(StrEnum):
     """Reason of a refused connection; the label of the metric."""
 
     ADDRESS = "address"  # the peer is not in the list of allowed addresses
+    TLS = "tls"  # the TLS handshake failed
     CONNECTIONS = "connections"  # too many connections
     SILENT = "silent"  # nothing was heard for the housekeeping interval
     NOT_A_SLAVE = "not_a_slave"  # it sent something other than reports
@@ -47,7 +48,7 @@ class LogRange(NamedTuple):
 
 
 _REPAIR: Final = "stop the slave, empty its store, and let it copy the log again"
-COMPARE: Final = f"Compare both logs; to follow this master, {_REPAIR}"
+COMPARE: Final = f"Compare both logs, and mappedFileSizeCommitLog of both brokers; to follow this master, {_REPAIR}"
 _NO_LOG_IS_LONGER: Final = 1 << 56  # 64 PiB: beyond it begin HTTP, TLS and other protocols
 
 
