@@ -1,0 +1,1 @@
+"""Users and policies of ACL 2.0."""
