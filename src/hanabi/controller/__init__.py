@@ -1,0 +1,1 @@
+"""The controller: elects the master of each broker name, and keeps its set of replicas in sync."""

@@ -1,0 +1,1 @@
+"""Storage of the controller's state: a file of one node, or etcd."""
