@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from hanabi.client.blocking.producer import Producer, TransactionProducer
     from hanabi.client.blocking.pull import PullConsumer
     from hanabi.client.blocking.push import PushConsumer
+    from hanabi.client.blocking.simple import SimpleConsumer
     from hanabi.client.config import ClientConfig, Credentials, TlsConfig
     from hanabi.client.consumer.config.pull_config import LitePullConfig, PullConfig
     from hanabi.client.consumer.config.push_config import PushConfig
+    from hanabi.client.consumer.config.simple_config import SimpleConfig
     from hanabi.client.consumer.group.allocate import (
         ByConfig,
         ByMachineRoom,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
         averagely,
         by_circle,
     )
-    from hanabi.client.consumer.listening.listener import ConsumeLater
+    from hanabi.client.consumer.listening.listener import ConsumeLater, DeadLetters
     from hanabi.client.consumer.pull_request import PullResult, PullStatus
     from hanabi.client.consumer.subscription import sql
     from hanabi.client.deduplicate.deduplicate import deduplicate
@@ -49,6 +51,8 @@ _WHERE = {
     "LitePullConsumer": "client.blocking.lite_pull",
     "PullConsumer": "client.blocking.pull",
     "PushConsumer": "client.blocking.push",
+    "SimpleConsumer": "client.blocking.simple",
+    "SimpleConfig": "client.consumer.config.simple_config",
     "ClientConfig": "client.config",
     "Credentials": "client.config",
     "TlsConfig": "client.config",
@@ -59,6 +63,7 @@ _WHERE = {
     "averagely": "client.consumer.group.allocate",
     "by_circle": "client.consumer.group.allocate",
     "ConsumeLater": "client.consumer.listening.listener",
+    "DeadLetters": "client.consumer.listening.listener",
     "LitePullConfig": "client.consumer.config.pull_config",
     "PullConfig": "client.consumer.config.pull_config",
     "PullResult": "client.consumer.pull_request",
@@ -95,6 +100,7 @@ __all__ = [
     "ConsistentHash",
     "ConsumeLater",
     "Credentials",
+    "DeadLetters",
     "InvalidMessage",
     "LitePullConfig",
     "LitePullConsumer",
@@ -116,6 +122,8 @@ __all__ = [
     "SendFailed",
     "SendResult",
     "SendStatus",
+    "SimpleConfig",
+    "SimpleConsumer",
     "SqliteKeys",
     "StoredMessage",
     "TlsConfig",

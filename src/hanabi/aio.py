@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hanabi.client.consumer.pull.consumer import PullConsumer
     from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
     from hanabi.client.consumer.push.consumer import PushConsumer
+    from hanabi.client.consumer.simple.consumer import SimpleConsumer
     from hanabi.client.producer.producer import Producer
     from hanabi.client.producer.transaction_producer import TransactionProducer
 
@@ -21,10 +22,11 @@ _WHERE = {
     "Producer": "client.producer.producer",
     "PullConsumer": "client.consumer.pull.consumer",
     "PushConsumer": "client.consumer.push.consumer",
+    "SimpleConsumer": "client.consumer.simple.consumer",
     "TransactionProducer": "client.producer.transaction_producer",
 }
 
-__all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
+__all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "SimpleConsumer", "TransactionProducer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -41,10 +41,15 @@ def sync_directory(path: Path) -> None:
 
 
 class DurableTable(Generic[T]):
-    """One file and its backup. *decode* raises ValueError, msgspec's or our own errors for unreadable content."""
+    """One file and its backup. *decode* raises ValueError, msgspec's or our own errors for unreadable content.
 
-    def __init__(self, path: Path, *, encode: Callable[[T], bytes], decode: Callable[[bytes], T]) -> None:
-        self.path = path
+    *mode* is the permission of both files, for a table with secrets; None: as the process creates files.
+    """
+
+    def __init__(
+        self, path: Path, *, encode: Callable[[T], bytes], decode: Callable[[bytes], T], mode: int | None = None
+    ) -> None:
+        self.path, self._mode = path, mode
         self._backup = path.with_name(path.name + ".bak")
         self._encode, self._decode = encode, decode
         self._last_good: bytes | None = None  # becomes the backup: never unreadable bytes
@@ -125,8 +130,8 @@ class DurableTable(Generic[T]):
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._last_good is not None:
-                _replace(self._backup, self._last_good)
-            _replace(self.path, raw)
+                replace_file(self._backup, self._last_good, self._mode)
+            replace_file(self.path, raw, self._mode)
             sync_directory(self.path.parent)
         except OSError as error:
             self._put_back()
@@ -139,17 +144,20 @@ class DurableTable(Generic[T]):
             if self._last_good is None:
                 self.path.unlink(missing_ok=True)
             elif self.path.read_bytes() != self._last_good:
-                _replace(self.path, self._last_good)
+                replace_file(self.path, self._last_good, self._mode)
 
 
 def _temporary(path: Path) -> Path:
     return path.with_name(path.name + ".tmp")
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Write *content* to *path* at once: a crash leaves the old file or the new one. *mode* is its permission."""
     temporary = _temporary(path)
     try:
         with temporary.open("wb") as file:
+            if mode is not None:
+                temporary.chmod(mode)  # before there is anything to read
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

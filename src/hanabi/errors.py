@@ -12,12 +12,14 @@
     ├── InvalidMessage            no broker would accept this message: detected before it was sent
     ├── SendFailed                a message was not sent, or that is unknown: lists the attempts and their results
     ├── KeyStoreFailed            the key store of `deduplicate` cannot be used: nothing was consumed
+    ├── StateUnavailable          the controller's state cannot be read or written, or is not the one it was
     ├── BlockingCallError         a blocking call that cannot wait: on the clients' own loop, after a fork, at the end
     └── StoreError                the message store cannot do the operation
         ├── StoreFull             the disk or the quota has no room: nothing of the message was stored
         ├── StoreUnwritable       the directory or the device refuses to be written
         ├── StoreLocked           another process has this directory
         ├── StoreClosed           the store is closed, or was never opened
+        ├── StoreIsCopy           the store copies that of a master, so it takes no messages of its own
         ├── StoreDamaged          a file is missing, has a wrong size, or holds invalid data
         ├── LogDiverged           a master's bytes do not continue the log of its slave: nothing of them was stored
         └── MessageRefused        the message is larger than the store's limits
@@ -142,6 +144,13 @@ class SubscriptionGroupNotExist(BrokerError):
     code = 26
 
 
+class ControllerNotLeader(BrokerError):
+    """Another controller leads; ask it. Nothing was changed."""
+
+    code = 2007
+    retriable = True
+
+
 class InvalidMessage(MQError):
     """No broker would accept this message, so it was not sent. The text names the limit."""
 
@@ -161,8 +170,8 @@ class SendFailed(MQError):
 
     The last error is its cause. `maybe_stored` says that a broker may have stored the message: its response never came,
     so sending the message again may store it twice. `retriable` says whether sending it again can help: not if the last
-    broker has refused the message for good. `sent` counts the messages of a batch that are stored: those before the
-    first failure.
+    broker has refused the message for good. `sent` counts the messages of a batch that are stored, and `stored` has
+    their positions: those before the first failure, but in a batch with ordering keys those of some queues.
     """
 
     def __init__(
@@ -171,6 +180,7 @@ class SendFailed(MQError):
         super().__init__(text)
         self.retriable = retriable
         self.sent = 0
+        self.stored: tuple[int, ...] = ()
         self.topic = topic
         self.attempts = attempts
 
@@ -180,8 +190,18 @@ class SendFailed(MQError):
         return any(isinstance(attempt.error, unknown) for attempt in self.attempts)
 
 
+class BodyNotDecoded(MQError):
+    """The body of a message is no value of the codec. The text names the message; the cause is the decoder's error."""
+
+
 class KeyStoreFailed(MQError):
     """The store of `deduplicate` cannot be used. Nothing was consumed: the messages are redelivered."""
+
+    retriable = True
+
+
+class StateUnavailable(MQError):
+    """The controller's state cannot be read or written: etcd does not answer, has no quorum, or lost its data."""
 
     retriable = True
 
@@ -225,6 +245,12 @@ class StoreClosed(StoreError):
 
     code = 14
     retriable = True
+
+
+class StoreIsCopy(StoreError):
+    """The store copies that of a master, so it takes no messages of its own."""
+
+    code = 14
 
 
 class StoreDamaged(StoreError):

@@ -10,7 +10,7 @@ HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 
 
 def forged_record(log_end: int, topic: str, properties: Mapping[str, str], *, queue_offset: int = 0) -> bytes:
-    """The body to send, when the log ends at *log_end*; the record in it lies at `log_end + BODY_AT`."""
+    """Return the body to send, when the log ends at *log_end*; the record in it lies at `log_end + BODY_AT`."""
     record = encode_record(
         topic=topic.encode(),
         body=b"forged",

@@ -17,7 +17,7 @@ from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.handlers.clients import client_handlers
 from hanabi.broker.handlers.offsets import offset_handlers
 from hanabi.broker.handlers.pull import pull_handlers
-from hanabi.broker.offsets.commit_rules import Commits
+from hanabi.broker.offsets.commit_rules import CommitRules
 from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.pull.access import PullAccess
 from hanabi.broker.pull.filters import PullFilters
@@ -87,7 +87,7 @@ class Reading:
         self.locks = QueueLocks(self.clock)
         self.consumers = Consumers(Notices(self.settings), self.filters, self.clock)
         self.offsets = ConsumerOffsets(None)
-        self.commits = Commits(self.offsets, self.consumers)
+        self.commits = CommitRules(self.offsets, self.consumers)
         self.pull_filters = PullFilters(self.settings, self.consumers, self.filters)
 
     def change(self, **settings: object) -> None:
@@ -106,7 +106,7 @@ class Reading:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[tuple[str, int]]:
-        """The address where all of it is served."""
+        """Yield the address where all of it is served."""
         access = PullAccess(self.settings, self.topics, self.groups, self.pull_filters)
         handlers = {
             **pull_handlers(self.store, access, self.commits, self.held_pulls, self.stats, self.settings, self.clock),
@@ -134,7 +134,7 @@ class Reading:
         self.store.retention.run_round()
 
     async def later(self, ms: int) -> None:
-        """So much later, when the pulls whose time is over have been answered."""
+        """Advance the clock, and wait until expired pulls are answered."""
         self.timer.ms += ms
         self.held_pulls.expire()
 
@@ -156,7 +156,7 @@ class Reading:
 
 @asynccontextmanager
 async def consuming(reading: Reading, *, subscribed: str | None = "*", **subscription: Any) -> AsyncIterator[Peer]:
-    """A consumer that has told what it subscribes to, unless that is None; the store is closed at the end."""
+    """Yield a consumer that has told what it subscribes to, unless that is None; the store is closed at the end."""
     try:
         async with reading.served() as address, connected(address) as peer:
             if subscribed is not None:
@@ -200,7 +200,7 @@ async def subscribe(
 
 
 def pull(offset: int = 0, **fields: object) -> PullMessageHeader:
-    """A pull that does not wait."""
+    """Return a pull that does not wait."""
     plain = PullMessageHeader(
         consumer_group=GROUP,
         topic=TOPIC,
@@ -235,6 +235,6 @@ def bodies(reply: Command) -> list[bytes]:
 
 
 def place(reply: Command) -> tuple[int, int, int]:
-    """Where to go on, and between which offsets the queue lies."""
+    """Return where to go on, and between which offsets the queue lies."""
     header = reply.header(PullMessageReplyHeader)
     return header.next_begin_offset, header.min_offset, header.max_offset

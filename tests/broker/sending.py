@@ -44,7 +44,7 @@ QUEUES = 4
 
 
 class Halves:
-    """Where first halves of transactions go in these tests: nowhere but into a list, and into the store as they are."""
+    """Half messages of these tests: kept in a list, and stored as they are."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -91,7 +91,7 @@ class Taking:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[tuple[str, int]]:
-        """The address where all of it is served."""
+        """Yield the address where all of it is served."""
         parts = (self.topics, self.groups, self.settings)
         handlers = {
             **send_handlers(
@@ -116,7 +116,7 @@ class Taking:
         return Reply()
 
     def records(self, topic: str = TOPIC, queue_id: int | None = None) -> list[Record]:
-        """What is stored, in the order of the queues."""
+        """Return what is stored, in the order of the queues."""
         found: list[Record] = []
         for queue in range(32) if queue_id is None else (queue_id,):
             for view in self.store.get(topic, queue, 0, 32).slices:
@@ -124,7 +124,7 @@ class Taking:
         return found
 
     def schedule(self) -> list[Record]:
-        """What waits for its delay."""
+        """Return what waits for its delay."""
         return self.records(SCHEDULE_TOPIC)
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class Taking:
 
 @asynccontextmanager
 async def talking(taking: Taking) -> AsyncIterator[Peer]:
-    """A client of what is served, and the store closed at the end."""
+    """Yield a client of what is served, and the store closed at the end."""
     try:
         async with taking.served() as address, connected(address) as peer:
             yield peer
@@ -142,7 +142,7 @@ async def talking(taking: Taking) -> AsyncIterator[Peer]:
 
 
 def header(**fields: object) -> SendMessageV2Header:
-    """A send to the first queue of the topic that exists."""
+    """Return a send to the first queue of the topic that exists."""
     plain = SendMessageV2Header(
         producer_group="producers",
         topic=TOPIC,

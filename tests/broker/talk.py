@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from ssl import SSLContext
 
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.connection.dispatch import Handler
@@ -26,11 +27,11 @@ class Peer:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def connect(cls, address: tuple[str, int] | str) -> "Peer":
+    async def connect(cls, address: tuple[str, int] | str, ssl: SSLContext | None = None) -> "Peer":
         if isinstance(address, str):
             host, _, port = address.rpartition(":")
             address = (host, int(port))
-        return cls(*await asyncio.open_connection(*address))
+        return cls(*await asyncio.open_connection(*address, ssl=ssl))
 
     @property
     def local_address(self) -> tuple[str, int]:
@@ -71,7 +72,7 @@ class Peer:
             return await self.start(code, header, body, version=version, form=form)
 
     async def request(self) -> Command:
-        """The next thing that the broker asks or tells us."""
+        """Return the next thing that the broker asks or tells us."""
         async with asyncio.timeout(SECONDS):
             return await self._requests.get()
 
@@ -116,7 +117,7 @@ class Peer:
 
 @asynccontextmanager
 async def connected(address: tuple[str, int] | str) -> AsyncIterator[Peer]:
-    """A peer of whoever listens there."""
+    """Yield a peer of whoever listens there."""
     peer = await Peer.connect(address)
     try:
         yield peer

@@ -165,7 +165,7 @@ async def test_a_changed_permission_is_told_to_name_servers_and_is_in_force_afte
 
 @pytest.mark.parametrize("enabled", [None, True])
 async def test_old_clients_find_the_fast_port_two_below(tmp_path: Path, enabled: bool | None) -> None:
-    port = free_port(beside=(-2,))
+    port = free_port(beside=(-2, 1))
     config = msgspec.structs.replace(PLAIN, fast_port_enabled=enabled, listen_port=port)
     async with Broker(config, small_store(tmp_path)) as broker:
         assert await broker.start("127.0.0.1") == ("127.0.0.1", port)
@@ -174,7 +174,7 @@ async def test_old_clients_find_the_fast_port_two_below(tmp_path: Path, enabled:
 
 
 async def test_the_fast_port_can_be_off_and_does_not_matter_if_it_is_taken(tmp_path: Path) -> None:
-    port = free_port(beside=(-2,))
+    port = free_port(beside=(-2, 1))
     off = msgspec.structs.replace(PLAIN, fast_port_enabled=False)
     with socket.create_server(("127.0.0.1", port - 2)):
         for config in (off, PLAIN):

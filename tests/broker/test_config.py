@@ -45,9 +45,9 @@ sendMessageThreadPoolNums=16
 
 
 def test_a_key_that_nobody_has_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    read_broker_config(written(tmp_path, "enableControllerMode=true\n"))
+    read_broker_config(written(tmp_path, "enableSingleTopicRegister=true\n"))
     (record,) = caplog.records
-    assert "enableControllerMode is not a setting of this broker and has no effect" in record.message
+    assert "enableSingleTopicRegister is not a setting of this broker and has no effect" in record.message
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,10 @@ def test_a_key_that_nobody_has_is_one_warning(tmp_path: Path, caplog: pytest.Log
         ("brokerRole=KING", "brokerRole must be ASYNC_MASTER, SYNC_MASTER or SLAVE, not 'KING'"),
         ("maxErrorRateOfBloomFilter=100", "maxErrorRateOfBloomFilter is between 1 and 99, not 100"),
         ("flushDiskType=NEVER", "flushDiskType must be ASYNC_FLUSH or SYNC_FLUSH, not 'NEVER'"),
-        ("aclEnable=true", "aclEnable = true: this broker has no access control"),
+        ("authorizationEnabled=true", "authorizationEnabled = true needs authenticationEnabled = true: "),
+        ("authenticationProvider=my.Provider", "authenticationProvider = my.Provider: this broker has no such class"),
+        ("authorizationStrategy=Other", "authorizationStrategy = Other: this broker has no such class"),
+        ("authenticationWhitelist=34,all", "authenticationWhitelist: all is no request code"),
         ("enableDLegerCommitLog=TRUE", "enableDLegerCommitLog = true: "),
         ("mappedFileSizeCommitLog=1", "mappedFileSizeCommitLog must be between"),
         ("deleteWhen=noon", "deleteWhen must be hours of the day"),
@@ -122,3 +125,11 @@ def test_what_the_sample_marks_as_changeable_is() -> None:
     keys = {line.partition("=")[0] for line in lines if line and not line.startswith("#")}
     assert keys - settled <= CHANGEABLE
     assert not settled & CHANGEABLE
+
+
+def test_rights_and_identities_are_switched_on_in_any_order(tmp_path: Path) -> None:
+    for text in (
+        "authorizationEnabled=true\nauthenticationEnabled=true\n",
+        "authenticationEnabled=true\nauthorizationEnabled=true\n",
+    ):
+        assert read_broker_config(written(tmp_path, text))[0].checks_access

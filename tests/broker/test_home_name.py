@@ -1,6 +1,5 @@
 """A home keeps the name of its broker, and a start under another one is warned of."""
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.home_name import remembered_name
+from hanabi.broker.tables.home_name import remembered_name
 from hanabi.errors import StoreLocked
 from hanabi.store.config import StoreConfig
 
@@ -18,28 +17,25 @@ def broker(home: Path, name: str) -> Broker:
     return Broker(BrokerConfig(broker_name=name), store)
 
 
-def serve(home: Path, name: str) -> None:
-    async def main() -> None:
-        async with broker(home, name) as served:
-            await served.start("127.0.0.1", 0)
-
-    asyncio.run(main())
+async def serve(home: Path, name: str) -> None:
+    async with broker(home, name) as served:
+        await served.start("127.0.0.1", 0)
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-def test_a_home_is_warned_of_once_when_its_broker_has_another_name(
+async def test_a_home_is_warned_of_once_when_its_broker_has_another_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert remembered_name(tmp_path) is None
     for name in ("broker-a", "broker-a"):
-        serve(tmp_path, name)
+        await serve(tmp_path, name)
         assert remembered_name(tmp_path) == "broker-a"
     assert not [line for line in warnings_of(caplog) if "broker-a" in line]
     for name in ("other", "other"):
-        serve(tmp_path, name)
+        await serve(tmp_path, name)
         assert remembered_name(tmp_path) == "other"
     (warning,) = [line for line in warnings_of(caplog) if "broker-a" in line]
     assert f"home {tmp_path} was served as broker broker-a before and is served as other now" in warning
@@ -55,10 +51,10 @@ async def test_one_that_may_not_serve_a_home_does_not_rename_it(tmp_path: Path) 
     assert remembered_name(tmp_path) == "first"
 
 
-def test_a_name_that_cannot_be_read_is_none(tmp_path: Path) -> None:
-    serve(tmp_path, "first")
+async def test_a_name_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    await serve(tmp_path, "first")
     for path in (tmp_path / "config").glob("brokerName*"):
         path.write_bytes(b"\xff")
     assert remembered_name(tmp_path) is None
-    serve(tmp_path, "second")
+    await serve(tmp_path, "second")
     assert remembered_name(tmp_path) == "second"

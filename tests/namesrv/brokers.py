@@ -1,4 +1,4 @@
-"""What brokers say when they register, in short."""
+"""Registrations of brokers, in short."""
 
 from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
 from hanabi.wire.headers.namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
@@ -11,6 +11,7 @@ def registration(
     *,
     cluster: str = "C",
     timeout_ms: int | None = None,
+    acting: bool | None = None,
 ) -> RegisterBrokerHeader:
     return RegisterBrokerHeader(
         broker_name=name,
@@ -19,6 +20,7 @@ def registration(
         ha_server_addr=f"ha-of-{address}",
         broker_id=broker_id,
         heartbeat_timeout_millis=timeout_ms,
+        enable_acting_master=acting,
     )
 
 

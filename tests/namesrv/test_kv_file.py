@@ -1,4 +1,4 @@
-"""What was acknowledged survives a crash at any moment, and a broken file is never taken for an empty one."""
+"""Tests that acknowledged changes survive a crash at any moment, and a broken file is never taken for an empty one."""
 
 import json
 import logging

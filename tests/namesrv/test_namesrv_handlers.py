@@ -5,7 +5,8 @@ import logging
 import socket
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,17 +60,16 @@ from tests.namesrv.talk import Peer, Running, running
 
 V4_9_3 = 399
 V5_0_0, V5_3_2 = 413, 474
-Story = Callable[[Running, Peer], Awaitable[None]]
 
 
-def tell(home: Path, story: Story, config: NamesrvConfig = NamesrvConfig()) -> None:  # noqa: B008 - frozen
-    """Run *story* with a server that lives as long as it."""
-
-    async def main() -> None:
-        async with running(home, config) as talk:
-            await story(talk, await talk.peer())
-
-    asyncio.run(main())
+@asynccontextmanager
+async def served(
+    home: Path,
+    config: NamesrvConfig = NamesrvConfig(),  # noqa: B008 - frozen
+) -> AsyncIterator[tuple[Running, Peer]]:
+    """Yield a running server, and a peer of it."""
+    async with running(home, config) as talk:
+        yield talk, await talk.peer()
 
 
 async def register(
@@ -103,8 +103,8 @@ async def topic_list(peer: Peer, code: int, header: Header | None = None) -> lis
 
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("form", HeaderForm)
-def test_a_broker_registers_and_clients_find_its_topics(tmp_path: Path, compress: bool, form: HeaderForm) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_broker_registers_and_clients_find_its_topics(tmp_path: Path, compress: bool, form: HeaderForm) -> None:
+    async with served(tmp_path) as (_, peer):
         reply = await register(peer, registration("a:1"), topics("T"), compress=compress, form=form)
         assert reply.fields() == {}
         assert reply.body == b""
@@ -112,20 +112,16 @@ def test_a_broker_registers_and_clients_find_its_topics(tmp_path: Path, compress
         assert found is not None
         assert found.broker_datas[0].broker_addrs == {0: "a:1"}
 
-    tell(tmp_path, story)
 
-
-def test_a_slave_is_answered_with_its_master(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_slave_is_answered_with_its_master(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1"), topics("T"))
         reply = await register(peer, registration("s:1", broker_id=1), topics("T"))
         assert reply.fields() == {"haServerAddr": "ha-of-a:1", "masterAddr": "a:1"}
 
-    tell(tmp_path, story)
 
-
-def test_a_damaged_registration_is_refused(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_damaged_registration_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=topics("T")))
         header = msgspec.structs.replace(registration("a:1"), body_crc32=4711)
         reply = await peer.ask(RequestCode.REGISTER_BROKER, header, body)
@@ -135,31 +131,25 @@ def test_a_damaged_registration_is_refused(tmp_path: Path) -> None:
         assert "RegisterBrokerBody" in (reply.remark or "")
         assert await route(peer, "T") is None
 
-    tell(tmp_path, story)
 
-
-def test_a_registration_without_a_body_is_a_broker_without_topics(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_registration_without_a_body_is_a_broker_without_topics(tmp_path: Path) -> None:
+    async with served(tmp_path) as (talk, peer):
         for version, address in ((409, "a:1"), (36, "b:1")):
             header = registration(address, f"broker-{address[0]}")
             assert (await peer.ask(RequestCode.REGISTER_BROKER, header, version=version)).code == 0
         assert talk.server.routes.data_version("C", "broker-a", "a:1") == DataVersion()
         assert talk.server.routes.addresses("broker-b") == {0: "b:1"}
 
-    tell(tmp_path, story)
 
-
-def test_a_broker_before_3_0_11_sends_its_topics_alone(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_broker_before_3_0_11_sends_its_topics_alone(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         reply = await peer.ask(RequestCode.REGISTER_BROKER, registration("a:1"), encode_body(topics("T")), version=36)
         assert reply.code == ResponseCode.SUCCESS
         assert await route(peer, "T") is not None
 
-    tell(tmp_path, story)
 
-
-def test_unregistering_and_closing_take_a_broker_away(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_unregistering_and_closing_take_a_broker_away(tmp_path: Path) -> None:
+    async with served(tmp_path) as (talk, peer):
         await register(peer, registration("a:1"), topics("T"))
         assert (await peer.ask(RequestCode.UNREGISTER_BROKER, unregistration("a:1"))).code == 0
         assert await route(peer, "T") is None
@@ -170,11 +160,9 @@ def test_unregistering_and_closing_take_a_broker_away(tmp_path: Path) -> None:
         await talk.until_gone("T")
         assert await route(peer, "T") is None
 
-    tell(tmp_path, story)
 
-
-def test_a_silent_broker_is_forgotten_and_its_connection_closed(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_silent_broker_is_forgotten_and_its_connection_closed(tmp_path: Path) -> None:
+    async with served(tmp_path) as (talk, _):
         broker, shared = await talk.peer(), await talk.peer()
         await register(broker, registration("a:1"), topics("T"))
         await register(shared, registration("b:1", "broker-b"), topics("T"))
@@ -190,8 +178,6 @@ def test_a_silent_broker_is_forgotten_and_its_connection_closed(tmp_path: Path) 
         assert [each.broker_name for each in found.broker_datas] == ["broker-b"]
         assert await route(shared, "Brief") is None
 
-    tell(tmp_path, story)
-
 
 async def test_the_server_scans_by_itself(tmp_path: Path) -> None:
     async with running(tmp_path, scan_seconds=0.001) as talk:
@@ -203,8 +189,9 @@ async def test_the_server_scans_by_itself(tmp_path: Path) -> None:
         await talk.until_gone("T")  # and again
 
 
-def test_a_data_version_is_compared_and_counts_as_a_sign_of_life(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_data_version_is_compared_and_counts_as_a_sign_of_life(tmp_path: Path) -> None:
+    async with served(tmp_path) as (talk, peer):
+
         async def ask(version: DataVersion) -> Command:
             header = QueryDataVersionHeader(broker_name="broker-a", broker_addr="a:1", cluster_name="C", broker_id=0)
             return await peer.ask(RequestCode.QUERY_DATA_VERSION, header, encode_body(version))
@@ -222,20 +209,16 @@ def test_a_data_version_is_compared_and_counts_as_a_sign_of_life(tmp_path: Path)
         talk.server.scan()
         assert await route(peer, "T") is not None
 
-    tell(tmp_path, story)
 
-
-def test_a_topic_without_route_is_answered_as_apache_answers(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_topic_without_route_is_answered_as_apache_answers(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         reply = await peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader(topic="Missing"))
         assert reply.code == ResponseCode.TOPIC_NOT_EXIST
         assert (reply.remark or "").startswith("No topic route info in name server for the topic: Missing\nSee http")
 
-    tell(tmp_path, story)
 
-
-def test_only_clients_before_4_9_4_get_bare_number_keys(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_only_clients_before_4_9_4_get_bare_number_keys(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1"), topics("T"))
 
         async def body(version: int, standard: bool | None = None) -> bytes:
@@ -248,14 +231,12 @@ def test_only_clients_before_4_9_4_get_bare_number_keys(tmp_path: Path) -> None:
         assert b'{"0":"a:1"}' in await body(V4_9_3, standard=True)
         assert b'{0:"a:1"}' in await body(V4_9_3, standard=False)
 
-    tell(tmp_path, story)
-
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_order_configuration_comes_with_the_register_reply_and_if_enabled_with_the_route(
+async def test_order_configuration_comes_with_the_register_reply_and_if_enabled_with_the_route(
     tmp_path: Path, enabled: bool
 ) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+    async with served(tmp_path, NamesrvConfig(order_message_enable=enabled)) as (_, peer):
         put = PutKVConfigHeader(namespace="ORDER_TOPIC_CONFIG", key="T", value="broker-a:4")
         await peer.ask(RequestCode.PUT_KV_CONFIG, put)
         reply = await register(peer, registration("a:1"), topics("T"))
@@ -268,11 +249,9 @@ def test_order_configuration_comes_with_the_register_reply_and_if_enabled_with_t
         assert found is not None
         assert found.order_topic_conf == ("broker-a:8" if enabled else None)
 
-    tell(tmp_path, story, NamesrvConfig(order_message_enable=enabled))
 
-
-def test_cluster_info_has_bare_number_keys_as_apaches(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_cluster_info_has_bare_number_keys_as_apaches(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1", cluster="DefaultCluster"), topics("T"))
         await register(peer, registration("s:1", broker_id=1, cluster="DefaultCluster"), topics("T"))
         reply = await peer.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -282,14 +261,12 @@ def test_cluster_info_has_bare_number_keys_as_apaches(tmp_path: Path) -> None:
         )
         assert decode_body(reply.body, ClusterInfo).cluster_addr_table == {"DefaultCluster": ["broker-a"]}
 
-    tell(tmp_path, story)
-
 
 @pytest.mark.parametrize(("registered", "told"), [(None, b"false"), (False, b"false"), (True, b"true")])
-def test_clients_of_5_x_are_told_whether_a_slave_may_act_as_master_and_older_ones_are_not(
+async def test_clients_of_5_x_are_told_whether_a_slave_may_act_as_master_and_older_ones_are_not(
     tmp_path: Path, registered: bool | None, told: bytes
 ) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, msgspec.structs.replace(registration("a:1"), enable_acting_master=registered), topics("T"))
         asked = (
             (RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader(topic="T")),
@@ -300,11 +277,9 @@ def test_clients_of_5_x_are_told_whether_a_slave_may_act_as_master_and_older_one
             for version in (V5_0_0, V5_3_2):
                 assert b'"enableActingMaster":' + told in (await peer.ask(code, header, version=version)).body
 
-    tell(tmp_path, story)
 
-
-def test_the_members_of_a_broker_are_listed_for_5_x_brokers(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_the_members_of_a_broker_are_listed_for_5_x_brokers(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1"), topics("T"))
         await register(peer, registration("s:1", broker_id=2), topics("T"))
         for name, addresses in (("broker-a", {0: "a:1", 2: "s:1"}), ("broker-x", {})):
@@ -314,11 +289,9 @@ def test_the_members_of_a_broker_are_listed_for_5_x_brokers(tmp_path: Path) -> N
             assert group is not None
             assert (group.broker_name, group.cluster, group.broker_addrs) == (name, "C", addresses)
 
-    tell(tmp_path, story)
 
-
-def test_a_5_x_broker_registers_a_single_topic(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_5_x_broker_registers_a_single_topic(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1"), topics("T"))
         queues = QueueData(broker_name="broker-a", perm=6, read_queue_nums=3, write_queue_nums=3)
         body = encode_body(TopicRoute(queue_datas=[queues]))
@@ -329,11 +302,9 @@ def test_a_5_x_broker_registers_a_single_topic(tmp_path: Path) -> None:
         assert found is not None
         assert found.queue_datas == [queues]
 
-    tell(tmp_path, story)
 
-
-def test_topics_are_listed(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_topics_are_listed(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1"), topics("T", flag=1))
         await register(peer, registration("b:1", "broker-b", cluster="D"), topics("U", flag=2))
         assert await topic_list(peer, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == ["T", "U"]
@@ -347,11 +318,9 @@ def test_topics_are_listed(tmp_path: Path) -> None:
         assert await topic_list(peer, RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST) == ["U"]
         assert await topic_list(peer, RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == ["U"]
 
-    tell(tmp_path, story)
 
-
-def test_a_topic_is_deleted(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_topic_is_deleted(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1"), topics("T", "U"))
         for header in (
             DeleteTopicInNamesrvHeader(topic="T", cluster_name="C"),
@@ -361,11 +330,9 @@ def test_a_topic_is_deleted(tmp_path: Path) -> None:
             assert (await peer.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)).code == 0
             assert await route(peer, header.topic) is None
 
-    tell(tmp_path, story)
 
-
-def test_write_permission_is_wiped_and_added(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_write_permission_is_wiped_and_added(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1"), topics("T", "U"))
         wiped = await peer.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePermHeader(broker_name="broker-a"))
         assert wiped.fields() == {"wipeTopicCount": "2"}
@@ -378,11 +345,9 @@ def test_write_permission_is_wiped_and_added(tmp_path: Path) -> None:
         assert found is not None
         assert found.queue_datas[0].perm == 6
 
-    tell(tmp_path, story)
 
-
-def test_values_are_put_got_listed_and_deleted(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_values_are_put_got_listed_and_deleted(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         get, listing = GetKVConfigHeader(namespace="N", key="k"), GetKVListHeader(namespace="N")
         missing = await peer.ask(RequestCode.GET_KV_CONFIG, get)
         assert (missing.code, missing.remark) == (22, "No config item, Namespace: N Key: k")
@@ -399,26 +364,21 @@ def test_values_are_put_got_listed_and_deleted(tmp_path: Path) -> None:
         assert (await peer.ask(RequestCode.GET_KV_CONFIG, get)).code == 22
         assert (await peer.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, listing)).body == b'{"table":{}}'
 
-    tell(tmp_path, story)
 
-
-def test_values_and_changed_settings_are_there_after_a_restart(tmp_path: Path) -> None:
-    async def before(talk: Running, peer: Peer) -> None:
+async def test_values_and_changed_settings_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         await peer.ask(RequestCode.PUT_KV_CONFIG, PutKVConfigHeader(namespace="N", key="k", value="v"))
         assert (await peer.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"orderMessageEnable=true\n")).code == 0
 
-    async def after(talk: Running, peer: Peer) -> None:
+    async with served(tmp_path) as (_, peer):
         reply = await peer.ask(RequestCode.GET_KV_CONFIG, GetKVConfigHeader(namespace="N", key="k"))
         assert reply.fields() == {"value": "v"}
         shown = decode_properties((await peer.ask(RequestCode.GET_NAMESRV_CONFIG)).body)
         assert shown["orderMessageEnable"] == "true"
 
-    tell(tmp_path, before)
-    tell(tmp_path, after)
 
-
-def test_settings_are_shown_under_apaches_keys(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_settings_are_shown_under_apaches_keys(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         shown = decode_properties((await peer.ask(RequestCode.GET_NAMESRV_CONFIG)).body)
         # What Apache's 4.9.8 shows, less rocketmqHome, kvConfigPath, configStorePath: those are paths of its machine.
         assert shown == {
@@ -445,14 +405,12 @@ def test_settings_are_shown_under_apaches_keys(tmp_path: Path) -> None:
             "useEpollNativeSelector": "false",
         }
 
-    tell(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     "key", ["kvConfigPath", "configStorePath", "rocketmqHome", "configBlackList", "listenPort", "noSuchKey"]
 )
-def test_settings_outside_the_safe_list_are_refused_by_name_and_nothing_changes(tmp_path: Path, key: str) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_settings_outside_the_safe_list_are_refused_by_name_and_nothing_changes(tmp_path: Path, key: str) -> None:
+    async with served(tmp_path) as (_, peer):
         before = (await peer.ask(RequestCode.GET_NAMESRV_CONFIG)).body
         body = f"orderMessageEnable=true\n{key}=/tmp/anywhere\n".encode()
         reply = await peer.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
@@ -460,21 +418,17 @@ def test_settings_outside_the_safe_list_are_refused_by_name_and_nothing_changes(
         assert key in (reply.remark or "")
         assert (await peer.ask(RequestCode.GET_NAMESRV_CONFIG)).body == before
 
-    tell(tmp_path, story)
 
-
-def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         reply = await peer.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"orderMessageEnable=perhaps")
         assert reply.code == ResponseCode.SYSTEM_ERROR
         assert "orderMessageEnable must be true or false" in (reply.remark or "")
         assert (await peer.ask(RequestCode.UPDATE_NAMESRV_CONFIG)).code == ResponseCode.SUCCESS
 
-    tell(tmp_path, story)
 
-
-def test_an_order_setting_changed_over_the_wire_is_in_force_at_once(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_an_order_setting_changed_over_the_wire_is_in_force_at_once(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         put = PutKVConfigHeader(namespace="ORDER_TOPIC_CONFIG", key="T", value="broker-a:4")
         await peer.ask(RequestCode.PUT_KV_CONFIG, put)
         await register(peer, registration("a:1"), topics("T"))
@@ -484,22 +438,18 @@ def test_an_order_setting_changed_over_the_wire_is_in_force_at_once(tmp_path: Pa
             assert found is not None
             assert found.order_topic_conf == expected
 
-    tell(tmp_path, story)
 
-
-def test_what_is_not_asked_of_a_name_server_is_not_answered(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_what_is_not_asked_of_a_name_server_is_not_answered(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         reply = await peer.ask(RequestCode.SEND_MESSAGE)
         assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         reply = await peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC)
         assert reply.code == ResponseCode.SYSTEM_ERROR
         assert "topic" in (reply.remark or "")
 
-    tell(tmp_path, story)
-
 
 def golden(name: str, code: int) -> tuple[GoldenFrame, GoldenFrame]:
-    """The first recorded request with *code* to Apache's name server, and its answer."""
+    """Return the first recorded request with *code* to Apache's name server, and its answer."""
     request, answer = (
         next(f for f in golden_frames(name) if (f.server, f.request_code, f.response) == ("namesrv", code, is_answer))
         for is_answer in (False, True)
@@ -508,10 +458,10 @@ def golden(name: str, code: int) -> tuple[GoldenFrame, GoldenFrame]:
 
 
 @pytest.mark.parametrize("name", ["frames-json.jsonl", "frames-binary.jsonl"])
-def test_what_apaches_broker_and_client_said_is_answered_as_apaches_name_server_answered(
+async def test_what_apaches_broker_and_client_said_is_answered_as_apaches_name_server_answered(
     tmp_path: Path, name: str
 ) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+    async with served(tmp_path) as (_, peer):
         for code in (RequestCode.REGISTER_BROKER, RequestCode.GET_ROUTEINFO_BY_TOPIC):
             request, answer = golden(name, code)
             if request.opaque != answer.opaque:
@@ -522,8 +472,6 @@ def test_what_apaches_broker_and_client_said_is_answered_as_apaches_name_server_
             if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
                 assert reply.body == expected.body
 
-    tell(tmp_path, story)
-
 
 # ── what hostile peers find ──
 
@@ -532,10 +480,10 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_peer_that_sends_damaged_registrations_is_complained_of_once(
+async def test_a_peer_that_sends_damaged_registrations_is_complained_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+    async with served(tmp_path) as (talk, peer):
         header = msgspec.structs.replace(registration("a:1"), body_crc32=4711)
         for _ in range(3):
             assert (await peer.ask(RequestCode.REGISTER_BROKER, header, b"{}")).remark == "crc32 not match"
@@ -543,13 +491,11 @@ def test_a_peer_that_sends_damaged_registrations_is_complained_of_once(
         await (await talk.peer()).ask(RequestCode.REGISTER_BROKER, header, b"{}")
         assert len(warnings_of(caplog)) == 2
 
-    tell(tmp_path, story)
 
-
-def test_a_broker_beyond_the_limits_is_told_so_and_complained_of_once(
+async def test_a_broker_beyond_the_limits_is_told_so_and_complained_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+    async with served(tmp_path, NamesrvConfig(topics_per_broker_max=2)) as (_, peer):
         body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=topics("T", "U", "V")))
         for _ in range(3):
             reply = await peer.ask(RequestCode.REGISTER_BROKER, registration("a:1"), body)
@@ -559,19 +505,17 @@ def test_a_broker_beyond_the_limits_is_told_so_and_complained_of_once(
         (warning,) = warnings_of(caplog)
         assert warning.endswith("broker broker-a is refused: " + (reply.remark or ""))
 
-    tell(tmp_path, story, NamesrvConfig(topics_per_broker_max=2))
 
-
-def test_only_a_topic_that_was_there_is_reported_as_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_a_topic_that_was_there_is_reported_as_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
 
-    async def story(talk: Running, peer: Peer) -> None:
+    async with served(tmp_path) as (_, peer):
         await register(peer, registration("a:1"), topics("T"))
         for topic in ("Nothing", "T", "T"):
             await peer.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic))
         assert caplog.text.count("is deleted") == 1
-
-    tell(tmp_path, story)
 
 
 @pytest.mark.parametrize(
@@ -588,15 +532,13 @@ def test_only_a_topic_that_was_there_is_reported_as_deleted(tmp_path: Path, capl
         (RequestCode.PUT_KV_CONFIG, PutKVConfigHeader(namespace="N", key="k", value="v"), 4 * 1024),
     ],
 )
-def test_a_body_longer_than_its_request_needs_is_refused_unread(
+async def test_a_body_longer_than_its_request_needs_is_refused_unread(
     tmp_path: Path, code: int, header: Header | None, length: int
 ) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+    async with served(tmp_path) as (_, peer):
         reply = await peer.ask(code, header, b" " * (length + 1))
         assert reply.code == ResponseCode.SYSTEM_ERROR
         assert f"a body of {length + 1} bytes, limit {length}" in (reply.remark or "")
-
-    tell(tmp_path, story)
 
 
 def test_only_registrations_may_have_a_body_as_long_as_a_frame(tmp_path: Path) -> None:
@@ -608,13 +550,11 @@ def test_only_registrations_may_have_a_body_as_long_as_a_frame(tmp_path: Path) -
     ]
 
 
-def test_a_value_that_is_too_long_is_refused_with_an_answer(tmp_path: Path) -> None:
-    async def story(talk: Running, peer: Peer) -> None:
+async def test_a_value_that_is_too_long_is_refused_with_an_answer(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, peer):
         put = PutKVConfigHeader(namespace="N", key="k", value="v" * (512 * 1024 + 1))
         reply = await peer.ask(RequestCode.PUT_KV_CONFIG, put)
         assert (reply.code, reply.remark) == (ResponseCode.NO_PERMISSION, "the value has more than 524288 bytes")
-
-    tell(tmp_path, story)
 
 
 @pytest.mark.parametrize("run_on", [asyncio.run, loop.run])

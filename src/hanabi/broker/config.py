@@ -1,22 +1,27 @@
 """The broker's settings: RocketMQ's names and defaults, read from broker.conf.
 
 Agrees with BrokerConfig, NettyServerConfig and the part of MessageStoreConfig (4.9.8) that is not the store's own; the
-store's keys are `store.config.StoreConfig`, read from the same file. An invalid value stops the start and names its
+store's keys are `store.config.StoreConfig`, read from the same file. The keys of replication are inherited from
+`replication.config.ReplicationConfig`. An invalid value stops the start and names its
 key. An unknown key is logged once. Java's keys that have no use here are in `ignored_keys.py`.
 """
 
 import logging
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import field
 
+from hanabi.access.policies.keys import INIT_USER, INNER_CREDENTIALS, check_class, read_codes
 from hanabi.broker.ignored_keys import IGNORED_KEYS, IGNORED_WITH_A_LINE, NOT_TO_BE_IGNORED
+from hanabi.broker.replica.roles import MASTER_ID, BrokerRole
 from hanabi.errors import ConfigError
 from hanabi.remoting.config import RemotingConfig
+from hanabi.replication.config import ReplicationConfig
 from hanabi.store.config import STORE_KEYS, StoreConfig
 from hanabi.wire.java_properties import decode_properties
 from hanabi.wire.settings_text import shortened, with_properties
@@ -29,11 +34,11 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Long = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Permission = Annotated[int, msgspec.Meta(ge=0, le=15)]
+Share = Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
+RequestMode = Literal["PULL", "POP"]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
-MASTER_ID = 0
 DEFAULT_BROKER_NAME = "DEFAULT_BROKER"
-ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 
 def local_host_name() -> str:
@@ -41,26 +46,42 @@ def local_host_name() -> str:
     return socket.gethostname() or DEFAULT_BROKER_NAME
 
 
-class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerConfig(ReplicationConfig, frozen=True, kw_only=True):
     """Settings of one broker. Each attribute names its key of broker.conf."""
 
     # identity and addresses
     broker_name: Name = field(default_factory=local_host_name, name="brokerName")
     cluster_name: Name = field(default="DefaultCluster", name="brokerClusterName")
     broker_id: Long = field(default=MASTER_ID, name="brokerId")
-    broker_role: str = field(default="ASYNC_MASTER", name="brokerRole")
+    broker_role: BrokerRole = field(default=BrokerRole.ASYNC_MASTER, name="brokerRole")
     listen_port: Port = field(default=10911, name="listenPort")
     advertised_host: str = field(default="", name="brokerIP1")  # address or name; empty: chosen when we listen
     ha_advertised_host: str = field(default="", name="brokerIP2")  # for slaves
-    ha_listen_port: Port = field(default=10912, name="haListenPort")
+    ha_listen_port: Port = field(default=0, name="haListenPort")  # for slaves; 0: listenPort + 1
+    ha_master_address: str = field(default="", name="haMasterAddress")  # HOST:PORT; empty: the name servers tell it
     namesrv_addr: str = field(default="", name="namesrvAddr")  # HOST:PORT[;HOST:PORT...]
     region_id: str = field(default="DefaultRegion", name="regionId")
+
+    # controller mode
+    controller_addr: str = field(default="", name="controllerAddr")  # HOST:PORT[;HOST:PORT...]
+    controller_heartbeat_timeout_ms: Positive = field(default=10_000, name="controllerHeartBeatTimeoutMills")
+    sync_metadata_period_ms: Positive = field(default=5_000, name="syncBrokerMetadataPeriod")
+    check_sync_set_period_ms: Positive = field(default=5_000, name="checkSyncStateSetPeriod")
+    election_priority: Count = field(default=2**31 - 1, name="brokerElectionPriority")  # the smaller is preferred
+    fence_without_controller: bool = field(default=True, name="fenceWithoutController")  # ours
 
     # registration
     register_interval_ms: Count = field(default=30_000, name="registerNameServerPeriod")  # kept within 10 to 60 s
     register_timeout_ms: Positive = field(default=6_000, name="registerBrokerTimeoutMills")
     compressed_register: bool = field(default=False, name="compressedRegister")
     force_register: bool = field(default=True, name="forceRegister")
+
+    # a slave that acts as master
+    remote_escape_enabled: bool = field(default=False, name="enableRemoteEscape")
+    skip_pre_online: bool = field(default=False, name="skipPreOnline")
+    heartbeat_interval_to_namesrv_ms: Positive = field(default=1_000, name="brokerHeartbeatInterval")
+    heartbeat_timeout_to_namesrv_ms: Positive = field(default=1_000, name="sendHeartbeatTimeoutMillis")
+    not_active_timeout_ms: Positive = field(default=10_000, name="brokerNotActiveTimeoutMillis")
 
     # topics and groups
     permission: Permission = field(default=6, name="brokerPermission")  # 4 read, 2 write, 1 inherit
@@ -84,10 +105,16 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     long_polling_enabled: bool = field(default=True, name="longPollingEnable")
     short_polling_ms: Long = field(default=1_000, name="shortPollingTimeMills")
     slave_read_enabled: bool = field(default=False, name="slaveReadEnable")
+    offset_check_in_slave: bool = field(default=False, name="offsetCheckInSlave")
     notify_consumer_ids_changed: bool = field(default=True, name="notifyConsumerIdsChangedEnable")
     disable_slow_consumers: bool = field(default=False, name="disableConsumeIfConsumerReadSlowly")
     consumer_fall_behind_bytes: Long = field(default=16 << 30, name="consumerFallbehindThreshold")
     flush_offsets_interval_ms: Positive = field(default=5_000, name="flushConsumerOffsetInterval")
+
+    # POP
+    retry_topic_v2_enabled: bool = field(default=False, name="enableRetryTopicV2")
+    default_request_mode: RequestMode = field(default="PULL", name="defaultMessageRequestMode")
+    default_pop_share_queues: Share = field(default=-1, name="defaultPopShareQueueNum")
 
     # filters
     property_filter_enabled: bool = field(default=True, name="enablePropertyFilter")  # SQL92; Apache's default is off
@@ -116,6 +143,28 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds_max: Positive = field(default=120, name="serverChannelMaxIdleTimeSeconds")
     write_buffer_bytes_max: Count = field(default=0, name="writeBufferHighWaterMark")  # 0: our default
 
+    # access control
+    acl_enabled: bool = field(default=False, name="aclEnable")
+    acl_folder: str = field(default="", name="aclFolder")  # ours, as is the next; with plain_acl.yml and acl/
+    acl_open_white_list: bool = field(default=False, name="aclOpenWhiteList")
+    authentication_enabled: bool = field(default=False, name="authenticationEnabled")
+    authentication_provider: str = field(default="", name="authenticationProvider")
+    authentication_metadata_provider: str = field(default="", name="authenticationMetadataProvider")
+    authentication_strategy: str = field(default="", name="authenticationStrategy")
+    authentication_white_list: str = field(default="", name="authenticationWhitelist")  # request codes
+    authorization_enabled: bool = field(default=False, name="authorizationEnabled")
+    authorization_provider: str = field(default="", name="authorizationProvider")
+    authorization_metadata_provider: str = field(default="", name="authorizationMetadataProvider")
+    authorization_strategy: str = field(default="", name="authorizationStrategy")
+    authorization_white_list: str = field(default="", name="authorizationWhitelist")
+    init_user: str = field(default="", name=INIT_USER)  # JSON, as is the next; both with a secret
+    inner_credentials: str = field(default="", name=INNER_CREDENTIALS)
+    migrate_accounts: bool = field(default=False, name="migrateAuthFromV1Enabled")
+    audit_enabled: bool = field(default=True, name="auditLogEnable")  # ours, as are the next; with access control
+    audit_path: str = field(default="", name="auditLogPath")
+    audit_file_bytes: Positive = field(default=64 << 20, name="auditLogFileBytes")
+    audit_files: Positive = field(default=10, name="auditLogFiles")
+
     # Hanabi's own keys
     fast_port_enabled: bool | None = field(default=None, name="fastListenPortEnable")  # unset: if the port is free
     advertised_port: Port = field(default=0, name="advertisedPort")  # with brokerIP1; 0: the port we listen on
@@ -125,15 +174,35 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     groups_max: Positive = field(default=50_000, name="groupsMax")
 
     def __post_init__(self) -> None:
-        if self.broker_role not in ROLES:
-            raise ConfigError(f"brokerRole must be {', '.join(ROLES[:-1])} or {ROLES[-1]}, not {self.broker_role!r}")
+        super().__post_init__()
         if self.bloom_error_rate_max >= 100:
             raise ConfigError(f"maxErrorRateOfBloomFilter is between 1 and 99, not {self.bloom_error_rate_max}")
+        self._check_access()
+
+    def _check_access(self) -> None:
+        check_class("authenticationProvider", self.authentication_provider)
+        check_class("authenticationMetadataProvider", self.authentication_metadata_provider)
+        check_class("authenticationStrategy", self.authentication_strategy)
+        check_class("authorizationProvider", self.authorization_provider)
+        check_class("authorizationMetadataProvider", self.authorization_metadata_provider)
+        check_class("authorizationStrategy", self.authorization_strategy)
+        read_codes("authenticationWhitelist", self.authentication_white_list)
+        read_codes("authorizationWhitelist", self.authorization_white_list)
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
         """Name servers to register with, without duplicates, in order."""
         return tuple(dict.fromkeys(part.strip() for part in self.namesrv_addr.split(";") if part.strip()))
+
+    @property
+    def checks_access(self) -> bool:
+        """Return whether requests need an identity."""
+        return self.acl_enabled or self.authentication_enabled
+
+    @property
+    def controller_addresses(self) -> tuple[str, ...]:
+        """Controllers, without duplicates, in order."""
+        return tuple(dict.fromkeys(part.strip() for part in self.controller_addr.split(";") if part.strip()))
 
     @property
     def reply_topic(self) -> str:
@@ -147,16 +216,35 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return limits
 
 
+SECRET_KEYS = frozenset({INIT_USER, INNER_CREDENTIALS})
+HIDDEN = "******"
+
+
+def check_identities(config: BrokerConfig) -> None:
+    """Raise ConfigError if rights are checked and identities are not. Not part of the struct: files are read key by
+    key."""
+    if config.authorization_enabled and not config.authentication_enabled:
+        raise ConfigError(
+            "authorizationEnabled = true needs authenticationEnabled = true: without signatures a client may give"
+            " any name"
+        )
+
+
 BROKER_KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(BrokerConfig)}
 
 
 def as_properties(config: BrokerConfig | StoreConfig) -> dict[str, str]:
-    """Return the settings as text under RocketMQ's names; unset ones are left out, as Java leaves out nulls."""
+    """Return the settings as text under RocketMQ's names; unset ones are left out, as Java leaves out nulls. Secrets
+    are not shown."""
     fields = msgspec.structs.fields(type(config))
     values = ((item.encode_name, getattr(config, item.name)) for item in fields)
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values if value is not None
-    }
+    return {key: _shown(key, value) for key, value in values if value is not None}
+
+
+def _shown(key: str, value: object) -> str:
+    if key in SECRET_KEYS and value:
+        return HIDDEN
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parse_broker_config(
@@ -181,11 +269,21 @@ def read_broker_config(path: Path) -> tuple[BrokerConfig, StoreConfig]:
         for key, why_not in IGNORED_WITH_A_LINE.items():
             if _is_on(properties, key):
                 logger.warning("%s: %s = true has no effect: %s", path, key, why_not)
-        return parse_broker_config(properties)
+        broker, store = parse_broker_config(properties)
+        check_identities(broker)
+        if (broker.acl_enabled or broker.migrate_accounts) and not broker.acl_folder:
+            broker = msgspec.structs.replace(broker, acl_folder=str(_acl_folder(path)))
+        return broker, store
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _acl_folder(path: Path) -> Path:
+    """Return where Apache's broker has its files of access control; beside the settings if it is not installed here."""
+    home = os.environ.get("ROCKETMQ_HOME")
+    return Path(home) / "conf" if home else path.absolute().parent
 
 
 def _is_on(properties: Mapping[str, str], key: str) -> bool:

@@ -6,7 +6,6 @@ everything, so there are no thread pools; replication has its own part.
 
 # Refuse to start when these are enabled: ignoring them silently would be unsafe.
 NOT_TO_BE_IGNORED = {
-    "aclEnable": "this broker has no access control, and would accept every client",
     "enableDLegerCommitLog": "this broker has no DLedger log, and would not find the messages that are in it",
 }
 
@@ -51,7 +50,17 @@ IGNORED_KEYS = {
     "waitTimeMillsInPullQueue": "5000",
     "waitTimeMillsInHeartbeatQueue": "31000",
     "waitTimeMillsInTransactionQueue": "3000",
-    "aclEnable": "false",
+    # AuthConfig: users and policies are in memory, and each signature is verified
+    "userCacheMaxNum": "1000",
+    "userCacheExpiredSecond": "600",
+    "userCacheRefreshSecond": "60",
+    "aclCacheMaxNum": "1000",
+    "aclCacheExpiredSecond": "600",
+    "aclCacheRefreshSecond": "60",
+    "statefulAuthenticationCacheMaxNum": "10000",
+    "statefulAuthenticationCacheExpiredSecond": "60",
+    "statefulAuthorizationCacheMaxNum": "10000",
+    "statefulAuthorizationCacheExpiredSecond": "60",
     "isolateLogEnable": "false",
     "configBlackList": "configBlackList;brokerConfigPath",
     # NettyServerConfig
@@ -89,13 +98,6 @@ IGNORED_KEYS = {
     "useReentrantLockWhenPutMessage": "true",
     "putMsgIndexHightWater": "600000",
     "flushLeastPagesWhenWarmMapedFile": "4096",
-    "haSendHeartbeatInterval": "5000",
-    "haHousekeepingInterval": "20000",
-    "haTransferBatchSize": "32768",
-    "haMasterAddress": "",
-    "haSlaveFallbehindMax": "268435456",
-    "slaveTimeout": "3000",
-    "offsetCheckInSlave": "false",
     "debugLockEnable": "false",
     "transientStorePoolEnable": "false",
     "transientStorePoolSize": "5",

@@ -2,17 +2,20 @@
 
 Each name server has its own task, so that one that is down, slow or unreachable delays neither the rest nor the start.
 It is updated at once, then every 30 s, and when a topic has changed. A name server whose connection ended may have
-restarted with an empty table: it is updated as soon as it is back. (Java waits for the next round.) Agrees with
-BrokerController (registerBrokerAll, needRegister, unregisterBrokerAll) and BrokerOuterAPI (4.9.8).
+restarted with an empty table: it is updated as soon as it is back. (Java waits for the next round.) Its reply tells a
+slave where its master is; a slave without a connection to its master asks more often. Agrees with BrokerController
+(registerBrokerAll, needRegister, unregisterBrokerAll) and BrokerOuterAPI (4.9.8).
 """
 
 import asyncio
 import logging
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from hanabi.broker.replica.master_addresses import MasterAddresses
 from hanabi.broker.settings import Settings
 from hanabi.broker.tables.topics import PERM_READ, PERM_WRITE, Topics
 from hanabi.errors import BrokerError, MQError
@@ -27,6 +30,7 @@ from hanabi.wire.headers.namesrv import (
     QueryDataVersionHeader,
     QueryDataVersionReplyHeader,
     RegisterBrokerHeader,
+    RegisterBrokerReplyHeader,
     UnregisterBrokerHeader,
 )
 
@@ -51,6 +55,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int
     address: str  # HOST:PORT for clients
     ha_address: str  # HOST:PORT for slaves
+    not_active_timeout_ms: int | None = None  # with enableSlaveActingMaster: after such a silence it is gone
 
 
 class Registration:
@@ -64,7 +69,12 @@ class Registration:
         connector: Connector,
         *,
         retry_seconds: float = RETRY_SECONDS,
+        masters: MasterAddresses | None = None,
+        is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
+        """*masters* gets the answers of the name servers about the master of a slave; *is_urgent* returns whether they
+        are asked every few seconds."""
+        self._masters, self._is_urgent = masters, is_urgent
         self._identity, self._topics, self._settings, self._connector = identity, topics, settings, connector
         self._retry_seconds = retry_seconds
         self._servers = [_Server(address) for address in settings.broker.namesrv_addresses]
@@ -74,6 +84,11 @@ class Registration:
         self._leaving = False
 
     @property
+    def identity(self) -> Identity:
+        """Identity that is registered."""
+        return self._identity
+
+    @property
     def registered(self) -> list[str]:
         """Name servers that know this broker now."""
         return [server.address for server in self._servers if server.known_version is not None]
@@ -81,6 +96,16 @@ class Registration:
     def changed(self) -> None:
         """Update all name servers now: topics or permissions have changed."""
         self._changes += 1
+        for server in self._servers:
+            server.wake.set()
+
+    def use(self, identity: Identity) -> None:
+        """Register with another id from now on: the role has changed."""
+        self._identity = identity
+        self.changed()
+
+    def ask_again(self) -> None:
+        """Ask the name servers now where the master is."""
         for server in self._servers:
             server.wake.set()
 
@@ -116,7 +141,7 @@ class Registration:
         self._leaving = True
         for server in self._servers:
             server.wake.set()
-        await asyncio.gather(*(self._unregister(server) for server in self._servers if server.told))
+        await asyncio.gather(*(self._unregister(server) for server in self._servers if server.knows_us))
 
     async def _keep_informed(self, server: "_Server") -> None:
         failures, now = 0, asyncio.get_running_loop().time
@@ -129,8 +154,10 @@ class Registration:
             except MQError as error:
                 if not failures:  # once per outage
                     logger.warning("not registered with name server %s, retrying: %s", server.address, error)
-                server.known_version, server.told = None, False
+                server.known_version, server.knows_us = None, False
                 failures += 1
+                if self._masters is not None:
+                    self._masters.unreachable(server.address)
             else:
                 if not was_known:
                     logger.info("registered with name server %s", server.address)
@@ -146,22 +173,29 @@ class Registration:
                 await asyncio.sleep(self._retry_seconds)  # lets it come back; spares one that always hangs up
 
     def _interval_seconds(self) -> float:
+        if self._is_urgent():
+            return RETRY_SECONDS_MAX
         return max(INTERVAL_MS_MIN, min(self._settings.broker.register_interval_ms, INTERVAL_MS_MAX)) / 1000
 
     async def _inform(self, server: "_Server") -> None:
-        await self._look_for_another(server)
+        if not self._settings.broker.controller_mode_enabled:  # there the controller gives the ids
+            await self._look_for_another(server)
         request = await self._current_request()
         if (
             server.known_version is not None
             and not self._settings.broker.force_register
+            and self._masters is None
             and await self._has_newest(server, request)
         ):
             server.known_version = request.version
             return
-        server.told = True
+        server.knows_us = True
         reply = await self._ask(server, RequestCode.REGISTER_BROKER, request.header, request.body)
         server.known_version = request.version
-        if reply.body and server is self._first_known():
+        if self._masters is not None:
+            master = reply.header(RegisterBrokerReplyHeader)
+            self._masters.answered(server.address, master.ha_server_addr, master.master_addr)
+        elif reply.body and server is self._first_known():
             self._topics.set_order_topics(decode_body(bytes(reply.body), KVTable).table)
 
     async def _look_for_another(self, server: "_Server") -> None:
@@ -218,7 +252,7 @@ class Registration:
             await self._ask(server, RequestCode.UNREGISTER_BROKER, header, seconds=UNREGISTER_SECONDS)
         except MQError as error:
             logger.warning("not unregistered at name server %s: %s", server.address, error)
-        server.known_version, server.told = None, False
+        server.known_version, server.knows_us = None, False
 
     async def _ask(
         self,
@@ -240,14 +274,15 @@ class Registration:
         topics: 40,000, compressed, take 80 ms."""
         broker = self._settings.broker
         async with self._encoding:
-            state = (self._topics.data_version, broker.permission, broker.compressed_register)
+            version, identity = self._topics.data_version, self._identity
+            state = (identity, version, broker.permission, broker.compressed_register)
             request = self._request
             if request is None or request.state != state:
                 table = self._topics.table()
                 if len(table.topic_config_table) <= FEW_TOPICS:
-                    request = _Request(self._identity, state, table)
+                    request = _Request(state, table)
                 else:
-                    request = await asyncio.to_thread(_Request, self._identity, state, table)
+                    request = await asyncio.to_thread(_Request, state, table)
                 self._request = request
             return request
 
@@ -258,7 +293,7 @@ class _Server:
     def __init__(self, address: str) -> None:
         self.address = address
         self.known_version: DataVersion | None = None  # the version it has from us; None: none, or it is down
-        self.told = False  # it knows this broker, or is being updated
+        self.knows_us = False  # it knows this broker, or is being updated
         self.hung_up = False
         self.other: str | None = None  # address of another broker of our name and id, as it reports
         self.wake = asyncio.Event()
@@ -291,9 +326,9 @@ class _Server:
 class _Request:
     """A registration, ready for any number of name servers."""
 
-    def __init__(self, identity: Identity, state: tuple[DataVersion, int, bool], table: TopicConfigTable) -> None:
+    def __init__(self, state: tuple[Identity, DataVersion, int, bool], table: TopicConfigTable) -> None:
         self.state = state
-        self.version, permission, compressed = state
+        identity, self.version, permission, compressed = state
         topics = table.topic_config_table
         if permission & _READ_WRITE != _READ_WRITE:  # then no topic can have more than the broker
             topics = {name: msgspec.structs.replace(topic, perm=permission) for name, topic in topics.items()}
@@ -306,5 +341,7 @@ class _Request:
             ha_server_addr=identity.ha_address,
             broker_id=identity.broker_id,
             compressed=compressed,
+            heartbeat_timeout_millis=identity.not_active_timeout_ms,
+            enable_acting_master=True if identity.not_active_timeout_ms is not None else None,
             body_crc32=zlib.crc32(self.body) & 0x7FFF_FFFF,
         )

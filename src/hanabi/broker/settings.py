@@ -13,8 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from hanabi.broker.config import BROKER_KEYS, BrokerConfig, as_properties, parse_broker_config
 from hanabi.broker.ignored_keys import IGNORED_KEYS
+from hanabi.broker.replica.roles import BrokerRole
 from hanabi.durable_table import DurableTable
 from hanabi.errors import NoPermission
 from hanabi.remoting.started_threads import in_own_thread
@@ -51,6 +54,10 @@ CHANGEABLE = frozenset(
         "accessMessageInMemoryMaxRatio",
         "defaultQueryMaxNum",
         "maxMsgsNumBatch",
+        # POP
+        "enableRetryTopicV2",
+        "defaultMessageRequestMode",
+        "defaultPopShareQueueNum",
         # filters
         "enablePropertyFilter",
         "filterSupportRetry",
@@ -78,6 +85,22 @@ CHANGEABLE = frozenset(
         "deleteWhen",
         "diskMaxUsedSpaceRatio",
         "cleanFileForciblyEnable",
+        # replication
+        "haTransferBatchSize",
+        "haSendHeartbeatInterval",
+        "haHousekeepingInterval",
+        "haFlowControlEnable",
+        "maxHaTransferByteInSecond",
+        "slaveTimeout",
+        "haSlaveFallbehindMax",
+        "haMaxGapNotInSync",
+        "inSyncReplicas",
+        "minInSyncReplicas",
+        "enableAutoInSyncReplicas",
+        "allAckInSyncStateSet",
+        "haMaxTimeSlaveNotCatchup",
+        "fenceWithoutController",
+        "offsetCheckInSlave",
         # statistics
         "enableDetailStat",
         "autoDeleteUnusedStats",
@@ -109,6 +132,17 @@ class Settings:
         self.broker, self.store = parse_broker_config(self._changed, broker, store)
         self.on_change: list[Callable[[], None]] = []  # called after each change
         self._changing = asyncio.Lock()
+
+    @property
+    def is_slave(self) -> bool:
+        """Return whether this broker copies a master. In controller mode that changes while it runs."""
+        return self.broker.broker_role == "SLAVE"
+
+    def use_role(self, role: BrokerRole, broker_id: int) -> None:
+        """Change the role, as the controller says."""
+        self.broker = msgspec.structs.replace(self.broker, broker_role=role, broker_id=broker_id)
+        for callback in self.on_change:
+            callback()
 
     async def change(self, text: bytes) -> None:
         """Apply the properties in *text*, all or none, and persist them. Does not block the loop for the disk."""
@@ -149,7 +183,7 @@ class Settings:
         return format_properties({**IGNORED_KEYS, **as_properties(self.store), **as_properties(self.broker)})
 
 
-def kept_changes(path: Path) -> dict[str, str]:
+def stored_changes(path: Path) -> dict[str, str]:
     """Return the stored run-time changes, which are in force again at the next start; *path* is only read."""
     kept = DurableTable(path, encode=_encode, decode=decode_properties).load() or {}
     return {key: value for key, value in kept.items() if key in CHANGEABLE}

@@ -5,11 +5,14 @@ is not here gets one warning line, since RocketMQ's files carry keys that we do 
 """
 
 import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from hanabi.access.demands import name_server_demands_nothing
+from hanabi.access.plain.writes import WriteGate, WriteProtection
 from hanabi.errors import ConfigError
 from hanabi.namesrv.limits import RouteLimits
 from hanabi.remoting.config import RemotingConfig
@@ -35,11 +38,20 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"  # not to be changed at run time
     product_env_name: EnvName = "center"
     server_channel_max_idle_time_seconds: Positive = 120
+    # 5.x: slaves that act as masters
+    support_acting_master: bool = False  # routes show such a slave as the master
+    notify_min_broker_id_changed: bool = False  # tell the brokers of a name when its smallest id changes
+    scan_not_active_broker_interval: Positive = 5_000  # milliseconds
     write_buffer_high_water_mark: Count = 0  # bytes; 0 leaves it to us
     # Ours, not RocketMQ's: what brokers may make us remember.
     brokers_max: Positive = RouteLimits().brokers_max
     topics_per_broker_max: Positive = RouteLimits().topics_per_broker_max
     topics_total_max: Positive = RouteLimits().topics_total_max
+    # Ours: see `access.plain.writes`.
+    write_protection_enable: bool = False
+    write_allowed_peers: str = ""
+    write_allowed_certificates: str = ""
+    acl_folder: str = ""
     # Read and shown so that RocketMQ's files and tools work; here is nothing for them to tune: one event loop
     # answers everything, buffers grow and shrink by themselves, and no other environment is asked for routes.
     cluster_test: bool = False
@@ -62,6 +74,19 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             return msgspec.structs.replace(limits, write_buffer_bytes_max=self.write_buffer_high_water_mark)
         return limits
 
+    def write_protection(self, now_ms: Callable[[], int]) -> WriteProtection | None:
+        """Return the protection of writes, if it is on."""
+        if not self.write_protection_enable:
+            return None
+        gate = WriteGate(
+            name_server_demands_nothing,
+            peers=self.write_allowed_peers,
+            certificates=self.write_allowed_certificates,
+            acl_folder=self.acl_folder,
+            now_ms=now_ms,
+        )
+        return WriteProtection(gate)
+
     def routes(self) -> RouteLimits:
         """Return the route table's limits."""
         return RouteLimits(
@@ -71,16 +96,23 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-OURS = frozenset({"brokersMax", "topicsPerBrokerMax", "topicsTotalMax"})
+PROTECTION = frozenset({"writeProtectionEnable", "writeAllowedPeers", "writeAllowedCertificates", "aclFolder"})
+OURS = frozenset({"brokersMax", "topicsPerBrokerMax", "topicsTotalMax"}) | PROTECTION
+OF_5 = frozenset({"supportActingMaster", "notifyMinBrokerIdChanged", "scanNotActiveBrokerInterval"})
 KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(NamesrvConfig)}
 
 
 def as_properties(config: NamesrvConfig) -> dict[str, str]:
-    """RocketMQ's settings as text, under its names. Ours are left out: its tools show what its name server would."""
-    values = zip(KEYS, msgspec.structs.astuple(config), strict=True)
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values if key not in OURS
-    }
+    """RocketMQ's settings as text, under its names, for its tools. Ours are left out, and keys that only 5.x has unless
+    they are set: 4.9's tools show what its name server would."""
+    shown = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in _values(config)}
+    defaults = dict(_values(NamesrvConfig()))
+    same = {key for key, value in _values(config) if value == defaults[key]}
+    return {key: text for key, text in shown.items() if key not in OURS and not (key in OF_5 and key in same)}
+
+
+def _values(config: NamesrvConfig) -> Iterable[tuple[str, object]]:
+    return zip(KEYS, msgspec.structs.astuple(config), strict=True)
 
 
 def read_config(path: Path) -> NamesrvConfig:

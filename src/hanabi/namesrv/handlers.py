@@ -13,7 +13,7 @@ from hanabi.errors import NoPermission
 from hanabi.namesrv.absent_brokers import AbsentBrokers
 from hanabi.namesrv.encoded_routes import RouteForm
 from hanabi.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
-from hanabi.namesrv.peer_warnings import Complaints
+from hanabi.namesrv.peer_warnings import PeerWarnings
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.settings import Settings
 from hanabi.remoting.connection.dispatch import Handler, Reply
@@ -155,17 +155,17 @@ class BrokerHandlers:
         self._table = table
         self._kv = kv
         self._now_ms = now_ms
-        self._complaints = Complaints()
+        self._warnings = PeerWarnings()
 
     def register(self, header: RegisterBrokerHeader, request: Command, connection: Connection) -> Reply:
         if header.body_crc32 and header.body_crc32 != zlib.crc32(request.body) & 0x7FFF_FFFF:
-            self._complaints.warn(connection, "%s: the topics of broker %s are damaged", header.broker_name)
+            self._warnings.warn(connection, "%s: the topics of broker %s are damaged", header.broker_name)
             return Reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         topics, filter_servers = _topics_sent(header, request)
         try:
             answer = self._table.register(header, topics, filter_servers, connection, self._now_ms())
         except NoPermission as error:
-            self._complaints.warn(connection, "%s: broker %s is refused: %s", header.broker_name, error)
+            self._warnings.warn(connection, "%s: broker %s is refused: %s", header.broker_name, error)
             raise
         ordered = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return Reply(header=answer, body=b"" if ordered is None else encode_body(KVTable(table=ordered)))

@@ -14,22 +14,21 @@ from typing import Self
 
 import msgspec
 
-from hanabi.clock import monotonic_ms
+from hanabi.clock import monotonic_ms, wall_ms
+from hanabi.home_lock import HomeLock
+from hanabi.namesrv.broker_notices import BrokerNotices
 from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.handlers import namesrv_handlers
-from hanabi.namesrv.home_lock import HomeLock
 from hanabi.namesrv.kv_config import KVConfig
 from hanabi.namesrv.route_table import RouteTable
 from hanabi.namesrv.scan_timer import ScanTimer
 from hanabi.namesrv.settings import Settings
 from hanabi.remoting.connection.dispatch import Handler
 from hanabi.remoting.connection.protocol import Connection
-from hanabi.remoting.connection.turns import taking_turns
+from hanabi.remoting.connection.turns import with_turns
 from hanabi.remoting.transport.server import RemotingServer, ServerStatistics
 from hanabi.remoting.transport.tls import TlsConfig
 from hanabi.wire.codes import RequestCode
-
-SCAN_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -44,17 +43,22 @@ class NameServer:
         *,
         tls: TlsConfig | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
-        scan_seconds: float = SCAN_SECONDS,
+        scan_seconds: float | None = None,
         around: Callable[[int, Handler], Handler] | None = None,
     ) -> None:
-        """*around* wraps the handler of each request code, for measuring its time."""
-        self.routes = RouteTable(config.routes())
+        """*scan_seconds*: interval of the scan for silent brokers, if not the configured one. *around* wraps the
+        handler of each request code, for measuring its time."""
+        self.routes = RouteTable(config.routes(), shows_acting_masters=config.support_acting_master)
+        self._notices = BrokerNotices(tls) if config.notify_min_broker_id_changed else None
+        if self._notices is not None:
+            self.routes.on_smallest_changed = self._notices.smallest_changed
         self._folder = home.absolute() / "namesrv"
         self._config = _with_paths(config, home.absolute(), self._folder)
         self._tls = tls
         self._now_ms = now_ms
-        self._timer = ScanTimer(self.scan, scan_seconds)
+        self._timer = ScanTimer(self.scan, scan_seconds or config.scan_not_active_broker_interval / 1000)
         self._around = around
+        self._protection = config.write_protection(wall_ms)
         self._lock: HomeLock | None = None
         self._server: RemotingServer | None = None
 
@@ -65,6 +69,8 @@ class NameServer:
             kv = KVConfig(Path(self._config.kv_config_path))
             settings = Settings(self._config, Path(self._config.config_store_path))
             handlers = _in_turn(namesrv_handlers(self.routes, kv, settings, self._now_ms))
+            if self._protection is not None:
+                handlers = await self._protection.guard(handlers)
             if self._around is not None:
                 handlers = {code: self._around(code, handler) for code, handler in handlers.items()}
             self._server = RemotingServer(
@@ -83,14 +89,18 @@ class NameServer:
     async def stop(self, deadline_seconds: float = 5.0) -> None:
         """Answer what was asked, close all connections, let go of the home."""
         self._timer.cancel()
+        if self._protection is not None:
+            self._protection.stop()
         try:
+            if self._notices is not None:
+                await self._notices.stop()
             if self._server is not None:
                 await self._server.stop(deadline_seconds)
         finally:
             self._release()
 
     def statistics(self) -> ServerStatistics | None:
-        """The counters of its port; None while it does not listen."""
+        """Return the counters of its port; None while it does not listen."""
         return self._server.statistics() if self._server is not None else None
 
     async def __aenter__(self) -> Self:
@@ -134,4 +144,4 @@ def _with_paths(config: NamesrvConfig, home: Path, folder: Path) -> NamesrvConfi
 def _in_turn(handlers: dict[int, Handler]) -> dict[int, Handler]:
     """Return *table* with handlers that take turns, except the one for routes, which clients need at once."""
     route = RequestCode.GET_ROUTEINFO_BY_TOPIC
-    return {**taking_turns(handlers), route: handlers[route]}
+    return {**with_turns(handlers), route: handlers[route]}

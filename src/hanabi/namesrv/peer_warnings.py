@@ -9,7 +9,7 @@ from hanabi.remoting.connection.protocol import Connection
 logger = logging.getLogger(__name__)
 
 
-class Complaints:
+class PeerWarnings:
     """The warnings already logged, by connection. Holds connections weakly."""
 
     def __init__(self) -> None:

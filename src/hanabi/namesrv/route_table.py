@@ -12,6 +12,10 @@ both stand, as with Java: if the later one took the other's place, the routes of
 registration. The second to come is a warning that names the two. Java counts the signs of life of such an address for
 both names, so that a name which is no longer used stays for ever; here each name has its own, and goes by itself.
 
+Slave acting as master (5.x, `enableSlaveActingMaster` of the brokers): while a broker name has no master, its slave
+with the smallest id provides the topics, without write permission. With `supportActingMaster` routes show that slave as
+the master, so that clients read, lock and commit there. `on_smallest_changed` hears when the smallest id changes.
+
 Cost: registering again without news is constant, with news linear in what was sent; a broker's coming and going is
 linear in its own topics; a route is encoded once, and then a lookup until its queues or one of its brokers change.
 """
@@ -19,6 +23,7 @@ linear in its own topics; a route is encoded once, and then a lookup until its q
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +35,8 @@ from hanabi.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicLi
 from hanabi.wire.bodies.topics import DataVersion, TopicConfig, TopicConfigTable
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.headers.namesrv import RegisterBrokerHeader, RegisterBrokerReplyHeader, UnregisterBrokerHeader
+from hanabi.wire.headers.v5.replication import NotifyMinBrokerIdChangeHeader
+from hanabi.wire.system_names import MEMBER_GROUP_PREFIX
 
 MASTER_ID = 0
 SILENCE_MS_MAX = 120_000  # for a broker that does not say how long it may be silent
@@ -69,6 +76,13 @@ class Member:
         return f"{self.broker_name}:{self.broker_id} at {self.address}"
 
 
+class SmallestChanged(NamedTuple):
+    """A change of the smallest id of a broker name, and the members to notify of it (905)."""
+
+    notice: NotifyMinBrokerIdChangeHeader
+    addresses: list[str]
+
+
 class _Broker:
     """A broker name: its members by id, and the topics that its master serves."""
 
@@ -82,11 +96,25 @@ class _Broker:
     def addresses(self) -> dict[int, str]:
         return {broker_id: self.members[broker_id].address for broker_id in sorted(self.members)}
 
-    def data(self, *, extended: bool = False) -> BrokerData:
-        """*extended*: with what 5.x adds, which clients of 5.x may rely on."""
-        first = self.members[min(self.members)]
+    @property
+    def smallest(self) -> Member:
+        """Return the member with the smallest id."""
+        return self.members[min(self.members)]
+
+    @property
+    def lacks_master(self) -> bool:
+        """Return whether the name has only slaves, of which one may act as master."""
+        return MASTER_ID not in self.members and self.smallest.acting_master
+
+    def data(self, *, extended: bool = False, shows_acting: bool = False) -> BrokerData:
+        """*extended*: with what 5.x adds, which clients of 5.x may rely on. *shows_acting*: the slave that acts as
+        master has the master's id."""
+        first = self.smallest
+        addresses = self.addresses()
+        if shows_acting:
+            addresses = {MASTER_ID: addresses.pop(first.broker_id), **addresses}
         return BrokerData(
-            broker_addrs=self.addresses(),
+            broker_addrs=addresses,
             broker_name=self.name,
             cluster=first.cluster,
             enable_acting_master=first.acting_master if extended else None,
@@ -96,8 +124,14 @@ class _Broker:
 class RouteTable:
     """All brokers and topics. Invariants: a broker has a member, a topic has a queue, a queue's broker is there."""
 
-    def __init__(self, limits: RouteLimits = RouteLimits()) -> None:  # noqa: B008 - frozen
-        self._limits = limits
+    def __init__(
+        self,
+        limits: RouteLimits = RouteLimits(),  # noqa: B008 - frozen
+        *,
+        shows_acting_masters: bool = False,
+    ) -> None:
+        self._limits, self._shows_acting_masters = limits, shows_acting_masters
+        self.on_smallest_changed: Callable[[SmallestChanged], None] = lambda _: None
         self._brokers: dict[str, _Broker] = {}
         self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
         self._queues_total = 0  # of all topics on all brokers
@@ -126,7 +160,8 @@ class RouteTable:
         place = (header.cluster_name, header.broker_name, header.broker_addr)
         known = member if member is not None and member.place == place else None
         self._check_limits(header, filter_servers or [], is_new=place not in self._places)
-        if header.broker_id == MASTER_ID and (known is None or known.learns_from(sent)):
+        provides = _provides_topics(header, broker)
+        if provides and (known is None or known.learns_from(sent)):
             self._check_topics(header.broker_name, {topic.topic_name for topic in sent.topic_config_table.values()})
         if broker is None or member is None or known is None:
             if member is not None and _is_outdated(sent.data_version, member.data_version):
@@ -134,7 +169,8 @@ class RouteTable:
                 logger.warning("%s at %s is refused: %s is of a newer term", *_who(header), member)
                 return RegisterBrokerReplyHeader()
             broker, member = self._join(header, owner, now_ms)
-        if header.broker_id == MASTER_ID:
+        member.acting_master = header.enable_acting_master is True
+        if provides:
             self._learn_topics(broker, member, sent)
         member.data_version = sent.data_version
         member.ha_address = header.ha_server_addr
@@ -230,6 +266,7 @@ class RouteTable:
         self._warn_of_shared_address(member)
         self.absent.came(member.broker_name, member.broker_id, member.address)
         broker = self._brokers.setdefault(header.broker_name, _Broker(header.broker_name))
+        is_smallest = bool(broker.members) and member.broker_id < min(broker.members)
         replaced = broker.members.get(header.broker_id), self._places.get(member.place)
         # First in, then out: a broker that only moved keeps its topics.
         broker.members[header.broker_id] = member
@@ -241,6 +278,8 @@ class RouteTable:
                 self._remove(old)
         self._encoded.forget(broker.topics)
         logger.info("broker %s of cluster %s has joined", member, member.cluster)
+        if is_smallest:
+            self._notify(broker, [each.address for each in broker.members.values() if each is not member])
         return broker, member
 
     def _warn_of_shared_address(self, member: Member) -> None:
@@ -275,6 +314,7 @@ class RouteTable:
         if self._places.get(member.place) is member:
             del self._places[member.place]
         broker = self._brokers[member.broker_name]
+        was_smallest = broker.smallest is member
         if broker.members.get(member.broker_id) is member:
             del broker.members[member.broker_id]
         self._encoded.forget(broker.topics)
@@ -282,6 +322,21 @@ class RouteTable:
             del self._brokers[broker.name]
             for topic in broker.topics:
                 self._drop_queues(topic, broker.name)
+        elif was_smallest:
+            if broker.lacks_master:
+                self.wipe_write_permission(broker.name)
+                logger.info("broker %s acts as master: its topics can be read only", broker.smallest)
+            self._notify(broker, list(broker.addresses().values()), offline=member.address)
+
+    def _notify(self, broker: _Broker, addresses: list[str], *, offline: str | None = None) -> None:
+        smallest = broker.smallest
+        notice = NotifyMinBrokerIdChangeHeader(
+            min_broker_id=smallest.broker_id,
+            min_broker_addr=smallest.address,
+            offline_broker_addr=offline,
+            ha_broker_addr=None if offline else smallest.ha_address,
+        )
+        self.on_smallest_changed(SmallestChanged(notice, addresses))
 
     def _give_to(self, owner: object, member: Member) -> None:
         if member.owner is owner:
@@ -317,7 +372,7 @@ class RouteTable:
             broker,
             QueueData(
                 broker_name=broker.name,
-                perm=topic.perm,
+                perm=topic.perm & ~_WRITE if broker.lacks_master else topic.perm,
                 read_queue_nums=topic.read_queue_nums,
                 topic_sys_flag=topic.topic_sys_flag,
                 write_queue_nums=topic.write_queue_nums,
@@ -395,10 +450,22 @@ class RouteTable:
         brokers = [self._brokers[name] for name in sorted(by_broker)]
         members = (member for broker in brokers for member in broker.members.values())
         return TopicRoute(
-            broker_datas=[broker.data(extended=extended) for broker in brokers],
+            broker_datas=[
+                broker.data(extended=extended, shows_acting=self._shows_acting(topic, broker)) for broker in brokers
+            ],
             filter_server_table={each.address: each.filter_servers for each in members if each.filter_servers},
             order_topic_conf=order_conf,
             queue_datas=[by_broker[broker.name] for broker in brokers],
+        )
+
+    def _shows_acting(self, topic: str, broker: _Broker) -> bool:
+        """Return whether the route of *topic* shows the slave with the smallest id as the master of *broker*. Brokers
+        that ask for the members of their own name get the true ids."""
+        return (
+            self._shows_acting_masters
+            and broker.lacks_master
+            and not self._queues[topic][broker.name].perm & _WRITE
+            and not topic.startswith(MEMBER_GROUP_PREFIX)
         )
 
     def encoded_route(self, topic: str, form: RouteForm, order_conf: str | None = None) -> bytes | None:
@@ -463,6 +530,14 @@ class RouteTable:
 
 def _is_outdated(version: DataVersion, than: DataVersion | None) -> bool:
     return than is not None and version.state_version < than.state_version
+
+
+def _provides_topics(header: RegisterBrokerHeader, broker: _Broker | None) -> bool:
+    """Return whether the topics of a registration count: a master's, and those of a 5.x slave with the smallest id."""
+    if header.broker_id == MASTER_ID:
+        return True
+    others = broker.members if broker is not None else {}
+    return header.enable_acting_master is not None and all(header.broker_id <= other for other in others)
 
 
 def _silence_ms_max(header: RegisterBrokerHeader) -> int:

@@ -82,7 +82,7 @@ class Settings:
         return self._text
 
 
-def kept_changes(path: Path, config: NamesrvConfig) -> dict[str, str]:
+def stored_changes(path: Path, config: NamesrvConfig) -> dict[str, str]:
     """Return the settings that were changed at run time, from the file at *path*."""
     kept = DurableTable(path, encode=_encode, decode=decode_properties).load() or {}
     changeable = CHANGEABLE - set(config.config_black_list.split(";"))

@@ -27,7 +27,7 @@ class LostConnection(Connection):
 
 
 def a_client(client_id: str, *, version: int = 409, language: str = "JAVA") -> Client:
-    """On a connection of its own, by which nothing can be sent."""
+    """Create one on a connection of its own, by which nothing can be sent."""
     connection = LostConnection(ENDPOINT, f"192.0.2.1:{abs(hash(client_id)) % 60_000}")
     connection.closed = True
     return Client(client_id, connection, language, version)

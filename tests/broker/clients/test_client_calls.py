@@ -1,4 +1,4 @@
-"""What operators ask a broker to ask its clients."""
+"""Tests of what operators ask a broker to ask its clients."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -86,7 +86,7 @@ RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 
 
 async def told(client: AClient) -> Command:
-    """What the client is told next, notices aside."""
+    """Return what the client is told next, notices aside."""
     while (command := await client.peer.request()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
         pass
     return command

@@ -1,4 +1,4 @@
-"""What one group knows of its members."""
+"""Tests of what one group knows of its members."""
 
 import pytest
 from hypothesis import given

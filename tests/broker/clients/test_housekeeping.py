@@ -1,4 +1,4 @@
-"""What the end of a connection and the passing of time do to the tables of clients."""
+"""Tests of what the end of a connection and the passing of time do to the tables of clients."""
 
 import asyncio
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class World:
             self.tables.expire()
 
     def handle(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
-        """A heartbeat: the path says which tables it is for."""
+        """Return a heartbeat: the path says which tables it is for."""
         client = client_of("me", request, connection)
         if request.body != b"producer":
             self.consumers.heartbeat(client, a_consumer("G"))

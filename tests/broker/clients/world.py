@@ -52,7 +52,7 @@ class AClient:
         return encode_body(data)
 
     async def heartbeat_in(self, language: Language, *consumers: ConsumerData) -> None:
-        """As a client in *language* does."""
+        """Act as a client in *language* does."""
         body = self._heartbeat(consumers, ())
         head = encode_head(code=RequestCode.HEART_BEAT, opaque=10**6, body_bytes=len(body), language=language)
         self.peer.send(head + body)
@@ -69,14 +69,14 @@ class AClient:
         return decode_body(answer.body, ConsumerList).consumer_id_list
 
     async def noticed(self) -> str:
-        """The group of the next notice."""
+        """Return the group of the next notice."""
         notice = await self.peer.request()
         assert notice.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
         assert notice.is_oneway
         return notice.fields()["consumerGroup"]
 
     async def has_no_notice(self) -> bool:
-        """None has come, and none is on its way."""
+        """Check that no notice has come, and none is on its way."""
         for _ in range(3):  # what is due is sent in the next turns of the loop, before what is asked now is answered
             await self.peer.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "nobody"})
         return not self.peer.requests_waiting
@@ -115,7 +115,7 @@ class ClientWorld:
         return AClient(client_id, peer)
 
     async def first_codes(self, code: int, body: bytes, count: int) -> list[int]:
-        """The codes of the first *count* frames that a new connection gets after one request, in their order."""
+        """Return the codes of the first *count* frames that a new connection gets after one request, in their order."""
         reader, writer = await asyncio.open_connection(*self._address)
         writer.write(encode_head(code=code, opaque=1, body_bytes=len(body)) + body)
         decoder, codes = FrameDecoder(), list[int]()

@@ -11,7 +11,7 @@ from tests.broker.delay.world import World
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """Where fsync costs nothing, if the machine has such a place."""
+    """Yield where fsync costs nothing, if the machine has such a place."""
     memory = Path("/dev/shm")  # noqa: S108 (a fresh directory inside it)
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
         yield Path(directory)

@@ -1,4 +1,4 @@
-"""Which messages wait, and with which bytes."""
+"""Tests of which messages wait, and with which bytes."""
 
 import random
 
@@ -171,18 +171,18 @@ def test_a_time_goes_to_the_timer_topic_with_the_second_before_it(properties: di
     assert (diverted.topic, diverted.queue_id) == (TIMER_TOPIC, 0)
     told = decode_properties(diverted.properties)
     assert {name: told.pop(name) for name in ("REAL_TOPIC", "REAL_QID")} == {"REAL_TOPIC": "Orders", "REAL_QID": "3"}
-    out_ms = int(told.pop("TIMER_OUT_MS"))
-    assert out_ms % 1_000 == 0
-    assert out_ms < deliver_ms <= out_ms + 1_000
+    timer_out_ms = int(told.pop("TIMER_OUT_MS"))
+    assert timer_out_ms % 1_000 == 0
+    assert timer_out_ms < deliver_ms <= timer_out_ms + 1_000
     assert told == {name: str(value) for name, value in properties.items()}
     assert due_ms(diverted.properties, NOW) == deliver_ms
 
 
 def test_what_is_stored_again_or_lost_its_time_is_due_at_the_end_of_its_second() -> None:
     raw = divert(message(TIMER_DELAY_MS=1_500)).properties
-    out_ms = int(decode_properties(raw)["TIMER_OUT_MS"])
-    assert due_ms(raw, NOW + 86_400_000) == out_ms + 1_000
-    assert due_ms(b"TIMER_OUT_MS\x01%d" % out_ms, NOW) == out_ms + 1_000
+    timer_out_ms = int(decode_properties(raw)["TIMER_OUT_MS"])
+    assert due_ms(raw, NOW + 86_400_000) == timer_out_ms + 1_000
+    assert due_ms(b"TIMER_OUT_MS\x01%d" % timer_out_ms, NOW) == timer_out_ms + 1_000
     assert due_ms(b"TIMER_OUT_MS\x01soon", NOW) is due_ms(b"", NOW) is None
 
 

@@ -277,7 +277,7 @@ def test_what_was_delivered_after_the_last_save_is_not_delivered_again_after_a_k
     world = world.killed(directory / "second")
     world.deliver()
     assert world.deliveries == []
-    assert "5 delayed messages were delivered after the last save" in caplog.text
+    assert "SCHEDULE_TOPIC_XXXX: 5 messages were delivered after the last save" in caplog.text
     world.pass_time(5 * SECOND)
     assert sorted(world.bodies()) == sorted([*(b"%d" % (number // 2) for number in range(10)), b"new"])
 

@@ -11,7 +11,7 @@ import pytest
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.delay import timer_delivery as timer_module
 from hanabi.broker.delay.delivered_since import Delivered, timers_delivered_since
-from hanabi.broker.delay.timer_rules import look_ms
+from hanabi.broker.delay.timer_rules import examine_ms
 from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutStatus
 from hanabi.testing.waiting import eventually
@@ -120,10 +120,10 @@ def test_nothing_sent_after_the_clock_was_set_back_is_lost_in_a_restart(world: W
 
 
 def test_a_message_is_looked_at_before_its_part_of_the_log_gets_old() -> None:
-    assert look_ms(100, 0, 200) == 100
-    assert look_ms(1_000, 0, 200) == 200
-    assert look_ms(250, 0, 200) == 100  # not at 200, with 50 left
-    assert look_ms(300, 0, 200) == 200
+    assert examine_ms(100, 0, 200) == 100
+    assert examine_ms(1_000, 0, 200) == 200
+    assert examine_ms(250, 0, 200) == 100  # not at 200, with 50 left
+    assert examine_ms(300, 0, 200) == 200
 
 
 def test_what_waits_longer_than_the_log_is_kept_is_stored_again_in_time(directory: Path) -> None:
@@ -463,7 +463,6 @@ async def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
     world.save()
     (damaged,) = bucket_files(world)
     damaged.write_bytes(bytes(damaged.stat().st_size))
-    world = world.next_life()
     readers: list[threading.Thread] = []
 
     def reading(store: MessageStore, log_offset: int) -> Delivered:
@@ -471,6 +470,7 @@ async def test_files_found_damaged_while_the_loop_runs_are_made_anew_beside_it(
         return timers_delivered_since(store, log_offset)
 
     monkeypatch.setattr(timer_module, "timers_delivered_since", reading)
+    world = world.next_life()
     task = asyncio.create_task(world.timer.run())
     await asyncio.sleep(0)
     world.clock.ms += HOUR
@@ -539,8 +539,8 @@ def test_a_cancelled_message_is_not_delivered_and_neither_is_the_cancellation(wo
     deliver_ms = world.clock.ms + 5_000
     for name in "abc":
         world.put(message(name.encode(), UNIQ_KEY=name, TIMER_DELIVER_MS=deliver_ms))
-    [out_ms] = {int(decode_properties(record.properties)["TIMER_OUT_MS"]) for record in world.read(TIMER_TOPIC)}
-    world.put(message(b"0", UNIQ_KEY="b", TIMER_DEL_UNIQKEY=f"{prefix}b", TIMER_DELIVER_MS=out_ms + 1))
+    [timer_out_ms] = {int(decode_properties(record.properties)["TIMER_OUT_MS"]) for record in world.read(TIMER_TOPIC)}
+    world.put(message(b"0", UNIQ_KEY="b", TIMER_DEL_UNIQKEY=f"{prefix}b", TIMER_DELIVER_MS=timer_out_ms + 1))
     world.pass_time(10 * SECOND)
     assert world.bodies() == [b"a", b"c"]
 

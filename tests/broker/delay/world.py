@@ -29,7 +29,7 @@ WAITING: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
 
 def message(body: bytes = b"hello", *, topic: str = "T", queue_id: int = 0, **properties: object) -> PendingMessage:
-    """A message as a send handler hands it over."""
+    """Return a message as a send handler hands it over."""
     return message_with(properties, body, topic=topic, queue_id=queue_id)
 
 
@@ -87,7 +87,7 @@ class World:
         self.timer.arrived(dispatched)
 
     def put(self, pending: PendingMessage) -> None:
-        """As `Intake.put`."""
+        """Put as `Intake.put` does."""
         if may_divert(pending.properties):
             pending = self.diverter.divert(pending)
         assert self.store.put(pending).status is PutStatus.PUT_OK
@@ -130,7 +130,7 @@ class World:
         return self._again(self.home, changes)
 
     def killed(self, home: Path, **changes: object) -> "World":
-        """What starts in *home* from the files as they are this moment."""
+        """Return what starts in *home* from the files as they are this moment."""
         shutil.copytree(self.home, home)
         self.store.close()
         return self._again(home, changes)

@@ -18,18 +18,18 @@ def frames(count: int) -> list[bytes]:
 
 
 def send(side: Side, wanted: list[bytes]) -> tuple[int, int]:
-    """Send *wanted* in one piece until one is refused; how many went by express, and how many were stored."""
-    express = stored = 0
+    """Send *wanted* in one piece until one is refused; how many went on the fast path, and how many were stored."""
+    fast = stored = 0
     while wanted:
-        _, count = side.express(*wanted)
-        express, stored, wanted = express + count, stored + count, wanted[count:]
+        _, count = side.answer_fast(*wanted)
+        fast, stored, wanted = fast + count, stored + count, wanted[count:]
         before = side.taking.store.max_log_offset
         if wanted:
             side.answer(wanted.pop(0))
             if side.taking.store.max_log_offset == before:
                 break
             stored += 1
-    return express, stored
+    return fast, stored
 
 
 def test_sends_are_refused_when_the_disk_is_full_and_taken_when_it_is_not(small_disk: Path) -> None:
@@ -37,14 +37,14 @@ def test_sends_are_refused_when_the_disk_is_full_and_taken_when_it_is_not(small_
     ballasts = small_disk / "ballast 1", small_disk / "ballast 2"
     for ballast in ballasts:
         ballast.write_bytes(bytes(12_288))
-    express, stored = send(side, frames(1_000))
-    assert 0 < express < stored < 1_000
+    fast, stored = send(side, frames(1_000))
+    assert 0 < fast < stored < 1_000
     active = side.taking.store._log.active
     assert active is not None
     assert active.written <= active.allocated <= active.path.stat().st_blocks * 512
     ballasts[0].unlink()
-    express, more = send(side, frames(20))
+    fast, more = send(side, frames(20))
     assert more == 20
-    assert express > 0
+    assert fast > 0
     ballasts[1].unlink()  # for the queues' files
     side.taking.close()

@@ -14,6 +14,7 @@ from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.fast_path.building import is_compiled
 from hanabi.broker.fast_path.counts import Counts, Declined
+from hanabi.client.config import Credentials
 from hanabi.message import Message, StoredMessage
 from hanabi.store.config import FlushMode
 from hanabi.testing.cluster import HOST, Cluster, running_broker, running_cluster, small_store
@@ -49,15 +50,15 @@ async def send_all(producer: hanabi.aio.Producer) -> int:
 
 @asynccontextmanager
 async def producing(running: Cluster) -> AsyncIterator[hanabi.aio.Producer]:
-    """A producer that has sent to all queues: making them, and the index file, is for the handlers."""
+    """Yield a producer that has sent to all queues: making them, and the index file, is for the handlers."""
     async with hanabi.aio.Producer("shop", namesrv=running.namesrv) as producer:
         await send_all(producer)
         yield producer
 
 
 @asynccontextmanager
-async def consuming(running: Cluster) -> AsyncIterator[list[StoredMessage]]:
-    consumer = hanabi.aio.PushConsumer("billing", namesrv=running.namesrv, consume_from="first")
+async def consuming(running: Cluster, access: Credentials | None = None) -> AsyncIterator[list[StoredMessage]]:
+    consumer = hanabi.aio.PushConsumer("billing", namesrv=running.namesrv, consume_from="first", access=access)
     consumer.subscribe("T")
     taken: list[StoredMessage] = []
 
@@ -91,9 +92,38 @@ async def test_sends_that_wait_for_the_disk_are_taken(tmp_path: Path) -> None:
         assert (sends.taken - taken, sends.handled - handled) == (count, 0)
 
 
+ACCOUNT = """
+accounts:
+- accessKey: orders-app
+  secretKey: secret-of-orders
+  topicPerms: [T=PUB|SUB]
+  groupPerms: [billing=SUB]
+- accessKey: operator
+  secretKey: secret-of-operator
+  admin: true
+"""
+
+
+async def test_signed_sends_and_pulls_of_our_client_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "plain_acl.yml").write_text(ACCOUNT)
+    access = Credentials("orders-app", "secret-of-orders")
+    async with running_cluster(tmp_path / "home", acl_enabled=True, acl_folder=str(tmp_path)) as running:
+        await running.create_topic("T")
+        sends, pulls = counts_of(running.broker)
+        async with hanabi.aio.Producer("shop", namesrv=running.namesrv, access=access) as producer:
+            await send_all(producer)  # makes the queues
+            taken, handled = sends.taken, sends.handled
+            count = await send_all(producer)
+            assert (sends.taken - taken, sends.handled - handled) == (count, 0)
+            async with consuming(running, access=access) as consumed:
+                await eventually(lambda: len(consumed) == 2 * 8 * 9, "the consumption of all messages")
+        assert pulls.taken >= 4
+        assert not set(pulls.declined) - {Declined.NOTHING}, "those that are held until there are messages"
+
+
 def recorded(name: str, codes: Iterable[int]) -> list[bytes]:
-    """The frames with these codes that Apache's Java client sent. Its property in Chinese is for the handlers, and gets
-    Latin letters here."""
+    """Return the frames with these codes that Apache's Java client sent. Its property in Chinese is for the handlers,
+    and gets Latin letters here."""
     frames = (frame for frame in golden_frames(name) if frame.server == "broker" and not frame.response)
     return [frame.frame.replace("杭州".encode(), b"Hangzh") for frame in frames if frame.code in codes]
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanabi.broker.fast_path.building import fast_path, is_compiled
+from hanabi.broker.fast_path.building import build_fast_path, is_compiled
 from hanabi.broker.handlers.pull import pull_handlers
 from hanabi.broker.pull.access import PullAccess
 from hanabi.broker.pull.long_polling import HeldPull
@@ -103,12 +103,12 @@ class Side:
             *(reading.store, access, reading.commits, reading.held_pulls, reading.stats),
             *(reading.settings, reading.clock),
         )
-        lane = fast_path(self.handlers)
-        assert lane is not None
-        self.lane = lane
+        fast_path = build_fast_path(self.handlers)
+        assert fast_path is not None
+        self.fast_path = fast_path
 
     def answer(self, frame: bytes) -> bytes:
-        """By the handlers alone."""
+        """Answer by the handlers alone."""
         try:
             command = decode_command(frame)
         except MQError as error:
@@ -123,7 +123,7 @@ class Side:
         return head + body
 
     def known(self) -> tuple[object, ...]:
-        """What was counted and remembered."""
+        """Return what was counted and remembered."""
         reading = self.reading
         stats = reading.stats
         tallies = [
@@ -137,22 +137,22 @@ class Side:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("express", "handlers"))
+    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("fast_path", "handlers"))
     yield first, second
     for side in (first, second):
         side.reading.store.close()
 
 
 def agree(both: tuple[Side, Side], frame: bytes, code: int = 11) -> bool:
-    """Send *frame* to both; whether it went by express."""
+    """Send *frame* to both; whether it went on the fast path."""
 
     async def ask() -> bool:  # a pull may be held, which needs a loop
         first, second = both
-        answer, taken, counts = first.lane(encode_frame(frame), CONSUMER)
+        answer, taken, counts = first.fast_path(encode_frame(frame), CONSUMER)
         assert (answer is None) == (taken == 0)
         if answer is not None:
             assert taken == 4 + len(frame)
-            assert dict(zip(first.lane.codes, counts, strict=True))[code] == sum(counts) == 1
+            assert dict(zip(first.fast_path.codes, counts, strict=True))[code] == sum(counts) == 1
         assert (answer or first.answer(frame)) == second.answer(frame)
         assert first.known() == second.known()
         return answer is not None
@@ -175,16 +175,16 @@ def test_a_queue_that_the_system_refuses_to_read_is_left_to_the_handlers(tmp_pat
     reading.store.flush()
     from_7, from_0 = (frame_of(fields={**FIELDS, "queueOffset": offset}) for offset in ("7", "0"))
 
-    def by_lane(frame: bytes) -> object:
-        return side.lane(encode_frame(frame), CONSUMER)[0]
+    def fast_answer(frame: bytes) -> object:
+        return side.fast_path(encode_frame(frame), CONSUMER)[0]
 
-    assert by_lane(from_7) == side.answer(from_7)  # the entries from there on are read ahead, those before are not
+    assert fast_answer(from_7) == side.answer(from_7)  # the entries from there on are read ahead, those before are not
     reading.store._queues.descriptors.close()
     with no_free_descriptors():
-        assert by_lane(from_0) is None
+        assert fast_answer(from_0) is None
         assert b"Too many open files" in side.answer(from_0)
-    assert by_lane(from_7) == side.answer(from_7)
-    assert by_lane(from_0) == side.answer(from_0)
+    assert fast_answer(from_7) == side.answer(from_7)
+    assert fast_answer(from_0) == side.answer(from_0)
     reading.store.close()
 
 
@@ -208,7 +208,7 @@ def decoded_code(frame: bytes) -> int:
 
 @pytest.mark.parametrize("form", HeaderForm)
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
-def test_a_consumer_that_reads_a_queue_to_its_end_is_served_by_express(
+def test_a_consumer_that_reads_a_queue_to_its_end_is_served_on_the_fast_path(
     both: tuple[Side, Side], form: HeaderForm, code: int
 ) -> None:
     offset, taken = 0, 0
@@ -230,7 +230,7 @@ def test_what_was_read_before_is_answered_as_by_the_handlers_from_wherever_it_is
     tmp_path: Path, form: HeaderForm
 ) -> None:
     sides = (
-        Side(tmp_path / "express", log_file_bytes=32 * 1024),
+        Side(tmp_path / "fast_path", log_file_bytes=32 * 1024),
         Side(tmp_path / "handlers", log_file_bytes=32 * 1024),
     )
 
@@ -250,7 +250,7 @@ def test_what_was_read_before_is_answered_as_by_the_handlers_from_wherever_it_is
 
 
 def test_messages_that_arrive_are_found_and_those_of_a_queue_that_was_deleted_are_not(tmp_path: Path) -> None:
-    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
+    sides = Side(tmp_path / "fast_path"), Side(tmp_path / "handlers")
     for number in range(5):
         frame = frame_of(fields=FIELDS | {"queueOffset": str(MESSAGES - 3 + number)})
         assert agree(sides, frame)
@@ -270,9 +270,9 @@ def test_messages_that_arrive_are_found_and_those_of_a_queue_that_was_deleted_ar
 
 
 def test_a_second_pull_of_the_same_read_is_left_for_the_next_call(both: tuple[Side, Side]) -> None:
-    lane = both[0].lane
+    fast_path = both[0].fast_path
     frame = encode_frame(frame_of(fields=FIELDS))
-    answer, taken, counts = lane(frame * 3, CONSUMER)
+    answer, taken, counts = fast_path(frame * 3, CONSUMER)
     assert answer is not None
     assert (taken, sum(counts)) == (len(frame), 1)
     both[1].answer(frame[4:])  # so that the two go on together
@@ -357,7 +357,7 @@ def test_a_value_that_looks_like_a_field_is_a_value(both: tuple[Side, Side], for
 
 @pytest.mark.parametrize("form", HeaderForm)
 def test_what_is_too_much_for_one_answer_ends_where_it_ends_by_the_handlers(tmp_path: Path, form: HeaderForm) -> None:
-    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
+    sides = Side(tmp_path / "fast_path"), Side(tmp_path / "handlers")
     for side in sides:
         store = msgspec.structs.replace(side.reading.settings.store, memory_transfer_bytes_max=2_000)
         side.reading.store.reader.use(store)
@@ -370,7 +370,7 @@ def test_what_is_too_much_for_one_answer_ends_where_it_ends_by_the_handlers(tmp_
 
 
 def test_damage_in_the_log_or_in_a_queue_is_left_to_the_handlers(tmp_path: Path) -> None:
-    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
+    sides = Side(tmp_path / "fast_path"), Side(tmp_path / "handlers")
     for side in sides:
         log_offset = side.reading.store.reader.log_offset(TOPIC, 0, 20)
         segment = side.reading.store._log.find(log_offset or 0)

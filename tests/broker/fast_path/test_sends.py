@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.fast_path.building import fast_path, is_compiled
+from hanabi.broker.fast_path.building import build_fast_path, is_compiled
 from hanabi.broker.handlers.send import send_handlers
 from hanabi.errors import MQError
 from hanabi.remoting.connection.dispatch import Handler, Reply, dispatch
@@ -25,7 +25,7 @@ from tests.broker.sending import QUEUES, STORE_HOST, TOPIC, Taking
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="there is no fast path without compiled functions")
 
-SENDER: Any = SimpleNamespace(peer="10.1.2.3:40000")
+SENDER: Any = SimpleNamespace(peer="10.1.2.3:40000", certificate_names=())
 FIELDS = {
     "a": "producers",
     "b": TOPIC,
@@ -156,20 +156,20 @@ class Side:
             random_below=lambda n: n - 1,
             now_ms=self.taking.clock,
         )
-        self.lane = fast_path(self.handlers)
+        self.fast_path = build_fast_path(self.handlers)
 
-    def express(self, *frames: bytes) -> tuple[bytes | None, int]:
-        """The answers by the fast path, to as many of *frames* as it takes."""
-        assert self.lane is not None
+    def answer_fast(self, *frames: bytes) -> tuple[bytes | None, int]:
+        """Return the answers by the fast path, to as many of *frames* as it takes."""
+        assert self.fast_path is not None
         data = b"".join(map(encode_frame, frames))
-        answers, taken, counts = self.lane(data, SENDER)
+        answers, taken, counts = self.fast_path(data, SENDER)
         assert not isinstance(answers, asyncio.Future)
         assert data[:taken] == b"".join(map(encode_frame, frames[: sum(counts)]))
         assert (answers is None) == (taken == 0)
         return answers, sum(counts)
 
     def answer(self, frame: bytes) -> bytes:
-        """By the handlers alone."""
+        """Answer by the handlers alone."""
         try:
             command = decode_command(frame)
             answer = dispatch(self.handlers, command, SENDER)
@@ -179,7 +179,7 @@ class Side:
         return encode_reply_head(command, answer.code, answer.remark, answer.fields, len(answer.body))
 
     def written(self, log_offset: int) -> tuple[object, ...]:
-        """What the log has from there on, where every queue ends, what the index says, and what was counted."""
+        """Return what the log has from there on, where every queue ends, what the index says, and what was counted."""
         store, stats = self.taking.store, self.taking.stats
         queues = [(queue.topic, queue.queue_id, queue.max_offset, queue.max_log_offset) for queue in store._queues]
         index = store._index
@@ -199,7 +199,7 @@ class Side:
         )
 
     def files(self) -> dict[str, bytes]:
-        """All of them, once it is closed."""
+        """Return all of them, once it is closed."""
         self.taking.close()
         paths = [path for path in self.root.rglob("*") if path.is_file() and path.name not in _OWN]
         return {str(path.relative_to(self.root)): path.read_bytes() for path in paths if path.parent.name != "index"}
@@ -207,21 +207,21 @@ class Side:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    """One with a fast path and one without; at the end, after all that was sent to them, their files agree."""
-    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("express", "handlers"))
+    """Yield one with a fast path and one without; at the end, after all that was sent to them, their files agree."""
+    first, second = (Side(tmp_path_factory.mktemp(name)) for name in ("fast_path", "handlers"))
     yield first, second
     assert first.files() == second.files()
 
 
 def agree(both: tuple[Side, Side], *frames: bytes) -> int:
-    """Send *frames* in one piece to both; how many went by express. Of what it leaves, one goes by the handlers."""
+    """Send *frames* to both; return how many the fast path took. Of those it declines, the handlers take one."""
     first, second = both
     log_offset = second.taking.store.max_log_offset
     answers, taken = b"", 0
     left = list(frames)
     while left:
-        by_express, count = first.express(*left)
-        answers += by_express or b""
+        fast_answers, count = first.answer_fast(*left)
+        answers += fast_answers or b""
         taken += count
         del left[:count]
         if left:
@@ -269,8 +269,8 @@ LARGE_FILES = {
 
 @pytest.mark.parametrize("batched", [0, 100, 128, 200, 256])
 def test_a_run_that_is_full_is_followed_by_others(tmp_path: Path, batched: int) -> None:
-    """Where no file is full, that is: nothing but its length ends a run, and all of them are taken."""
-    both = Side(tmp_path / "express", **LARGE_FILES), Side(tmp_path / "handlers", **LARGE_FILES)
+    # Where no file is full, that is: nothing but its length ends a run, and all of them are taken.
+    both = Side(tmp_path / "fast_path", **LARGE_FILES), Side(tmp_path / "handlers", **LARGE_FILES)
     request: dict[str, Any] = {"flag": 0, "version": 401, "form": HeaderForm.BINARY}
     if batched:
         body = encode_batch([BatchMessage(part, b"x" * 100, b"UNIQ_KEY\x01A%d" % part) for part in range(batched)])
@@ -283,9 +283,9 @@ def test_a_run_that_is_full_is_followed_by_others(tmp_path: Path, batched: int) 
     for _ in range(2):
         answers, left = b"", frames
         while left:
-            by_express, count = first.express(*left)
-            assert by_express is not None
-            answers, left = answers + by_express, left[count:]
+            fast_answers, count = first.answer_fast(*left)
+            assert fast_answers is not None
+            answers, left = answers + fast_answers, left[count:]
         assert answers == b"".join(map(second.answer, frames))
     assert first.files() == second.files()
 
@@ -293,11 +293,11 @@ def test_a_run_that_is_full_is_followed_by_others(tmp_path: Path, batched: int) 
 def test_the_end_of_a_read_may_be_the_middle_of_a_frame(both: tuple[Side, Side]) -> None:
     request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x" * 50, "fields": FIELDS, "form": 0}
     frame = encode_frame(frame_of(request))
-    express = both[0].lane
-    assert express is not None
+    fast_path = both[0].fast_path
+    assert fast_path is not None
     before = both[0].taking.store.max_log_offset
     for end in range(len(frame)):
-        assert express(frame[:end], SENDER) == (None, 0, (0,) * len(express.codes))
+        assert fast_path(frame[:end], SENDER) == (None, 0, (0,) * len(fast_path.codes))
     assert both[0].taking.store.max_log_offset == before
 
 
@@ -347,7 +347,7 @@ def test_producers_whose_headers_are_of_one_length_are_told_apart(both: tuple[Si
 
 
 def test_more_layouts_of_headers_than_are_remembered_change_nothing(tmp_path: Path) -> None:
-    both = Side(tmp_path / "express", **LARGE_FILES), Side(tmp_path / "handlers", **LARGE_FILES)
+    both = Side(tmp_path / "fast_path", **LARGE_FILES), Side(tmp_path / "handlers", **LARGE_FILES)
     request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "form": HeaderForm.BINARY}
     frames = [
         frame_of({**request, "fields": FIELDS | {"a": f"group-{number}", "i": "x\x01" + "y" * (number % 7)}})
@@ -380,7 +380,7 @@ def test_of_a_code_that_comes_twice_the_last_one_counts(both: tuple[Side, Side],
 
 
 def test_messages_of_a_topic_with_several_tags_are_marked_as_such(tmp_path: Path) -> None:
-    both = Side(tmp_path / "express"), Side(tmp_path / "handlers")
+    both = Side(tmp_path / "fast_path"), Side(tmp_path / "handlers")
     for side in both:
         side.taking.topics.update(TopicConfig(topic_name="Many", topic_filter_type=TopicFilterType.MULTI_TAG))
     request = {"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "form": HeaderForm.JSON}
@@ -411,28 +411,28 @@ def test_nothing_is_taken_while_the_broker_is_busy_or_closed_and_new_settings_ho
     frame = frame_of({"code": 310, "opaque": 1, "flag": 0, "version": 401, "body": b"x", "fields": FIELDS, "form": 0})
     side.answer(frame)  # makes the index file
     side.answer(frame)  # the hash of the topic is known from now on
-    assert side.express(frame)[1] == 1
+    assert side.answer_fast(frame)[1] == 1
     side.taking.flow.busy = "much to do"
-    assert side.express(frame)[1] == 0
+    assert side.answer_fast(frame)[1] == 0
     side.taking.flow.busy = None
     side.taking.change(region_id="elsewhere")
-    answer, _ = side.express(frame)
+    answer, _ = side.answer_fast(frame)
     assert answer is not None
     assert b"elsewhere" in answer
     config = side.taking.topics.find(TOPIC)
     assert config is not None
     side.taking.topics.update(msgspec.structs.replace(config, perm=4))
-    assert side.express(frame)[1] == 0
+    assert side.answer_fast(frame)[1] == 0
     side.taking.topics.update(config)
     side.answer(frame)
-    assert side.express(frame)[1] == 1
+    assert side.answer_fast(frame)[1] == 1
     side.taking.close()
-    assert side.express(frame)[1] == 0
+    assert side.answer_fast(frame)[1] == 0
 
 
 @pytest.mark.parametrize("region", ["1234567890", "50%d", "<offset>", "\x01" * 900, "r" * 5_000])
 def test_a_region_may_be_called_anything(tmp_path: Path, region: str) -> None:
-    sides = Side(tmp_path / "express"), Side(tmp_path / "handlers")
+    sides = Side(tmp_path / "fast_path"), Side(tmp_path / "handlers")
     for side in sides:
         side.taking.change(region_id=region)
     for form in (HeaderForm.JSON, HeaderForm.BINARY) * 2:

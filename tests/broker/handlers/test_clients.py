@@ -1,7 +1,8 @@
-"""What clients say of themselves and ask about each other, by bytes."""
+"""Tests of what clients say of themselves and ask about each other, by bytes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -20,25 +21,20 @@ from tests.broker.clients.world import AClient, ClientWorld
 
 LONG = "x" * (EXPRESSION_CHARACTERS_MAX + 1)
 
-Scene = Callable[[ClientWorld], Coroutine[Any, Any, None]]
 
-
-def play(scene: Scene, **broker: Any) -> ClientWorld:
+@asynccontextmanager
+async def playing(**broker: Any) -> AsyncIterator[ClientWorld]:
+    """Yield a broker's clients, served for at most a minute."""
     world = ClientWorld(**broker)
-
-    async def main() -> None:
-        async with asyncio.timeout(60), world.served():
-            await scene(world)
-
-    asyncio.run(main())
-    return world
+    async with asyncio.timeout(60), world.served():
+        yield world
 
 
 # Heartbeats
 
 
-def test_a_heartbeat_registers_producers_and_consumers() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_heartbeat_registers_producers_and_consumers() -> None:
+    async with playing() as world:
         one = await world.client("10.0.0.1@1")
         answer = await one.heartbeat(a_consumer("G", subscribed("T", "a")), a_consumer("H"), producers=("P", "Q"))
         assert answer.code == ResponseCode.SUCCESS
@@ -50,11 +46,9 @@ def test_a_heartbeat_registers_producers_and_consumers() -> None:
         assert set(world.producers.groups()) == {"P", "Q"}
         assert world.producers.find_client("10.0.0.1@1") is next(iter(group.members))
 
-    play(scene)
 
-
-def test_a_new_member_is_told_that_its_group_changed_before_its_heartbeat_is_answered() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_new_member_is_told_that_its_group_changed_before_its_heartbeat_is_answered() -> None:
+    async with playing(gap_seconds=3600) as world:
         beat = encode_body(HeartbeatData(client_id="new", consumer_data_set=[a_consumer("G", subscribed("T"))]))
         codes = await world.first_codes(RequestCode.HEART_BEAT, beat, 2)
         assert codes == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ResponseCode.SUCCESS]
@@ -62,17 +56,13 @@ def test_a_new_member_is_told_that_its_group_changed_before_its_heartbeat_is_ans
         # also within the moment in which the others are not told again
         assert await world.first_codes(RequestCode.HEART_BEAT, beat, 2) == codes
 
-    play(scene, gap_seconds=3600)
 
-
-def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
+    async with playing() as world:
         one = await world.client("one")
         await one.heartbeat(a_consumer("G"))
         unit = ConsumerData(**{**msgspec.structs.asdict(a_consumer("U")), "unit_mode": True})
         await one.heartbeat(unit)
-
-    world = play(scene)
     assert world.groups.known("G") is not None
     retry = world.topics.find("%RETRY%G")
     assert retry is not None
@@ -82,34 +72,30 @@ def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
     assert unit_retry.topic_sys_flag == 2
 
 
-def test_the_retry_topic_has_the_queues_of_the_group_and_a_group_that_may_not_consume_gets_none() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_the_retry_topic_has_the_queues_of_the_group_and_a_group_that_may_not_consume_gets_none() -> None:
+    async with playing() as world:
         world.groups.update(SubscriptionGroupConfig(group_name="wide", retry_queue_nums=3))
         world.groups.update(SubscriptionGroupConfig(group_name="closed", consume_enable=False))
         one = await world.client("one")
         await one.heartbeat(a_consumer("wide"), a_consumer("closed"))
         assert await one.members("closed") == ["one"]
-
-    world = play(scene)
     retry = world.topics.find("%RETRY%wide")
     assert retry is not None
     assert retry.write_queue_nums == 3
     assert world.topics.find("%RETRY%closed") is None
 
 
-def test_no_group_is_made_when_that_is_switched_off_but_the_member_is_seen() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_no_group_is_made_when_that_is_switched_off_but_the_member_is_seen() -> None:
+    async with playing(auto_create_group=False) as world:
         one = await world.client("one")
         assert (await one.heartbeat(a_consumer("G"))).code == ResponseCode.SUCCESS
         assert await one.members("G") == ["one"]
-
-    world = play(scene, auto_create_group=False)
     assert world.groups.known("G") is None
     assert world.topics.find("%RETRY%G") is None
 
 
-def test_a_5x_client_hears_that_a_fingerprint_is_enough_and_when_it_is_not() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_5x_client_hears_that_a_fingerprint_is_enough_and_when_it_is_not() -> None:
+    async with playing() as world:
         one = await world.client("one")
 
         async def said(*subscriptions: SubscriptionData, **more: Any) -> tuple[str, str]:
@@ -124,11 +110,9 @@ def test_a_5x_client_hears_that_a_fingerprint_is_enough_and_when_it_is_not() -> 
         assert await said(without_sub=True) == ("true", "false")  # no fingerprint: it subscribes to nothing
         assert world.consumers.subscription("G", "T") is None
 
-    play(scene)
 
-
-def test_the_heartbeat_of_a_c_plus_plus_client_with_numbers_for_names_is_read() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_the_heartbeat_of_a_c_plus_plus_client_with_numbers_for_names_is_read() -> None:
+    async with playing() as world:
         one = await world.client("one")
         body = (
             b'{"clientID":"one","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,"groupName":"G",'
@@ -137,8 +121,6 @@ def test_the_heartbeat_of_a_c_plus_plus_client_with_numbers_for_names_is_read() 
         )
         assert (await one.peer.ask(RequestCode.HEART_BEAT, body=body)).code == ResponseCode.SUCCESS
         assert world.consumers.subscription("G", "T") is not None
-
-    play(scene)
 
 
 @pytest.mark.parametrize(
@@ -166,23 +148,21 @@ def test_the_heartbeat_of_a_c_plus_plus_client_with_numbers_for_names_is_read() 
         ),
     ],
 )
-def test_a_heartbeat_that_is_too_much_is_refused_with_a_sentence_and_leaves_nothing(
+async def test_a_heartbeat_that_is_too_much_is_refused_with_a_sentence_and_leaves_nothing(
     data: HeartbeatData, reason: str
 ) -> None:
-    async def scene(world: ClientWorld) -> None:
+    async with playing() as world:
         one = await world.client("one")
         answer = await one.peer.ask(RequestCode.HEART_BEAT, body=encode_body(data))
         assert answer.code == ResponseCode.NO_PERMISSION
         assert answer.remark is not None
         assert reason in answer.remark
-
-    world = play(scene)
     assert not world.consumers.groups()
     assert world.groups.known("G") is None
 
 
-def test_a_heartbeat_that_is_too_long_or_no_heartbeat_is_refused() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_heartbeat_that_is_too_long_or_no_heartbeat_is_refused() -> None:
+    async with playing() as world:
         one = await world.client("one")
         long = await one.peer.ask(RequestCode.HEART_BEAT, body=b" " * (HEARTBEAT_BYTES_MAX + 1))
         assert (long.code, "limit" in (long.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
@@ -192,14 +172,12 @@ def test_a_heartbeat_that_is_too_long_or_no_heartbeat_is_refused() -> None:
             assert "HeartbeatData" in (answer.remark or "")
         assert (await one.heartbeat(a_consumer("G"))).code == ResponseCode.SUCCESS
 
-    play(scene)
-
 
 # Coming and going
 
 
-def test_members_are_told_when_one_comes_unregisters_or_disappears() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_members_are_told_when_one_comes_unregisters_or_disappears() -> None:
+    async with playing() as world:
         one, two = await world.client("one"), await world.client("two")
         await one.heartbeat(a_consumer("G", subscribed("T")))
         assert await one.noticed() == "G"
@@ -217,12 +195,10 @@ def test_members_are_told_when_one_comes_unregisters_or_disappears() -> None:
         assert await one.noticed() == "G"
         assert await one.members("G") == ["one"]
 
-    play(scene)
-
 
 @pytest.mark.parametrize("where", ["broker", "group"])
-def test_nobody_is_told_when_notices_are_switched_off(where: str) -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_nobody_is_told_when_notices_are_switched_off(where: str) -> None:
+    async with playing(notify_consumer_ids_changed=where != "broker") as world:
         if where == "group":
             silent = SubscriptionGroupConfig(group_name="G", notify_consumer_ids_changed_enable=False)
             world.groups.update(silent)
@@ -233,11 +209,9 @@ def test_nobody_is_told_when_notices_are_switched_off(where: str) -> None:
         await world.until_members("G", "one")
         assert await one.has_no_notice()
 
-    play(scene, notify_consumer_ids_changed=where != "broker")
 
-
-def test_many_that_come_at_once_are_told_once_or_twice_not_each_of_all() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_many_that_come_at_once_are_told_once_or_twice_not_each_of_all() -> None:
+    async with playing() as world:
         clients = [await world.client(str(number)) for number in range(30)]
         await asyncio.gather(*(client.heartbeat(a_consumer("G")) for client in clients))
         assert len(await clients[0].members("G")) == 30
@@ -245,20 +219,16 @@ def test_many_that_come_at_once_are_told_once_or_twice_not_each_of_all() -> None
             assert await client.noticed() == "G"
         assert await clients[0].has_no_notice() or clients[0].peer.requests_waiting < 29
 
-    play(scene)
 
-
-def test_a_group_without_members_is_answered_as_java_does() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_group_without_members_is_answered_as_java_does() -> None:
+    async with playing() as world:
         one = await world.client("one")
         answer = await one.peer.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"})
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "no consumer for this group, G")
 
-    play(scene)
 
-
-def test_unregistering_leaves_the_groups_that_are_named_and_no_others() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_unregistering_leaves_the_groups_that_are_named_and_no_others() -> None:
+    async with playing() as world:
         one = await world.client("one")
         await one.heartbeat(a_consumer("G"), a_consumer("H"), producers=("P", "Q"))
         assert (await one.unregister(consumer="G", producer="P")).code == ResponseCode.SUCCESS
@@ -266,11 +236,9 @@ def test_unregistering_leaves_the_groups_that_are_named_and_no_others() -> None:
         assert set(world.consumers.groups()) == {"H"}
         assert set(world.producers.groups()) == {"Q"}
 
-    play(scene)
 
-
-def test_a_filter_lives_while_its_group_does() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_filter_lives_while_its_group_does() -> None:
+    async with playing() as world:
         one = await world.client("one")
         await one.heartbeat(a_consumer("G", subscribed("T", "a > 1", kind="SQL92", version=5)))
         found = world.filters.find("T", "G")
@@ -279,8 +247,6 @@ def test_a_filter_lives_while_its_group_does() -> None:
         await one.unregister(consumer="G")
         found = world.filters.find("T", "G")
         assert found is None or found.is_dead
-
-    play(scene)
 
 
 # Checking a subscription
@@ -294,8 +260,8 @@ async def check(client: AClient, expression: str, kind: str) -> tuple[int, str |
     return answer.code, answer.remark
 
 
-def test_a_subscription_is_checked_before_a_consumer_starts() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_subscription_is_checked_before_a_consumer_starts() -> None:
+    async with playing() as world:
         one = await world.client("one")
         assert await check(one, "a || b", "TAG") == (ResponseCode.SUCCESS, None)
         assert await check(one, "price > 10 AND region = 'x'", "SQL92") == (ResponseCode.SUCCESS, None)
@@ -309,19 +275,15 @@ def test_a_subscription_is_checked_before_a_consumer_starts() -> None:
         )
         assert (await one.peer.ask(RequestCode.CHECK_CLIENT_CONFIG)).code == ResponseCode.SUCCESS
 
-    play(scene)
 
-
-def test_expressions_are_refused_when_they_are_switched_off() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_expressions_are_refused_when_they_are_switched_off() -> None:
+    async with playing(property_filter_enabled=False) as world:
         one = await world.client("one")
         assert await check(one, "a > 1", "SQL92") == (
             ResponseCode.SYSTEM_ERROR,
             "The broker does not support consumer to filter message by SQL92",
         )
         assert await check(one, "a", "TAG") == (ResponseCode.SUCCESS, None)
-
-    play(scene, property_filter_enabled=False)
 
 
 # Locks
@@ -337,8 +299,8 @@ async def lock(client: AClient, *queues: MessageQueue, code: int = RequestCode.L
     return decode_body(answer.body, LockReply).lock_ok_mq_set if answer.body else []
 
 
-def test_queues_are_locked_unlocked_and_free_after_60_seconds() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_queues_are_locked_unlocked_and_free_after_60_seconds() -> None:
+    async with playing() as world:
         one, two = await world.client("one"), await world.client("two")
         assert await lock(one, *QUEUES[:2]) == QUEUES[:2]
         assert await lock(two, *QUEUES) == QUEUES[2:]
@@ -347,19 +309,15 @@ def test_queues_are_locked_unlocked_and_free_after_60_seconds() -> None:
         world.clock.ms += LOCK_LIFE_MS + 1
         assert await lock(two, *QUEUES) == QUEUES
 
-    play(scene)
 
-
-def test_a_consumer_that_unregisters_leaves_its_queues_to_the_next_at_once() -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_a_consumer_that_unregisters_leaves_its_queues_to_the_next_at_once() -> None:
+    async with playing() as world:
         one, two = await world.client("one"), await world.client("two")
         for client in (one, two):
             await client.heartbeat(a_consumer("G"))
         assert await lock(one, *QUEUES) == QUEUES
         await one.unregister(consumer="G")
         assert await lock(two, *QUEUES) == QUEUES
-
-    play(scene)
 
 
 @pytest.mark.parametrize(
@@ -374,11 +332,9 @@ def test_a_consumer_that_unregisters_leaves_its_queues_to_the_next_at_once() -> 
         ),
     ],
 )
-def test_locks_that_nobody_wants_in_earnest_are_refused(request_: LockRequest, reason: str) -> None:
-    async def scene(world: ClientWorld) -> None:
+async def test_locks_that_nobody_wants_in_earnest_are_refused(request_: LockRequest, reason: str) -> None:
+    async with playing() as world:
         one = await world.client("one")
         answer = await one.peer.ask(RequestCode.LOCK_BATCH_MQ, body=encode_body(request_))
         assert answer.code != ResponseCode.SUCCESS
         assert reason in (answer.remark or "")
-
-    play(scene)

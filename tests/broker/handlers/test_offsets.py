@@ -178,7 +178,7 @@ async def test_too_many_offsets_are_an_answer(reading: Reading) -> None:
 def test_who_read_last_is_forgotten_before_that_takes_too_much_memory(reading: Reading) -> None:
     reading.commits._readers_max = 10
     for queue_id in range(1_000):
-        reading.commits.pulled(GROUP, TOPIC, queue_id, "10.0.0.1:1")
+        reading.commits.note_reader(GROUP, TOPIC, queue_id, "10.0.0.1:1")
         assert len(reading.commits._readers) <= 10
     reading.close()
 

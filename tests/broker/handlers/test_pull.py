@@ -9,6 +9,7 @@ import pytest
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.filters.subscription_parsing import parse_subscription
+from hanabi.broker.replica.roles import BrokerRole
 from hanabi.store.read.queue_reader import GetStatus
 from hanabi.wire.bodies.heartbeat import MessageModel
 from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
@@ -473,7 +474,7 @@ async def test_a_pull_that_is_held_commits_at_once_and_not_again_when_it_is_woke
 
 
 async def test_a_refused_pull_commits_nothing_and_a_slave_never_does(tmp_path: Path) -> None:
-    reading = Reading(tmp_path, BrokerConfig(broker_name="broker-a", broker_role="SLAVE"))
+    reading = Reading(tmp_path, BrokerConfig(broker_name="broker-a", broker_role=BrokerRole.SLAVE))
     async with consuming(reading) as peer:
         await read(peer, queue_id=9, commit_offset=2, sys_flag=COMMIT)
         await read(peer, commit_offset=2, sys_flag=COMMIT)

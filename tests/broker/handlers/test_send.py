@@ -26,7 +26,7 @@ REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 
 def refused(reply: Command, code: int, remark: str) -> None:
-    """The answer says no with *code*, and why; region and trace are in it all the same."""
+    """Check that the answer refuses with *code* and a reason; region and trace are in it all the same."""
     assert reply.code == code, reply.remark
     assert reply.remark is not None
     assert remark in reply.remark

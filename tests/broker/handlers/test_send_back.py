@@ -198,7 +198,7 @@ async def test_what_cannot_be_stored_is_not_counted_as_sent_back(tmp_path: Path)
 
 
 async def test_a_message_is_given_back_only_if_its_retry_topic_can_be_stored(tmp_path: Path) -> None:
-    """A group may have 255 characters, and so may a topic, with %RETRY% before the group."""
+    # A group may have 255 characters, and so may a topic, with %RETRY% before the group.
     taking = Taking(tmp_path)
     async with talking(taking) as peer:
         await send(peer)

@@ -1,4 +1,4 @@
-"""How far groups have come: what is kept, what may go backwards, and the file."""
+"""Tests of how far groups have come: what is kept, what may go backwards, and the file."""
 
 import logging
 import tarfile

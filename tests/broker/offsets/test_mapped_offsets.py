@@ -20,7 +20,7 @@ MARKS = "consumerOffset.marks"
 
 
 def killed(path: Path) -> ConsumerOffsets:
-    """The offsets of a broker that begins where another one was killed: nobody saves."""
+    """Return the offsets of a broker that begins where another one was killed, unsaved."""
     return ConsumerOffsets(path)
 
 
@@ -131,7 +131,7 @@ def test_a_kill_between_the_two_steps_of_a_save_is_as_good_as_one_before_or_afte
 
 
 def test_marks_that_are_older_than_the_file_move_nothing_back(tmp_path: Path) -> None:
-    """A power cut may leave pages as they were."""
+    # A power cut may leave pages as they were.
     path, marks = tmp_path / FILE, tmp_path / MARKS
     path.write_text('{"offsetTable":{"T@g":{0:20}}}')
     MappedOffsets(marks, [(("T@g", 0), 15)], digest_of(path.read_bytes()))
@@ -264,7 +264,7 @@ def test_any_bytes_are_read_without_an_error(raw: bytes, cut: int) -> None:
 
 
 def test_a_file_that_is_full_is_followed_by_another_a_few_marks_at_a_time(tmp_path: Path) -> None:
-    """All at once, a million of them would hold up the event loop for a second."""
+    # All at once, a million of them would hold up the event loop for a second.
     path = tmp_path / "marks"
     marks = MappedOffsets(path, [], NO_FILE)
     written: list[int] = []

@@ -72,7 +72,7 @@ class Table:
         return Reply(remark=f"{held.header.topic}/{held.header.queue_id} from {held.offset}")
 
     async def after(self, ms: int) -> None:
-        """So much later, when those whose time is over have been answered."""
+        """Advance the clock, and wait until the expired ones are answered."""
         self.clock.ms += ms
         self.held_pulls.expire()
         await settled()

@@ -124,7 +124,7 @@ async def test_the_timer_measures_how_late_it_is(tmp_path: Path) -> None:
     seconds, is_busy = Seconds(), asyncio.Event()
 
     def slow_clock() -> float:
-        """The loop takes half a second for everything."""
+        """Return the loop takes half a second for everything."""
         seconds.now += 0.5
         if flows and flows[0].busy is not None:
             is_busy.set()

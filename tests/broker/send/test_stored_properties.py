@@ -1,4 +1,5 @@
-"""What a record keeps of the properties that a client sent. `tests/interop` compares it with Apache's records."""
+"""Tests of what a record keeps of the properties that a client sent. `tests/interop` compares it with Apache's
+records."""
 
 import pytest
 from hypothesis import given

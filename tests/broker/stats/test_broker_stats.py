@@ -1,4 +1,4 @@
-"""What is counted under which name, over which window, and what is forgotten."""
+"""Tests of what is counted under which name, over which window, and what is forgotten."""
 
 import pytest
 
@@ -47,6 +47,25 @@ def test_every_counter_is_found_under_its_java_name_and_key(name: str, key: str,
     assert view is not None
     assert view.minute.sum == total
     assert view.minute.tps == total / 10
+
+
+def test_a_run_counts_as_its_messages_one_queue_after_the_other() -> None:
+    (together, clock), (apart, other_clock) = make(), make()
+    stored = [("T", 3, 300, 0, 1), ("U", 1, 50, 0, 1), ("T", 2, 200, 1, 1)]
+    together.put_run(stored, 0.25)
+    for topic, count, size, queue_id, _ in stored:
+        apart.put(topic, count, size, queue_id)
+    pass_time(together, clock, 10)
+    pass_time(apart, other_clock, 10)
+    for name, key in (
+        ("TOPIC_PUT_SIZE", "T"),
+        ("TOPIC_PUT_NUMS", "U"),
+        ("QUEUE_PUT_NUMS", "T@1"),
+        ("BROKER_PUT_NUMS", CLUSTER),
+    ):
+        assert together.view(name, key) == apart.view(name, key)
+    assert (together.store.puts, together.store.put_bytes) == (apart.store.puts, apart.store.put_bytes) == (6, 550)
+    assert (together.store.put_seconds, together.store.put_ms_max) == (0.25, 250)
 
 
 @pytest.mark.parametrize(

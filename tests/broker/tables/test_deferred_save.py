@@ -1,4 +1,5 @@
-"""What clients bring into being is in the file soon, and before it is answered; a thousand at once hold up nobody."""
+"""Tests of deferred saves: a new entry is in the file soon, and before it is answered; a thousand at once delay no
+other client."""
 
 import asyncio
 import json

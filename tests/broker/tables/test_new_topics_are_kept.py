@@ -1,4 +1,5 @@
-"""What is acknowledged can be read after a crash: a new topic is in its file before, or its sends are refused."""
+"""Tests that acknowledged messages can be read after a crash: a new topic is in its file before, or its sends are
+refused."""
 
 import asyncio
 import logging

@@ -152,7 +152,7 @@ def test_a_rollback_ends_the_copies_of_a_patient_message_as_well(world: World) -
 
 
 def test_the_late_end_of_a_message_that_was_asked_about_counts_once(world: World) -> None:
-    """The producer was slow; the question crossed its own end."""
+    # The producer was slow; the question crossed its own end.
     half = world.send()
     (question,) = world.check(after_ms=6_000)
     assert world.end(half, COMMIT).code == ResponseCode.SUCCESS
@@ -180,7 +180,7 @@ def test_a_message_that_ended_after_the_question_was_lost_is_not_asked_about_aga
 
 
 def test_a_message_that_was_sent_twice_is_delivered_once(world: World) -> None:
-    """The first answer did not arrive, so the producer sent it again, under the same id."""
+    # The first answer did not arrive, so the producer sent it again, under the same id.
     world.send()
     second = world.send()
     world.end(second, COMMIT)

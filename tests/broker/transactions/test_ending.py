@@ -188,7 +188,7 @@ def test_an_end_needs_no_field_that_old_clients_do_not_send(world: World) -> Non
 
 @pytest.mark.parametrize("before", [COMMIT, ROLLBACK])
 def test_a_queue_that_begins_at_0_again_has_transactions_of_its_own(world: World, before: int) -> None:
-    """An administrator's 306 or 316, of Apache's broker or an older one of ours, deletes the queue of half messages."""
+    # An administrator's 306 or 316, of Apache's broker or an older one of ours, deletes the queue of half messages.
     assert world.end(world.send(b"old"), before).code == ResponseCode.SUCCESS
     world.store.delete_topic(HALF_TOPIC)
     half = world.send(b"new", key="K2")

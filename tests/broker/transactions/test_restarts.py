@@ -116,7 +116,7 @@ def test_a_kill_between_the_message_and_its_op_message_makes_no_second_message(w
 
 
 def test_a_power_cut_that_loses_the_offsets_makes_no_second_question(world: World) -> None:
-    """The copy is stored, but that the first one is dealt with was only in memory."""
+    # The copy is stored, but that the first one is dealt with was only in memory.
     world.send()
     world.offsets.save()
     assert len(world.check(after_ms=MINUTE_MS)) == 1
@@ -129,7 +129,7 @@ def test_a_power_cut_that_loses_the_offsets_makes_no_second_question(world: Worl
 
 
 def test_offsets_behind_the_end_of_the_queues_are_brought_back(world: World) -> None:
-    """The offsets were saved, and then a crash lost the end of the log."""
+    # The offsets were saved, and then a crash lost the end of the log.
     for number in range(3):
         world.end(world.send(key=f"K{number}"), COMMIT, key=f"K{number}")
     world.check(after_ms=MINUTE_MS)

@@ -63,7 +63,7 @@ async def test_a_slave_ends_no_transactions(tmp_path: Path) -> None:
 
 
 async def test_a_connected_producer_is_asked_and_its_answer_ends_the_transaction(tmp_path: Path) -> None:
-    """With the real table of producers, and the background work that asks."""
+    # With the real table of producers, and the background work that asks.
     world = World(tmp_path / "store", transaction_check_interval_ms=1)
     world.send()
     world.clock.ms += 60_000

@@ -35,7 +35,7 @@ GROUP, TOPIC, QUEUE_ID = "pg", "Orders", 2
 
 
 class Question:
-    """What a producer was asked."""
+    """A question that a producer was asked."""
 
     def __init__(self, header: CheckTransactionStateHeader, body: bytes) -> None:
         self.header = header
@@ -114,14 +114,14 @@ class World:
         )
 
     def restart(self) -> None:
-        """A clean stop and start."""
+        """Stop cleanly and start again."""
         self.offsets.save()
         self.store.close()
         self.open()
 
     def crash(self) -> None:
-        """What is in the files now is all that the next process finds: not the offsets since they were saved, as after
-        a power cut (a kill alone leaves their marks)."""
+        """Start again from the files as they are now, which is all that the next process finds: not the offsets
+        since they were saved, as after a power cut (a kill alone leaves their marks)."""
         self.root = copy_as_after_a_kill(self.store, self.root.with_name(self.root.name + "+"))
         (self.root / "config" / "consumerOffset.marks").unlink(missing_ok=True)
         self.store.close()
@@ -166,7 +166,7 @@ class World:
         return self.transactions.end(msgspec.structs.replace(header, **changes))
 
     def answer(self, question: Question, how: int) -> Reply:
-        """What a Java producer does when it has been asked."""
+        """Answer as a Java producer that has been asked."""
         asked = question.header
         return self.transactions.end(
             EndTransactionHeader(

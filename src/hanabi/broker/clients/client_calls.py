@@ -51,7 +51,7 @@ class ClientCalls:
     def is_online(self, group: str) -> bool:
         return self._consumers.find_group(group) is not None
 
-    def tell_reset(self, asked: ResetOffsetHeader, offsets: Mapping[MessageQueue, int], asker: str) -> None:
+    def send_reset(self, asked: ResetOffsetHeader, offsets: Mapping[MessageQueue, int], asker: str) -> None:
         """Send the new offsets to all members. *asker*: client language of the requester. If a member's language is
         unknown and the requester is C++, send the list format that C++ clients expect."""
         header = ResetOffsetHeader(
@@ -105,7 +105,7 @@ class ClientCalls:
         async with self._reading:
             return await asyncio.to_thread(decode_body, body, ConsumerStatus)
 
-    async def pass_on(self, code: int, group: str, client_id: str | None, header: Header, body: bytes = b"") -> Reply:
+    async def forward(self, code: int, group: str, client_id: str | None, header: Header, body: bytes = b"") -> Reply:
         """Forward a request to one client and return its reply."""
         member = self._consumers.find_member(group, client_id) if client_id is not None else None
         if member is None:

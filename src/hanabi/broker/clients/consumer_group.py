@@ -121,7 +121,7 @@ class ConsumerGroup:
         found = (member for member in self.members.values() if member.client.client_id == client_id)
         return max(found, key=lambda member: member.seen_ms, default=None)
 
-    def said_under(self, fingerprint: int) -> Member | None:
+    def find_by_fingerprint(self, fingerprint: int) -> Member | None:
         """Return any member with this fingerprint; clients with the same subscriptions share one."""
         for member in self.members.values():
             if member.fingerprint == fingerprint and member.statement is not None:

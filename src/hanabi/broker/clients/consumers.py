@@ -137,7 +137,7 @@ class Consumers:
             changed = group.merge(member.subscriptions)
             self._filters.register(group.name, member.subscriptions)
         if joined or changed:
-            self._tell(group, client.connection)
+            self._notify(group, client.connection)
         self._report_differences(group)
         return member.statement is not None
 
@@ -148,7 +148,7 @@ class Consumers:
         if changed or member.has_expressions:
             self._filters.register(group.name, member.subscriptions)
         if changed and group.agrees:
-            self._tell(group, member.client.connection)
+            self._notify(group, member.client.connection)
 
     def _heard(
         self, group: ConsumerGroup | None, client: Client, data: ConsumerData, fingerprint: int, without: bool
@@ -157,7 +157,7 @@ class Consumers:
         fingerprint."""
         subscriptions, known = data.subscription_data_set, True
         if without:
-            speaker = group.said_under(fingerprint) if group is not None else None
+            speaker = group.find_by_fingerprint(fingerprint) if group is not None else None
             subscriptions, known = (speaker.subscriptions, True) if speaker is not None else ([], False)
         return Member(
             client=client,
@@ -204,7 +204,7 @@ class Consumers:
                 self._leave(group, connection, "sent no heartbeat for too long", said_so=False)
                 yield connection
 
-    def excuse(self, ms: int) -> None:
+    def extend_deadlines(self, ms: int) -> None:
         """Extend all deadlines by *ms*: the loop stalled, or the clock was moved, for that long."""
         for group in self._groups.values():
             for member in group.members.values():
@@ -222,7 +222,7 @@ class Consumers:
             del self._groups[name]
             self._filters.unregister(name)
         self._left(group, member, said_so=said_so)
-        self._tell(group)
+        self._notify(group)
         self._report_differences(group)
 
     def _left(self, group: ConsumerGroup, member: Member, *, said_so: bool) -> None:
@@ -232,7 +232,7 @@ class Consumers:
 
     # Notifying
 
-    def _tell(self, group: ConsumerGroup, by: Connection | None = None) -> None:
+    def _notify(self, group: ConsumerGroup, by: Connection | None = None) -> None:
         """Notify the members; the one whose heartbeat arrived *by* this connection before its heartbeat is answered."""
         if group.members and group.notifies and group.message_model is not MessageModel.BROADCASTING:
             self._notices.changed(group, by)

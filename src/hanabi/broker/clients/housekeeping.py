@@ -58,8 +58,8 @@ class ClientTables:
             logger.warning(
                 "%.1f s since the last check, expected 10 s: client deadlines move by the difference", passed_ms / 1000
             )
-            self._producers.excuse(excused_ms)
-            self._consumers.excuse(excused_ms)
+            self._producers.extend_deadlines(excused_ms)
+            self._consumers.extend_deadlines(excused_ms)
         self._spread(self._expiring())
         self._locks.forget_expired()
 

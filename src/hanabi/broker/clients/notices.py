@@ -43,14 +43,14 @@ class Notices:
             return
         self._due[group] = by
         loop = asyncio.get_running_loop()
-        loop.call_at(max(loop.time(), group.noticed_at + self._gap_seconds), self._tell, group)
+        loop.call_at(max(loop.time(), group.noticed_at + self._gap_seconds), self._notify, group)
 
-    def _tell(self, group: ConsumerGroup) -> None:
-        told = self._due.pop(group)
+    def _notify(self, group: ConsumerGroup) -> None:
+        known = self._due.pop(group)
         group.noticed_at = asyncio.get_running_loop().time()
         waiting = bool(self._unsent)
-        untold = (connection for connection in group.members if connection is not told)
-        self._unsent.update(dict.fromkeys((group.name, connection) for connection in untold))
+        others = (connection for connection in group.members if connection is not known)
+        self._unsent.update(dict.fromkeys((group.name, connection) for connection in others))
         if not waiting:
             self._send()
 

@@ -82,7 +82,7 @@ class Producers:
         """Return the milliseconds since its last heartbeat."""
         return self._now_ms() - member.seen_ms
 
-    def excuse(self, ms: int) -> None:
+    def extend_deadlines(self, ms: int) -> None:
         """Extend all deadlines by *ms*: the loop stalled, or the clock was moved, for that long."""
         for members in self._groups.values():
             for member in members.values():

@@ -19,6 +19,7 @@ SLEEP_MS_MAX: Final = 5_000  # upper bound on one sleep, as the clock may be set
 _UNEXPECTED_PAUSE_MS: Final = 1_000
 
 
+ESCAPING: Final = PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="it is being sent to another master")
 _HOPELESS: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
@@ -40,6 +41,9 @@ class Retries:
         if result.status is PutStatus.PUT_OK:
             self._failures, self.at_ms = 0, 0
             return True
+        if result is ESCAPING:  # put it again after it was sent
+            self.at_ms = now_ms + 1
+            return False
         if result.status in _HOPELESS:
             logger.error("%s cannot be delivered and is dropped: %s", place(), result.reason)
             return True

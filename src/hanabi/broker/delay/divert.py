@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from hanabi.broker.delay.timer_rules import asked_ms, java_long, out_ms
+from hanabi.broker.delay.timer_rules import java_long, requested_ms, timer_out_ms
 from hanabi.broker.settings import Settings
 from hanabi.errors import BrokerError, MessageRefused
 from hanabi.store.log.commit_log import TOPIC_BYTES_MAX, PendingMessage
@@ -67,7 +67,7 @@ class Diverter:
         if not config.timer_enabled:
             raise BrokerError("accurate timer message is not enabled, timerWheelEnable is false")
         now_ms = self._now_ms()
-        deliver_ms = asked_ms(properties, now_ms)
+        deliver_ms = requested_ms(properties, now_ms)
         max_ms = config.timer_max_delay_sec * 1_000
         is_cancellation = names.TIMER_DEL_UNIQUE_KEY in properties
         if deliver_ms is None or deliver_ms - now_ms > max_ms or (deliver_ms <= now_ms and is_cancellation):
@@ -77,7 +77,7 @@ class Diverter:
             )
         if deliver_ms <= now_ms:
             return message
-        properties[names.TIMER_OUT_MS] = str(out_ms(deliver_ms))
+        properties[names.TIMER_OUT_MS] = str(timer_out_ms(deliver_ms))
         return _waiting(message, properties, TIMER_TOPIC, 0)
 
 

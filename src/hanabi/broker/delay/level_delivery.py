@@ -15,16 +15,16 @@ delivered too; a message that can never be stored does not block its level; a ki
 import asyncio
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from hanabi.broker.delay.delivered_since import Delivered, levels_delivered_since
+from hanabi.broker.delay.delivered_since import levels_delivered_since
 from hanabi.broker.delay.delivery_pace import NEVER_MS, SLICE_COUNT, Alarm, Retries, keep_stepping
-from hanabi.broker.delay.redelivery import LostWayError, after_level, identity
+from hanabi.broker.delay.redelivery import NoDestinationError, after_level
+from hanabi.broker.delay.repeats import Repeats
 from hanabi.broker.settings import Settings
 from hanabi.broker.tables.pretty_json import pretty
 from hanabi.durable_table import DurableTable
@@ -93,8 +93,12 @@ class DelayedDelivery:
         config_directory: Path,
         settings: Settings,
         now_ms: Callable[[], int],
+        *,
+        before_step: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """*put* stores a message without diverting it: messages that have waited still carry their delay."""
+        """*put* stores a message without diverting it: messages that have waited still carry their delay.
+        *before_step* is awaited before each step of `run`."""
+        self._before_step = before_step
         self._store, self._put, self._delays, self._settings, self._now_ms = store, put, levels, settings, now_ms
         self._file = DurableTable(config_directory / "delayOffset.json", encode=pretty, decode=_decode_table)
         self._mark: DurableTable[_Marks] = DurableTable(
@@ -103,21 +107,22 @@ class DelayedDelivery:
         self._alarm = Alarm()
         self._writing = threading.Lock()
         self._levels: dict[int, _Level] = {}
-        self._repeats: Counter[int] = Counter()  # delivered after the last save
-        self._repeats_below: dict[int, int] = {}  # by level: messages from here on are new
-        self._repeats_until_ms = 0
         table = self._file.load()
         offsets = dict(table.offset_table) if table is not None else {}
-        for level in sorted({*range(1, levels.highest + 1), *offsets, *_levels_with_messages(store)}):
+        for level in sorted(
+            {*range(1, levels.highest + 1), *offsets, *(queue_id + 1 for _, queue_id in _queues(store))}
+        ):
             corrected = self._correct_offset(level, offsets.get(level, 0))
             self._levels[level] = _Level(level - 1, corrected, levels.delay_ms(level))
             self._begin_level(self._levels[level])
         # If another broker delivered in between, its table is right and our marks are stale.
         marks = (mark for mark in self._mark.load() or [] if mark.offset_table == offsets)
         self._saved: _Saved | None = next(marks, None)
-        self._look_from: int | None = self._saved.log_offset if self._saved is not None else None
+        delivered_from = self._saved.log_offset if self._saved is not None else None
         if table is None:  # never saved, or lost: scan for everything ever delivered
-            self._look_from = _first_log_offset(store)
+            delivered_from = _first_log_offset(store)
+        self._repeats = Repeats(SCHEDULE_TOPIC, store, levels_delivered_since, delivered_from)
+        self._new_from = {queue_id: store.reader.max_offset(topic, queue_id) for topic, queue_id in _queues(store)}
         self._touched = set(offsets)  # levels in the table: those with deliveries
 
     # Calls from other parts
@@ -139,11 +144,38 @@ class DelayedDelivery:
 
     async def run(self) -> None:
         """Deliver, and save periodically, until cancelled."""
-        await self._look_back_in_thread()
+        await self._look_back()
         async with asyncio.TaskGroup() as tasks:
-            stepping = keep_stepping(self.step, self._alarm, self._now_ms, look_back=self._look_back_in_thread)
+            stepping = keep_stepping(self.step, self._alarm, self._now_ms, look_back=self._look_back)
             tasks.create_task(stepping)
             tasks.create_task(self._keep_saving())
+
+    async def _look_back(self) -> None:
+        await self._repeats.look_in_thread()
+        if self._before_step is not None:
+            await self._before_step()
+
+    async def take_over(self, offsets: Mapping[int, int]) -> None:
+        """Take over the progress of the slave that acted while this master was away; our own where it is larger. A new
+        `DelayedDelivery` delivers the rest."""
+        own = self.table().offset_table
+        merged = {level: max(offset, own.get(level, 0)) for level, offset in {**own, **offsets}.items()}
+        if merged != own:
+            since = self._saved.log_offset if self._saved is not None else _first_log_offset(self._store)
+            await self.adopt(merged, since if since is not None else 0)
+
+    async def adopt(self, offsets: Mapping[int, int], log_offset: int) -> None:
+        """Take over the progress of a slave's master. The slave's log ended at *log_offset* before it asked.
+
+        A slave does not deliver. When it becomes a master, the log from there on shows what was delivered since.
+        """
+        for number, offset in offsets.items():
+            level = self._levels.setdefault(number, _Level(number - 1, offset, self._delays.delay_ms(number)))
+            level.offset = offset
+        self._touched = set(offsets)
+        adopted = _Saved(log_offset, dict(offsets))
+        if self._differs(adopted):
+            await asyncio.to_thread(self._write, adopted)
 
     def table(self) -> DelayOffsetTable:
         """Return the delivery progress of each level, in the format between brokers (GET_ALL_DELAY_OFFSET)."""
@@ -162,7 +194,7 @@ class DelayedDelivery:
 
     def step(self) -> int:
         """Deliver a slice of due messages; return when to call again: now if there are more."""
-        self._look_back()  # a no-op if `run` has done it in a thread
+        self._repeats.look()  # a no-op if `run` has done it in a thread
         now_ms = self._now_ms()
         first = min(self._levels.values(), key=lambda level: level.next_ms(now_ms))
         if first.next_ms(now_ms) > now_ms:
@@ -177,29 +209,11 @@ class DelayedDelivery:
         """Forget the repeats once all messages that the previous run found due are done; return when to look again."""
         if not self._repeats:
             return NEVER_MS
-        if now_ms < self._repeats_until_ms:  # the clock was set back: delivered messages are due once more
-            return self._repeats_until_ms
+        if now_ms < self._repeats.last_ms:  # the clock was set back: delivered messages are due once more
+            return self._repeats.last_ms
         if all(level.correct(level.due_ms, now_ms) > now_ms for level in self._levels.values()):
-            self._repeats = Counter()  # later messages were not due before
+            self._repeats.forget()
         return NEVER_MS
-
-    def _look_back(self) -> None:
-        """Find the messages delivered after the last save. Blocks while the log is read, which may take minutes."""
-        if self._look_from is not None:
-            self._remember(levels_delivered_since(self._store, self._look_from))
-
-    async def _look_back_in_thread(self) -> None:
-        if self._look_from is not None:
-            self._remember(await asyncio.to_thread(levels_delivered_since, self._store, self._look_from))
-
-    def _remember(self, delivered: Delivered) -> None:
-        """Begin delivery; skip what the previous run has delivered."""
-        self._look_from = None
-        self._repeats, self._repeats_until_ms = delivered
-        for number, level in self._levels.items():
-            self._repeats_below[number] = self._store.reader.max_offset(SCHEDULE_TOPIC, level.queue_id)
-        if self._repeats:
-            logger.info("%d delayed messages were delivered after the last save", self._repeats.total())
 
     def _deliver(self, level: _Level, now_ms: int) -> None:
         store, queue_id, offset = self._store, level.queue_id, level.offset
@@ -228,16 +242,11 @@ class DelayedDelivery:
 
     def _deliver_one(self, level: _Level, record: Record, now_ms: int) -> bool:
         """Deliver one message; return False if it must be retried."""
-        if self._repeats and record.queue_offset < self._repeats_below.get(level.queue_id + 1, 0):
-            known = identity(record)
-            if known in self._repeats:
-                self._repeats[known] -= 1
-                if not self._repeats[known]:
-                    del self._repeats[known]
-                return True
+        if record.queue_offset < self._new_from.get(level.queue_id, 0) and self._repeats.skip(record):
+            return True
         try:
             message = after_level(record)
-        except LostWayError as error:
+        except NoDestinationError as error:
             logger.error("%s: discarded", error)
             return True
         if message.topic == HALF_TOPIC:  # as Apache: it would be a transaction without a beginning
@@ -309,13 +318,17 @@ class DelayedDelivery:
 
     def _changed(self) -> _Saved | None:
         """Return the progress to write; None if the files are current, or must not change yet."""
-        if self._look_from is not None or self._repeats:
+        if self._repeats:
             return None  # repeats of the previous run are found by the files as they are now
         current = _Saved(self._store.max_log_offset, self.table().offset_table)
+        return current if self._differs(current) else None
+
+    def _differs(self, current: _Saved) -> bool:
+        """Return whether the files are to be written: there is progress, or the log has grown much."""
         saved = self._saved
         if saved is None or current.offset_table != saved.offset_table:
-            return current
-        return current if current.log_offset - saved.log_offset > _LOG_GROWTH_BYTES else None
+            return True
+        return current.log_offset - saved.log_offset > _LOG_GROWTH_BYTES
 
     def _write(self, saved: _Saved) -> None:
         with self._writing:
@@ -327,17 +340,14 @@ class DelayedDelivery:
             self._saved = saved
 
 
-def _levels_with_messages(store: MessageStore) -> list[int]:
-    return [queue_id + 1 for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
+def _queues(store: MessageStore) -> list[tuple[str, int]]:
+    return [queue for queue in store.queues() if queue[0] == SCHEDULE_TOPIC]
 
 
 def _first_log_offset(store: MessageStore) -> int | None:
     """Return the log offset of the oldest delayed message, delivered or not; None if there is none."""
     reader = store.reader
-    queue_ids = [level - 1 for level in _levels_with_messages(store)]
-    places = [
-        reader.log_offset(SCHEDULE_TOPIC, number, reader.min_offset(SCHEDULE_TOPIC, number)) for number in queue_ids
-    ]
+    places = [reader.log_offset(*queue, reader.min_offset(*queue)) for queue in _queues(store)]
     return min((place for place in places if place is not None), default=None)
 
 

@@ -16,10 +16,10 @@ from hanabi.wire.message.java_hash_map import encode_again
 from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX, decode_properties, find_property
 from hanabi.wire.message.record import Record
 
-_ADDED_LATER: Final = (names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES)
+ADDED_LATER: Final = (names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES)
 
 
-class LostWayError(MQError):
+class NoDestinationError(MQError):
     """A delayed message without a valid destination."""
 
 
@@ -59,7 +59,7 @@ def identity_before_roll(record: Record) -> int:
 def _identity(record: Record, rolls_back: int) -> int:
     properties = decode_properties(record.properties)
     times_rolled = _times_rolled(properties) - rolls_back
-    for name in _ADDED_LATER:
+    for name in ADDED_LATER:
         properties.pop(name, None)
     told_apart_by = record.born_timestamp_ms, record.born_host, record.crc, record.flag, record.reconsume_times
     return hash((told_apart_by, times_rolled, frozenset(properties.items())))
@@ -73,7 +73,7 @@ def _destination(record: Record) -> tuple[str, int]:
     topic = find_property(record.properties, b"REAL_TOPIC")
     queue_id = java_long(find_property(record.properties, b"REAL_QID") or "")
     if topic is None or queue_id is None or not 0 <= queue_id < 2**31:
-        raise LostWayError(
+        raise NoDestinationError(
             f"message {record.queue_offset} of {record.topic}/{record.queue_id} does not say to which topic and queue "
             f"it belongs"
         )

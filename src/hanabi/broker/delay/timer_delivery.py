@@ -21,14 +21,14 @@ import asyncio
 import heapq
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from hanabi.broker.delay.delivered_since import Delivered, timers_delivered_since
+from hanabi.broker.delay.delivered_since import timers_delivered_since
 from hanabi.broker.delay.delivery_pace import NEVER_MS, SLICE_BYTES, SLICE_COUNT, Alarm, Retries, keep_stepping
-from hanabi.broker.delay.redelivery import LostWayError, after_timer, identity, rolled
+from hanabi.broker.delay.redelivery import NoDestinationError, after_timer, rolled
+from hanabi.broker.delay.repeats import Repeats
 from hanabi.broker.delay.timer_files import (
     BUCKET_MS,
     ENTRY,
@@ -41,7 +41,7 @@ from hanabi.broker.delay.timer_files import (
     decode_entries,
     encode_entry,
 )
-from hanabi.broker.delay.timer_rules import PRECISION_MS, due_ms, look_ms
+from hanabi.broker.delay.timer_rules import PRECISION_MS, due_ms, examine_ms
 from hanabi.broker.delay.timer_slots import Slots
 from hanabi.broker.settings import Settings
 from hanabi.errors import RemoteProtocolError, StoreDamaged, StoreError
@@ -79,8 +79,12 @@ class Timer:
         directory: Path,
         settings: Settings,
         now_ms: Callable[[], int],
+        *,
+        before_step: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """*put* stores a message without diverting it: messages that have waited still carry their delay."""
+        """*put* stores a message without diverting it: messages that have waited still carry their delay.
+        *before_step* is awaited before each step of `run`."""
+        self._before_step = before_step
         self._store, self._put, self._settings, self._now_ms = store, put, settings, now_ms
         self._files = TimerFiles(directory)
         self._alarm = Alarm()
@@ -88,6 +92,7 @@ class Timer:
         self._save_now = asyncio.Event()
         self._cancelled: dict[str, int] = {}  # unique key -> end of its use
         self._retries = Retries()
+        self._done_elsewhere: list[tuple[int, int]] = []  # due before, at a queue offset below
         try:
             checkpoint = self._files.open()
         except StoreDamaged as error:
@@ -124,9 +129,8 @@ class Timer:
         self._unloaded = sorted(checkpoint.bucket_bytes)  # a heap
         self._is_unloaded = set(self._unloaded)
         self._loading, self._loading_at = b"", 0
-        self._look_from: int | None = checkpoint.log_offset
-        self._repeats: Counter[int] = Counter()  # done after the last save
-        self._repeats_until_ms = 0
+        self._repeats = Repeats(TIMER_TOPIC, self._store, timers_delivered_since, checkpoint.log_offset)
+        self._begun_ms = self._now_ms()
 
     # Calls from other parts
 
@@ -147,11 +151,29 @@ class Timer:
 
     async def run(self) -> None:
         """Deliver, and save every second, until cancelled."""
-        await self._look_back_in_thread()
+        await self._look_back()
         async with asyncio.TaskGroup() as tasks:
-            stepping = keep_stepping(self.step, self._alarm, self._now_ms, look_back=self._look_back_in_thread)
+            stepping = keep_stepping(self.step, self._alarm, self._now_ms, look_back=self._look_back)
             tasks.create_task(stepping)
             tasks.create_task(self._keep_saving())
+
+    async def _look_back(self) -> None:
+        await self._repeats.look_in_thread()  # replaced when the files are rebuilt
+        if self._before_step is not None:
+            await self._before_step()
+
+    def take_over(self, until_ms: int, queue_offset: int) -> None:
+        """Leave out the messages that a slave has delivered while this master was away: all that were due before
+        *until_ms*, of those below *queue_offset*, up to which it had read the timer topic."""
+        self._done_elsewhere.append((until_ms, queue_offset))
+
+    def _is_done_elsewhere(self, record: Record, due: int) -> bool:
+        return any(due < until_ms and record.queue_offset < end for until_ms, end in self._done_elsewhere)
+
+    def progress(self) -> tuple[int, int]:
+        """Return the time up to which all is delivered, in milliseconds, and the first unread offset of the timer
+        topic."""
+        return self._done_below * SLOT_MS, self._next_offset
 
     # Entries
 
@@ -184,7 +206,7 @@ class Timer:
             self._save_now.set()
 
     def _slot(self, due: int, store_ms: int) -> int:
-        return -(-look_ms(due, store_ms, self._roll_window_ms()) // SLOT_MS)
+        return -(-examine_ms(due, store_ms, self._roll_window_ms()) // SLOT_MS)
 
     def _roll_window_ms(self) -> int:
         """Return how long a message may stay at its place in the log: less than the log's retention."""
@@ -195,7 +217,7 @@ class Timer:
 
     def step(self) -> int:
         """Do a slice of the pending work; return when to call again: now if there is more."""
-        self._look_back()  # a no-op if `run` has done it in a thread
+        self._repeats.look()  # a no-op if `run` has done it in a thread
         now_ms = self._now_ms()
         try:
             if self._next_offset < self._store.reader.max_offset(TIMER_TOPIC, 0):
@@ -227,23 +249,6 @@ class Timer:
             self._writing.release()
         return now_ms
 
-    def _look_back(self) -> None:
-        """Find the messages delivered after the last save. Blocks while the log is read, which may take minutes."""
-        if self._look_from is not None:
-            self._remember(timers_delivered_since(self._store, self._look_from))
-
-    async def _look_back_in_thread(self) -> None:
-        if self._look_from is not None:
-            self._remember(await asyncio.to_thread(timers_delivered_since, self._store, self._look_from))
-
-    def _remember(self, delivered: Delivered) -> None:
-        """Begin delivery; skip what the previous run has done."""
-        self._look_from = None
-        self._repeats = delivered.identities
-        self._repeats_until_ms = max(self._now_ms(), delivered.last_ms)
-        if self._repeats:
-            logger.info("%d timed messages were delivered after the last save", self._repeats.total())
-
     def _follow(self, now_ms: int) -> int:
         """Add entries for messages of the timer topic that arrived without a notification."""
         if self._unsaved_bytes > _UNSAVED_BYTES_MAX:
@@ -257,17 +262,6 @@ class Timer:
         # Messages missing among the records are deleted or damaged, as the store has reported.
         self._next_offset = max(self._next_offset + (not result.slices), result.next_offset)
         return now_ms
-
-    def _is_repeat(self, record: Record) -> bool:
-        if not self._repeats:
-            return False
-        known = identity(record)
-        if known not in self._repeats:
-            return False
-        self._repeats[known] -= 1
-        if not self._repeats[known]:
-            del self._repeats[known]
-        return True
 
     # Loading the entries of the near future
 
@@ -321,10 +315,10 @@ class Timer:
     def _look_at(self, entry: Entry, now_ms: int) -> bool:
         """Deliver, roll or drop one message; return False if it must be retried."""
         record = self._read(entry)
-        if record is None or self._is_repeat(record):
+        if record is None or self._repeats.skip(record):
             return True
         due = due_ms(record.properties, record.store_timestamp_ms)
-        if due is None:
+        if due is None or self._is_done_elsewhere(record, due):
             return True
         try:
             if due > now_ms:
@@ -338,7 +332,7 @@ class Timer:
                 return True
             else:
                 message = after_timer(record, now_ms)
-        except LostWayError as error:
+        except NoDestinationError as error:
             logger.error("%s: discarded", error)
             return True
         return self._retries.is_over(
@@ -391,8 +385,8 @@ class Timer:
         if self._unloaded:
             done_below = min(done_below, self._unloaded[0] * SLOTS_A_BUCKET)
         self._done_below = max(self._done_below, done_below)
-        if self._repeats and done_below * SLOT_MS > self._repeats_until_ms:
-            self._repeats = Counter()  # later messages were not due before
+        if done_below * SLOT_MS > self._repeats_until_ms():
+            self._repeats.forget()
         if not self._repeats and self._done_below > self._mark[0]:
             self._mark = self._done_below, self._store.max_log_offset
         if self._cancelled:
@@ -402,9 +396,13 @@ class Timer:
         next_ms = NEVER_MS if self._slots.first is None else self._slots.first * SLOT_MS
         if self._unloaded:
             next_ms = min(next_ms, max(self._unloaded[0] * BUCKET_MS - _LOAD_AHEAD_MS, 0))
-        if self._repeats and self._repeats_until_ms > now_ms:
-            next_ms = min(next_ms, self._repeats_until_ms)
+        if self._repeats and self._repeats_until_ms() > now_ms:
+            next_ms = min(next_ms, self._repeats_until_ms())
         return next_ms
+
+    def _repeats_until_ms(self) -> int:
+        """Return when all that the previous run found due has been due again."""
+        return max(self._begun_ms, self._repeats.last_ms)
 
     # Saving
 

@@ -26,7 +26,7 @@ def java_long(text: str) -> int | None:
     return number if -_LONG_MAX <= number <= _LONG_MAX else None
 
 
-def asked_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
+def requested_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
     """Return the moment that the sender asked for; None if the property is not a number."""
     if (seconds := properties.get(names.TIMER_DELAY_SEC)) is not None:
         number = java_long(seconds)
@@ -37,7 +37,7 @@ def asked_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
     return java_long(properties.get(names.TIMER_DELIVER_MS, ""))
 
 
-def out_ms(deliver_ms: int) -> int:
+def timer_out_ms(deliver_ms: int) -> int:
     """Return the TIMER_OUT_MS of a message that is due at *deliver_ms*."""
     return (deliver_ms - 1) // PRECISION_MS * PRECISION_MS
 
@@ -61,7 +61,7 @@ def due_ms(properties: bytes, store_ms: int) -> int | None:
     return exact if written < exact <= latest else latest
 
 
-def look_ms(due: int, store_ms: int, window_ms: int) -> int:
+def examine_ms(due: int, store_ms: int, window_ms: int) -> int:
     """Return when to look at a message: when it is due, or before its part of the log expires.
 
     In the second case it is stored again. As TimerMessageStore.doEnqueue: a rest of less than a third of another window

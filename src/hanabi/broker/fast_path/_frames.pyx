@@ -6,8 +6,8 @@ from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
-from hanabi.broker.fast_path._header cimport Header, Pair, read_header
-from hanabi.wire._bytes cimport Bytes, Text, get_32, is_int32, json_number, number_in, put_32, put_bytes, put_digits
+from hanabi.broker.fast_path._header cimport Header, Pair, read_header, read_numbers
+from hanabi.wire._bytes cimport Bytes, Text, get_32, json_number, put_32, put_bytes, put_digits
 
 from hanabi.wire.headers.pull import PullMessageHeader
 
@@ -18,38 +18,21 @@ cdef enum:
     VALUES_MAX = 4  # of a reply
     HEAD_MAX = 1024  # of a reply to a pull
 
-    # The fields, in the order of NAMES
-    GROUP = 0
-    TOPIC = 1
-    QUEUE_ID = 2
-    QUEUE_OFFSET = 3
-    COUNT = 4
-    SYS_FLAG = 5
-    COMMITTED = 6
-    SUSPEND_MS = 7
-    SUB_VERSION = 8
-    NEEDED = 9  # those above must be there
-    SUBSCRIPTION = 9
-    EXPRESSION_TYPE = 10
-    BROKER = 11
-    COUNT_BYTES = 12
-    FIELDS = 13
+cdef enum:  # the fields of a pull, in the order of NAMES; those of the first two lines must be there
+    GROUP, TOPIC, QUEUE_ID, QUEUE_OFFSET, COUNT
+    SYS_FLAG, COMMITTED, SUSPEND_MS, SUB_VERSION
+    SUBSCRIPTION, EXPRESSION_TYPE, BROKER, COUNT_BYTES, FIELDS
+
+cdef enum:
+    REQUIRED = (1 << SUBSCRIPTION) - 1
+    WIDE = 1 << QUEUE_OFFSET | 1 << COMMITTED | 1 << SUSPEND_MS | 1 << SUB_VERSION
+    NUMERIC = WIDE | 1 << QUEUE_ID | 1 << COUNT | 1 << SYS_FLAG | 1 << COUNT_BYTES
 
 cdef const char *NAMES[FIELDS]
 NAMES[:] = [
-    b"consumerGroup",
-    b"topic",
-    b"queueId",
-    b"queueOffset",
-    b"maxMsgNums",
-    b"sysFlag",
-    b"commitOffset",
-    b"suspendTimeoutMillis",
-    b"subVersion",
-    b"subscription",
-    b"expressionType",
-    b"bname",
-    b"maxMsgBytes",
+    b"consumerGroup", b"topic", b"queueId", b"queueOffset", b"maxMsgNums",
+    b"sysFlag", b"commitOffset", b"suspendTimeoutMillis", b"subVersion",
+    b"subscription", b"expressionType", b"bname", b"maxMsgBytes",
 ]
 cdef Py_ssize_t NAME_BYTES[FIELDS]
 NAME_BYTES[:] = [13, 5, 7, 11, 10, 7, 12, 20, 10, 12, 14, 5, 11]
@@ -73,9 +56,8 @@ def read_pull(bytes data not None, Py_ssize_t at):
     cdef Bytes start = <Bytes> PyBytes_AS_STRING(data) + at + 4
     cdef Header header
     cdef Text fields[FIELDS]
-    cdef int64_t queue_id, offset, count, sys_flag, committed, suspend_ms, sub_version, unused
+    cdef int64_t numbers[FIELDS]
     cdef Py_ssize_t frame_bytes, header_bytes
-    cdef int field
     if at < 0 or PyBytes_GET_SIZE(data) - at < 32:
         return None
     frame_bytes = get_32(start - 4)
@@ -84,40 +66,26 @@ def read_pull(bytes data not None, Py_ssize_t at):
         return None
     if not read_header(start, header_bytes, PULL, LITE_PULL, &header) or not named_fields(&header, fields):
         return None
-    for field in range(NEEDED):
-        if fields[field].at == NULL:
-            return None
-    if (
-        not number_in(fields[QUEUE_ID], &queue_id)
-        or not number_in(fields[QUEUE_OFFSET], &offset)
-        or not number_in(fields[COUNT], &count)
-        or not number_in(fields[SYS_FLAG], &sys_flag)
-        or not number_in(fields[COMMITTED], &committed)
-        or not number_in(fields[SUSPEND_MS], &suspend_ms)
-        or not number_in(fields[SUB_VERSION], &sub_version)
-        or (fields[COUNT_BYTES].at != NULL and not (number_in(fields[COUNT_BYTES], &unused) and is_int32(unused)))
-        or not is_int32(queue_id)
-        or not is_int32(count)
-        or not is_int32(sys_flag)
-    ):
+    if not read_numbers(fields, FIELDS, NUMERIC, WIDE, REQUIRED, numbers):
         return None
     return at + 4 + frame_bytes, header.opaque, header.is_json, PullMessageHeader(
         consumer_group=text_of(fields[GROUP]),
         topic=text_of(fields[TOPIC]),
-        queue_id=queue_id,
-        queue_offset=offset,
-        max_msg_nums=count,
-        sys_flag=sys_flag,
-        commit_offset=committed,
-        suspend_timeout_millis=suspend_ms,
-        sub_version=sub_version,
+        queue_id=numbers[QUEUE_ID],
+        queue_offset=numbers[QUEUE_OFFSET],
+        max_msg_nums=numbers[COUNT],
+        sys_flag=numbers[SYS_FLAG],
+        commit_offset=numbers[COMMITTED],
+        suspend_timeout_millis=numbers[SUSPEND_MS],
+        sub_version=numbers[SUB_VERSION],
         subscription=text_of(fields[SUBSCRIPTION]),
         expression_type=text_of(fields[EXPRESSION_TYPE]),
     )
 
 
 cdef bint named_fields(Header *header, Text *fields) noexcept:
-    """Put the fields where NAMES says; return False for one that is unknown, comes twice or has escapes."""
+    """Put the fields where NAMES says, those of a signature nowhere; return False for one that is unknown, comes twice
+    or has escapes."""
     cdef Pair *pair
     cdef Py_ssize_t index
     cdef int field
@@ -129,11 +97,20 @@ cdef bint named_fields(Header *header, Text *fields) noexcept:
             if pair.name.size == NAME_BYTES[field] and not memcmp(pair.name.at, NAMES[field], pair.name.size):
                 break
         else:
-            return False
+            if pair.is_escaped or not is_of_signature(pair.name):
+                return False
+            continue
         if pair.is_escaped or fields[field].at != NULL:
             return False
         fields[field] = pair.value
     return True
+
+
+cdef inline bint is_of_signature(Text name) noexcept:
+    return (
+        (name.size == 9 and (not memcmp(name.at, b"AccessKey", 9) or not memcmp(name.at, b"Signature", 9)))
+        or (name.size == 13 and not memcmp(name.at, b"SecurityToken", 13))
+    )
 
 
 cdef inline str text_of(Text text):

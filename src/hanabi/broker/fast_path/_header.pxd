@@ -1,14 +1,14 @@
 # cython: language_level=3
-"""The header of a request, in both forms, for the express lane: what it asks for, and its fields where they lie.
+"""The header of a request, in both forms, for the fast path: what it asks for, and its fields where they lie.
 
 See `wire.command` for the layouts. Only what nearly all clients write is read: JSON as fastjson writes it, without a
-blank, the code first; ASCII; no flag and no remark. The rest is not for the express lane.
+blank, the code first; ASCII; no flag and no remark. The rest is declined.
 """
 
-from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memchr, memcmp
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memcmp
 
-from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, is_int32, json_number, json_text
+from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, is_int32, json_number, json_text, number_in
 
 cdef enum:
     PAIRS_MAX = 32
@@ -28,9 +28,10 @@ cdef struct Header:
 
 
 cdef inline bint read_header(Bytes start, Py_ssize_t header_bytes, int64_t one, int64_t other, Header *header) noexcept:
-    """The header of a frame that begins at *start* with its form. False: not for us, or of another code than these."""
+    """The header of a frame that begins at *start* with its form. False: not for us, or of another code than these; `code`
+    is 0 if it was not found."""
     cdef Bytes end = start + 4 + header_bytes
-    header.opaque = header.version = header.count = 0
+    header.code = header.opaque = header.version = header.count = 0
     header.is_json = start[0] == 0
     if header.is_json:
         if not read_json(start + 4, end, one, other, header):
@@ -54,7 +55,7 @@ cdef inline bint read_json(Bytes at, Bytes end, int64_t one, int64_t other, Head
     while True:
         if at >= end or at[0] != c'"':
             return False
-        at = json_text(at + 1, end, &name, False)
+        at = json_text(at + 1, end, &name, NULL)
         if at == NULL or end - at < 3 or at[0] != c":":
             return False
         at += 1
@@ -74,7 +75,7 @@ cdef inline bint read_json(Bytes at, Bytes end, int64_t one, int64_t other, Head
         elif (name.size == 8 and not memcmp(name.at, b"language", 8)) or (
             name.size == 23 and not memcmp(name.at, b"serializeTypeCurrentRPC", 23)
         ):
-            at = json_text(at + 1, end, &value, False) if at[0] == c'"' else NULL
+            at = json_text(at + 1, end, &value, NULL) if at[0] == c'"' else NULL
         else:
             return False
         if at == NULL or at >= end:
@@ -93,13 +94,13 @@ cdef inline Bytes json_pairs(Bytes at, Bytes end, Header *header) noexcept:
         pair = header.pairs + header.count
         if at >= end or at[0] != c'"':
             return NULL
-        at = json_text(at + 1, end, &pair.name, False)
+        at = json_text(at + 1, end, &pair.name, NULL)
         if at == NULL or end - at < 3 or at[0] != c":" or at[1] != c'"':
             return NULL
-        at = json_text(at + 2, end, &pair.value, True)
+        pair.is_escaped = False
+        at = json_text(at + 2, end, &pair.value, &pair.is_escaped)
         if at == NULL or at >= end:
             return NULL
-        pair.is_escaped = memchr(pair.value.at, c"\\", pair.value.size) != NULL
         header.count += 1
         if at[0] == c"}":
             return at + 1
@@ -138,4 +139,23 @@ cdef inline bint read_binary(Bytes at, Bytes end, int64_t one, int64_t other, He
         pair.is_escaped = False
         header.count += 1
         at = pair.value.at + pair.value.size
+    return True
+
+
+cdef inline bint read_numbers(
+    Text *fields, int count, uint32_t numeric, uint32_t wide, uint32_t required, int64_t *numbers
+) noexcept:
+    """Read the fields whose bits are in *numeric*; those not in *wide* have 32 bits, one that was not sent is 0. False if
+    one is no number, or one of *required* was not sent."""
+    cdef int index
+    for index in range(count):
+        numbers[index] = 0
+        if fields[index].at == NULL:
+            if required >> index & 1:
+                return False
+        elif numeric >> index & 1:
+            if not number_in(fields[index], numbers + index):
+                return False
+            if not (wide >> index & 1 or is_int32(numbers[index])):
+                return False
     return True

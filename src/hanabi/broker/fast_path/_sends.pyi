@@ -1,7 +1,8 @@
 from collections.abc import Callable
 
+from hanabi.broker.fast_path._admission import Admission
 from hanabi.broker.fast_path._frames import ReplyTemplate
-from hanabi.broker.fast_path.contract import Peer, SendAnswers
+from hanabi.broker.fast_path.contract import Peer
 from hanabi.broker.send.intake import Intake
 from hanabi.broker.send.rules import SendRules
 from hanabi.broker.send.targets import SendTargets
@@ -17,4 +18,9 @@ class FastSends:
         host_of_peer: Callable[[str], bytes],
         reply_template: Callable[[str, str], ReplyTemplate | None],
     ) -> None: ...
-    def answer(self, data: bytes, connection: Peer, /) -> SendAnswers: ...
+    @property
+    def taken(self) -> int: ...
+    @property
+    def declined(self) -> dict[int, int]: ...
+    def guard(self, admission: Admission) -> None: ...
+    def answer(self, data: bytes, connection: Peer, /) -> tuple[bytes | None, int, tuple[int, ...]]: ...

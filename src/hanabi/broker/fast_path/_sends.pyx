@@ -7,16 +7,16 @@ messages without a delay that belong to no transaction or retry.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.time cimport perf_counter
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 
+from hanabi.broker.fast_path._admission cimport Admission
 from hanabi.broker.fast_path._frames cimport ReplyTemplate
-from hanabi.broker.fast_path._header cimport Header, Pair, read_header
+from hanabi.broker.fast_path._header cimport Header, Pair, read_header, read_numbers
 from hanabi.store.fast_path._appends cimport RUN_MAX, RunQueue, RunWriter
-from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, is_int32, number_in, put_digits
-from hanabi.wire.message._record cimport Record
-
-from time import perf_counter
+from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, put_digits
+from hanabi.wire.message._record cimport Indexed, Record, find_indexed, note_indexed
 
 cdef enum:
     SEND = 310
@@ -26,7 +26,6 @@ cdef enum:
     QUEUES_MAX = 4096
     TOPICS_MAX = 10_000
     V5_0_0 = 413  # see handlers.send
-    FIELDS = 14  # a to n
     REPLY_MAX = 2048  # with one id
     BATCH_MAX = 256  # messages
     ID_BYTES = 33  # with a comma
@@ -44,78 +43,50 @@ cdef enum:
     TOPIC = 3
     PROPERTIES = 4
     STORE = 5
+    ACCESS = 6
+    NO_SEND = 100  # not counted
 
+cdef enum:  # the fields of a send, a to n; those of the first two lines must be there
+    GROUP_NAME, TOPIC_NAME, DEFAULT_TOPIC, DEFAULT_QUEUES
+    QUEUE_ID, SYS_FLAG, BORN_MS, FLAG
+    SENT, RECONSUMED, IS_UNIT, RECONSUMED_MAX, IS_BATCH, BROKER, FIELDS
+
+cdef enum:
+    REQUIRED = (1 << SENT) - 1
+    NUMERIC = 1 << DEFAULT_QUEUES | 1 << QUEUE_ID | 1 << SYS_FLAG | 1 << BORN_MS | 1 << FLAG | 1 << RECONSUMED | 1 << RECONSUMED_MAX
+
+cdef tuple NOTHING = (None, 0, (0, 0, 0, 0))
 cdef const char *HEX = b"0123456789ABCDEF"
 
 
-cdef struct Send:  # what the header of one says; a field that was not sent has no `at`
-    Text fields[FIELDS]
-    int64_t opaque
-    int64_t version
-    bint is_json
-    bint is_batch
-
-
-cdef inline bint is_true(Text text) noexcept:
-    return text.at != NULL and text.size == 4 and not memcmp(text.at, b"true", 4)
+cdef inline bint is_text(Text text, const char *wanted, Py_ssize_t size) noexcept:
+    return text.at != NULL and text.size == size and not memcmp(text.at, wanted, size)
 
 
 cdef inline bint is_false(Text text) noexcept:
     """Not sent, or false."""
-    return text.at == NULL or (text.size == 5 and not memcmp(text.at, b"false", 5))
-
-
-cdef bint read_send(Header *header, Send *send) noexcept:
-    """Fields that have more than a letter are not ours, and passed. Only properties may have escapes."""
-    cdef Pair *pair
-    cdef Py_ssize_t index
-    cdef bint is_letter
-    for index in range(FIELDS):
-        send.fields[index].at = NULL
-    for index in range(header.count):
-        pair = header.pairs + index
-        is_letter = pair.name.size == 1 and c"a" <= pair.name.at[0] <= c"n"
-        if pair.is_escaped and not (is_letter and pair.name.at[0] == c"i"):
-            return False
-        if is_letter:
-            send.fields[pair.name.at[0] - c"a"] = pair.value
-    send.opaque, send.version, send.is_json = header.opaque, header.version, header.is_json
-    send.is_batch = header.code == BATCH
-    return True
-
-
-cdef int hex_digit(unsigned char digit) noexcept:
-    if c"0" <= digit <= c"9":
-        return digit - c"0"
-    if c"a" <= digit <= c"f":
-        return digit - c"a" + 10
-    if c"A" <= digit <= c"F":
-        return digit - c"A" + 10
-    return -1
+    return text.at == NULL or is_text(text, b"false", 5)
 
 
 cdef Py_ssize_t unescape(Text text, unsigned char *into) noexcept:
-    """The ASCII that JSON's *text* means; how long it is, or -1."""
-    cdef Py_ssize_t at = 0, size = 0
-    cdef int high, low
-    cdef unsigned char unit
-    while at < text.size:
-        unit = text.at[at]
-        at += 1
-        if unit == c"\\":
-            unit = text.at[at]
+    """The ASCII that JSON's *text* means, if it has only the escapes that separate properties, and of quotes and slashes;
+    how long it is, or -1."""
+    cdef Bytes at = text.at
+    cdef Bytes end = at + text.size
+    cdef Py_ssize_t size = 0
+    while at < end:
+        into[size] = at[0]
+        if at[0] == c"\\":
             at += 1
-            if unit == c"u":
-                if text.size - at < 4 or text.at[at] != c"0" or text.at[at + 1] != c"0":
+            into[size] = at[0]
+            if at[0] == c"u":
+                if end - at < 5 or memcmp(at, b"u000", 4) or (at[4] != c"1" and at[4] != c"2"):
                     return -1
-                high, low = hex_digit(text.at[at + 2]), hex_digit(text.at[at + 3])
-                if not 0 <= high < 8 or low < 0:
-                    return -1
-                unit = <unsigned char> (high << 4 | low)
+                into[size] = at[4] - c"0"
                 at += 4
-            elif unit != c'"' and unit != c"\\" and unit != c"/":
+            elif at[0] != c'"' and at[0] != c"\\" and at[0] != c"/":
                 return -1
-        into[size] = unit
+        at += 1
         size += 1
     return size
 
@@ -205,14 +176,16 @@ cdef bint read_properties(Properties *properties, Bytes at, Py_ssize_t size, bin
     return has_key
 
 
-cdef Py_ssize_t write_properties(Properties *properties, unsigned char *into) noexcept:
+cdef Py_ssize_t write_properties(Properties *properties, Indexed *indexed, unsigned char *into) noexcept:
     """All of them, and how many bytes that makes. A separator ends each of 5.x's, and stands between those of 4.9."""
+    indexed.tags.at = indexed.keys.at = indexed.unique_key.at = NULL
     cdef unsigned char *at = into
     cdef int index
     cdef Property *item
     for index in range(properties.count):
         item = properties.items + index
         if not item.is_left_out:
+            note_indexed(indexed, item.at, item.at + item.name_bytes + 1, item.at + item.size)
             memcpy(at, item.at, item.size)
             at += item.size
             at[0] = 2
@@ -258,12 +231,19 @@ cdef class FastSends:
     """Answers ordinary sends. All sends of one read are one run of appends."""
 
     cdef RunWriter writer
-    cdef object rules, targets, intake, host_of_peer, config, reply_template
+    cdef object rules, targets, count_run, host_of_peer, config, reply_template, peer
+    cdef readonly int64_t taken  # frames
+    cdef readonly dict declined  # frames at which it stopped, by reason
     cdef dict topics
     cdef SendTopic last
     cdef ReplyTemplate template
+    cdef Admission admission  # with access control
     cdef bytes store_host, born_host, id_prefix, added_old, added_new
     cdef double began
+    cdef Header header  # of the frame that is being taken, as the next two
+    cdef Text fields[FIELDS]
+    cdef int64_t numbers[FIELDS]
+    cdef Py_ssize_t sent_index  # of its properties among the fields of the header
     cdef Py_ssize_t sends, batches, out_bytes
     cdef unsigned char sent[HEADER_MAX]  # properties as a header has them
     cdef unsigned char properties[HEADER_MAX + PROPERTIES_MAX]
@@ -272,14 +252,19 @@ cdef class FastSends:
     cdef unsigned char out[ANSWERS_MAX + REPLY_MAX + ID_BYTES * BATCH_MAX]
 
     def __init__(self, RunWriter writer not None, rules, targets, intake, host_of_peer, reply_template):
-        self.writer, self.rules, self.targets, self.intake = writer, rules, targets, intake
+        self.writer, self.rules, self.targets, self.count_run = writer, rules, targets, intake.count_run
         self.host_of_peer, self.reply_template = host_of_peer, reply_template
-        self.topics, self.last, self.config = {}, None, None
+        self.topics, self.last, self.config, self.peer = {}, None, None, None
+        self.taken, self.declined = 0, {}
+
+    def guard(self, Admission admission not None):
+        """Take only frames that *admission* admits."""
+        self.admission = admission
 
     def answer(self, bytes data not None, connection):
         """Answer the sends at the start of *data*; see `contract.SendPath`."""
         cdef Bytes start = <Bytes> PyBytes_AS_STRING(data)
-        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size, sends
+        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size
         cdef int outcome = TAKEN
         self.sends = self.batches = self.out_bytes = 0
         try:
@@ -294,8 +279,13 @@ cdef class FastSends:
         finally:
             if self.writer.is_running:
                 self.finish()
-        answers = PyBytes_FromStringAndSize(<char *> self.out, self.out_bytes) if at else None
-        return answers, at, self.sends, self.batches, outcome
+        if outcome != TAKEN and outcome != NO_SEND:
+            self.declined[outcome] = self.declined.get(outcome, 0) + 1
+        if not at:
+            return NOTHING
+        self.taken += self.sends + self.batches
+        answers = PyBytes_FromStringAndSize(<char *> self.out, self.out_bytes)
+        return answers, at, (self.sends, self.batches, 0, 0)
 
     cdef bint is_full(self) noexcept:
         """Whether the run, if there is one, must end before the next frame."""
@@ -305,7 +295,8 @@ cdef class FastSends:
         """Store and count what was taken."""
         stored = self.writer.finish()
         if stored:
-            self.intake.count_run(stored, perf_counter() - self.began, self.sends, self.batches)
+            seconds = (perf_counter() - self.began) * self.sends / max(self.sends + self.batches, 1)
+            self.count_run(stored, seconds)  # the time of batches is not counted, see StoreStats
 
     cdef int begin(self, connection) except -1:
         """Begin a run, with the rules in force."""
@@ -315,9 +306,13 @@ cdef class FastSends:
             self.use_rules()
         if self.template is None or self.added_new is None or self.added_old is None:
             return CLOSED
-        self.born_host = self.host_of_peer(connection.peer)
+        peer = connection.peer
+        if peer is not self.peer:
+            self.peer, self.born_host = peer, self.host_of_peer(peer)
         if PyBytes_GET_SIZE(self.born_host) != 8 or PyBytes_GET_SIZE(self.store_host) != 8:
             return CLOSED
+        if self.admission is not None and not self.admission.meet(connection):
+            return ACCESS
         self.began = perf_counter()
         return TAKEN if self.writer.begin() else STORE
 
@@ -331,66 +326,86 @@ cdef class FastSends:
     cdef int take(self, Bytes start, Py_ssize_t frame_bytes, connection) except -1:
         """Do what a frame asks for, and put the reply behind `out`. If it is declined, nothing was done."""
         cdef Py_ssize_t header_bytes, body_at, before
-        cdef Header header
-        cdef Send send
-        cdef Text *fields = send.fields
-        cdef int field, outcome
+        cdef Header *header = &self.header
+        cdef int64_t *numbers = self.numbers
+        cdef int outcome
         if frame_bytes < 28:
-            return HEADER
+            return NO_SEND
         header_bytes = start[1] << 16 | start[2] << 8 | start[3]
         body_at = header_bytes + 4
-        if body_at >= frame_bytes or header_bytes > HEADER_MAX // 2:
-            return HEADER
-        if not read_header(start, header_bytes, SEND, BATCH, &header) or not read_send(&header, &send):
-            return HEADER
-
-        cdef int64_t queues_wanted, queue_id, sys_flag, born_ms, flag, reconsumed = 0, unused
-        for field in range(8):  # a to h must be there
-            if fields[field].at == NULL:
-                return HEADER
-        if (
-            not number_in(fields[3], &queues_wanted)
-            or not number_in(fields[4], &queue_id)
-            or not number_in(fields[5], &sys_flag)
-            or not number_in(fields[6], &born_ms)
-            or not number_in(fields[7], &flag)
-            or (fields[9].at != NULL and not number_in(fields[9], &reconsumed))
-            or (fields[11].at != NULL and not (number_in(fields[11], &unused) and is_int32(unused)))
-            or not is_false(fields[10])
-            or (not is_true(fields[12]) if send.is_batch else not is_false(fields[12]))
-            or not is_int32(queues_wanted)
-            or not is_int32(sys_flag)
-            or not is_int32(flag)
-            or not is_int32(reconsumed)
-            or not 0 < fields[1].size <= TOPIC_MAX
-            or sys_flag < 0
-        ):
+        if body_at > frame_bytes:
+            return NO_SEND
+        if not read_header(start, header_bytes, SEND, BATCH, header):
+            return HEADER if header.code == SEND or header.code == BATCH else NO_SEND
+        if body_at == frame_bytes or header_bytes > HEADER_MAX // 2 or not self.read_fields():
             return HEADER
         if not self.writer.is_running:
             outcome = self.begin(connection)
             if outcome != TAKEN:
                 return outcome
-        cdef RunQueue queue = self.queue_of(fields[1], queue_id)
+        cdef RunQueue queue = self.queue_of(self.fields[TOPIC_NAME], numbers[QUEUE_ID])
         if queue is None or not self.writer.add(queue):
             return TOPIC
+        if self.header.is_json and self.fields[SENT].at != NULL and not self.unescape_sent():
+            return PROPERTIES
+        if self.admission is not None and not self.admits(start + body_at, frame_bytes - body_at):
+            return ACCESS
         cdef Record record
-        record.sys_flag, record.reconsumed = <int32_t> sys_flag | self.last.sys_flag, <int32_t> reconsumed
-        record.born_ms, record.flag = born_ms, <int32_t> flag
+        record.sys_flag, record.reconsumed = <int32_t> numbers[SYS_FLAG] | self.last.sys_flag, <int32_t> numbers[RECONSUMED]
+        record.born_ms, record.flag = numbers[BORN_MS], <int32_t> numbers[FLAG]
         record.born_host = <Bytes> PyBytes_AS_STRING(self.born_host)
         record.store_host = <Bytes> PyBytes_AS_STRING(self.store_host)
         before = self.writer.count
-        outcome = self.put(queue, &send, &record, start + body_at, frame_bytes - body_at)
+        outcome = self.put(queue, &record, start + body_at, frame_bytes - body_at)
         if outcome != TAKEN:
             if self.writer.count > before:
                 self.writer.undo(before)
             return outcome
         queue.frames += 1
-        if send.is_batch:
+        if header.code == BATCH:
             self.batches += 1
         else:
             self.sends += 1
-        self.reply(&send, before, queue_id, queue.next_offset - (self.writer.count - before))
+        self.reply(before, queue.next_offset - (self.writer.count - before))
         return TAKEN
+
+    cdef bint read_fields(self) noexcept:
+        """Read what the header says; False if it is unusual. Fields of more than a letter are not ours, and passed. Only
+        properties may have escapes."""
+        cdef Pair *pair
+        cdef Py_ssize_t index
+        cdef bint is_letter
+        memset(self.fields, 0, sizeof(self.fields))
+        for index in range(self.header.count):
+            pair = self.header.pairs + index
+            is_letter = pair.name.size == 1 and c"a" <= pair.name.at[0] <= c"n"
+            if pair.is_escaped and not (is_letter and pair.name.at[0] == c"a" + SENT):
+                return False
+            if is_letter:
+                self.fields[pair.name.at[0] - c"a"] = pair.value
+                if pair.name.at[0] == c"a" + SENT:
+                    self.sent_index = index
+        return (
+            read_numbers(self.fields, FIELDS, NUMERIC, 1 << BORN_MS, REQUIRED, self.numbers)
+            and is_false(self.fields[IS_UNIT])
+            and (is_text(self.fields[IS_BATCH], b"true", 4) if self.header.code == BATCH else is_false(self.fields[IS_BATCH]))
+            and 0 < self.fields[TOPIC_NAME].size <= TOPIC_MAX
+            and self.numbers[SYS_FLAG] >= 0
+        )
+
+    cdef bint unescape_sent(self) noexcept:
+        """Replace the properties of a JSON header by what they mean; False if they have other escapes than is usual."""
+        cdef Pair *pair = self.header.pairs + self.sent_index
+        pair.value.size, pair.value.at = unescape(pair.value, self.sent), self.sent
+        pair.is_escaped = False
+        self.fields[SENT] = pair.value
+        return pair.value.size >= 0
+
+    cdef bint admits(self, Bytes body, Py_ssize_t body_bytes) except -1:
+        cdef Text content, no_group
+        content.at, content.size = body, body_bytes
+        no_group.at, no_group.size = NULL, 0
+        return self.admission.admits(&self.header, content, self.fields[TOPIC_NAME], no_group)
 
     cdef RunQueue queue_of(self, Text name, int64_t queue_id):
         """The queue that a message is for, if messages may go there without another check."""
@@ -418,35 +433,35 @@ cdef class FastSends:
             queue = topic.queues[queue_id] = RunQueue(topic.topic, queue_id)
         return queue
 
-    cdef int put(self, RunQueue queue, Send *send, Record *record, Bytes body, Py_ssize_t body_bytes) except -1:
+    cdef int put(self, RunQueue queue, Record *record, Bytes body, Py_ssize_t body_bytes) except -1:
         """Put one message, or all of a batch."""
-        cdef Bytes sent = send.fields[8].at
+        cdef Bytes sent = self.fields[SENT].at
         cdef Py_ssize_t size = 0
-        cdef bint is_new = send.version >= V5_0_0
+        cdef bint is_new = self.header.version >= V5_0_0, is_batch = self.header.code == BATCH
         cdef Properties properties
+        cdef Indexed indexed
         if sent != NULL:
-            size = send.fields[8].size
-            if send.is_json:
-                size, sent = unescape(send.fields[8], self.sent), self.sent
-            if size < 0 or has_delay(sent, size):
+            size = self.fields[SENT].size
+            if has_delay(sent, size):
                 return PROPERTIES
         properties.count = 0
         properties.buckets = BUCKETS_5 if is_new else BUCKETS_4
         properties.names_max = NAMES_MAX_5 if is_new else NAMES_MAX_4
-        if not read_properties(&properties, sent, size, send.is_batch, self.added_new if is_new else self.added_old):
+        if not read_properties(&properties, sent, size, is_batch, self.added_new if is_new else self.added_old):
             return PROPERTIES
-        if send.is_batch:
-            size = write_properties(&properties, self.shared)
+        if is_batch:
+            size = write_properties(&properties, &indexed, self.shared)
             return self.put_batch(queue, record, body, body + body_bytes, size)
         record.body, record.body_bytes = body, body_bytes
-        record.properties, record.properties_bytes = self.properties, write_properties(&properties, self.properties)
-        return TAKEN if self.writer.put(queue, record) else STORE
+        record.properties, record.properties_bytes = self.properties, write_properties(&properties, &indexed, self.properties)
+        return TAKEN if self.writer.put(queue, record, &indexed) else STORE
 
     cdef int put_batch(self, RunQueue queue, Record *record, Bytes at, Bytes end, Py_ssize_t shared_bytes) except -1:
         """As `wire.record.batch.decode_batch` and `wire.record.properties.join_properties`."""
         cdef int64_t body_bytes, properties_bytes, size
         cdef Py_ssize_t count = 0
         cdef Bytes properties
+        cdef Indexed indexed
         if end - at > self.writer.body_bytes_max:
             return STORE
         while at < end:
@@ -469,21 +484,22 @@ cdef class FastSends:
             memcpy(self.properties + properties_bytes, self.shared, shared_bytes)
             record.body, record.body_bytes, record.flag = at + 20, body_bytes, <int32_t> get_32(at + 12)
             record.properties, record.properties_bytes = self.properties, properties_bytes + shared_bytes
-            if not self.writer.put(queue, record):
+            find_indexed(record.properties, record.properties + record.properties_bytes, &indexed)
+            if not self.writer.put(queue, record, &indexed):
                 return STORE
             at += size
             count += 1
         return TAKEN if count else PROPERTIES
 
-    cdef void reply(self, Send *send, Py_ssize_t first, int64_t queue_id, int64_t queue_offset) noexcept:
+    cdef void reply(self, Py_ssize_t first, int64_t queue_offset) noexcept:
         """Put the reply for the records from *first* on behind `out`."""
         cdef Text values[3]
         cdef unsigned char numbers[2][24]
         cdef unsigned char *start = self.out + self.out_bytes
         values[0].at, values[0].size = self.ids, self.write_ids(first)
-        values[1].at, values[1].size = numbers[0], put_digits(numbers[0], queue_id) - numbers[0]
+        values[1].at, values[1].size = numbers[0], put_digits(numbers[0], self.numbers[QUEUE_ID]) - numbers[0]
         values[2].at, values[2].size = numbers[1], put_digits(numbers[1], queue_offset) - numbers[1]
-        self.out_bytes += self.template.write(start, send.is_json, send.opaque, values, 0) - start
+        self.out_bytes += self.template.write(start, self.header.is_json, self.header.opaque, values, 0) - start
 
     cdef Py_ssize_t write_ids(self, Py_ssize_t first) noexcept:
         """Write `encode_offset_id` of each record from *first* on, separated by commas; return how many bytes."""

@@ -1,15 +1,18 @@
 """The contract of the fast path: what each half offers, and what it needs of the handlers."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hanabi.broker.pull.access import Access
-from hanabi.remoting.connection.dispatch import Reply
+from hanabi.remoting.connection.dispatch import LateAnswers, Reply
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.headers.pull import PullMessageHeader
 
-# The replies, None if there are none; how many bytes of frames they answer; how many single sends and batches these
-# were; why the next frame was declined, 0 if it was not.
-SendAnswers = tuple[bytes | None, int, int, int, int]
+if TYPE_CHECKING:
+    from hanabi.broker.fast_path._admission import Admission
+
+# The replies, None if there are none; how many bytes of frames they answer; how many of each of `FastPath.codes` these
+# were. As `remoting.connection.dispatch.FastPath` returns them.
+Answers = tuple[bytes | LateAnswers | None, int, tuple[int, ...]]
 
 
 class Peer(Protocol):
@@ -19,15 +22,36 @@ class Peer(Protocol):
     def peer(self) -> str: ...
 
 
-class SendPath(Protocol):
-    """Sends of the fast path: `_sends.FastSends`."""
+class Terms(Protocol):
+    """Access control as the fast path asks it: `access.terms.Terms`."""
 
-    def answer(self, data: bytes, connection: Peer, /) -> SendAnswers:
-        """Store and answer the sends at the start of *data*, up to the first that is declined."""
+    def generation(self) -> object:
+        """Return a value that differs after each change of the rules."""
+
+    def origin(self, connection: Any) -> object | None:
+        """Return the origin of requests by a connection, as far as a verdict depends on it: the same for a peer as
+        long as the generation is. None: its frames are for the handlers."""
+
+    def secrets(
+        self, origin: Any, code: int, access_key: str | None, topic: str, group: str | None
+    ) -> tuple[bytes, ...] | None:
+        """Return the secrets of which one must have signed an allowed request; empty if it needs no signature. None: it
+        is for the handlers."""
+
+
+class SendPath(Protocol):
+    """Sends of the fast path: `_sends.FastSends`, or `durable.DurableSends` around it."""
+
+    def guard(self, admission: "Admission") -> None:
+        """Take only frames that *admission* admits."""
+
+    def answer(self, data: bytes, connection: Peer, /) -> Answers:
+        """Store and answer the sends at the start of *data*, as many as one run takes, up to the first that is
+        declined."""
 
 
 class PullDecisions(Protocol):
-    """What a pull is decided by, in the handler and in the fast path alike: `handlers.pull.Pulls`."""
+    """Decisions about a pull, the same in the handler and in the fast path: `handlers.pull.Pulls`."""
 
     @property
     def handled(self) -> int: ...

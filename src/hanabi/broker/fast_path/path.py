@@ -1,68 +1,41 @@
 """The fast path of one broker: called with what each read of a socket brought."""
 
+import asyncio
 from typing import Final
 
 from hanabi.broker.fast_path._frames import request_code
-from hanabi.broker.fast_path.contract import Peer, SendPath
-from hanabi.broker.fast_path.counts import Counts, Declined
-from hanabi.broker.fast_path.flushed import AnswersOnFlush
+from hanabi.broker.fast_path.contract import Answers, Peer, SendPath
+from hanabi.broker.fast_path.counts import Counts
 from hanabi.broker.fast_path.pulls import FastPulls
-from hanabi.remoting.connection.dispatch import LateAnswers
 from hanabi.wire.codes import RequestCode
 
-_SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
+_SENDS: Final = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 _PULL, _LITE_PULL = int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)
-_SENDS: Final = (_SEND, _BATCH)
-_PULLS: Final = (_PULL, _LITE_PULL)
-_NONE, _ONE_PULL, _ONE_LITE_PULL = (0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)  # how many of each of `codes`
 
 
 class FastPath:
-    """Answers the ordinary sends and pulls of a read: a `remoting.connection.dispatch.Express`."""
+    """Answers the ordinary sends and pulls of a read: a `remoting.connection.dispatch.FastPath`."""
 
-    codes = (*_SENDS, *_PULLS)
+    codes = (*_SENDS, _PULL, _LITE_PULL)
 
-    def __init__(
-        self,
-        sends: tuple[SendPath, Counts] | None,
-        pulls: tuple[FastPulls, Counts] | None,
-        flushed: AnswersOnFlush | None,
-    ) -> None:
-        """*flushed* makes the replies to sends wait for the disk."""
-        self._sends, self._pulls, self._flushed = sends, pulls, flushed
-        self.counts = [part[1] for part in (sends, pulls) if part is not None]
+    def __init__(self, sends: SendPath | None, pulls: FastPulls | None, counts: list[Counts]) -> None:
+        self._answer_sends = sends.answer if sends is not None else _no_sends
+        self._pulls, self.counts = pulls, counts
 
-    def __call__(self, data: bytes, connection: Peer, /) -> tuple[bytes | LateAnswers | None, int, tuple[int, ...]]:
+    def __call__(self, data: bytes, connection: Peer, /) -> Answers:
         """Answer the frames at the start of *data*: sends, as many as one run takes; then one pull, as its reply may be
         long. Replies that come later are alone in their call."""
-        code = request_code(data, 0)
-        if code in _PULLS:
-            return self._pull(data, 0, code, connection)
-        if code not in _SENDS or self._sends is None or (self._flushed is not None and self._flushed.is_full):
-            return None, 0, _NONE
-        path, counts = self._sends
-        answers, at, sends, batches, declined = path.answer(data, connection)
-        counts.taken += sends + batches
-        taken = sends, batches, 0, 0
-        if answers is not None and self._flushed is not None:
-            return self._flushed.when_flushed(answers, sends + batches), at, taken
-        if at == len(data):
-            return answers, at, taken
+        sends = answers, at, counts = self._answer_sends(data, connection)
+        if at == len(data) or self._pulls is None or isinstance(answers, asyncio.Future):
+            return sends
         code = request_code(data, at)
-        if declined and code in _SENDS:
-            counts.declined[Declined(declined)] += 1
-        if answers is None or code not in _PULLS:
-            return answers, at, taken
-        answer, end, pulls = self._pull(data, at, code, connection)
-        return (answers, at, taken) if answer is None else (answers + answer, end, (sends, batches, *pulls[2:]))
+        found = self._pulls.answer(data, at, connection) if code in (_PULL, _LITE_PULL) else None
+        if found is None:
+            return sends
+        reply, end = found
+        counts = (*counts[:2], int(code == _PULL), int(code == _LITE_PULL))
+        return reply if answers is None else answers + reply, end, counts
 
-    def _pull(self, data: bytes, at: int, code: int, connection: Peer) -> tuple[bytes | None, int, tuple[int, ...]]:
-        if self._pulls is None:
-            return None, at, _NONE
-        path, counts = self._pulls
-        answer = path.answer(data, at, connection)
-        if isinstance(answer, Declined):
-            counts.declined[answer] += 1
-            return None, at, _NONE
-        counts.taken += 1
-        return *answer, _ONE_PULL if code == _PULL else _ONE_LITE_PULL
+
+def _no_sends(_data: bytes, _connection: Peer) -> Answers:
+    return None, 0, (0, 0, 0, 0)

@@ -5,8 +5,10 @@
 The decisions are the handler's own methods, see `contract.PullDecisions`.
 """
 
+from collections import Counter
 from typing import Final
 
+from hanabi.broker.fast_path._admission import Admission
 from hanabi.broker.fast_path._frames import ReplyTemplate, read_pull
 from hanabi.broker.fast_path.contract import Peer, PullDecisions
 from hanabi.broker.fast_path.counts import Declined
@@ -23,15 +25,30 @@ class FastPulls:
     def __init__(self, decisions: PullDecisions, messages: ReadAhead, template: ReplyTemplate) -> None:
         self._decisions, self._messages = decisions, messages
         self._find, self._run, self._encode = messages.find, messages.run, template.encode
+        self._admission: Admission | None = None  # with access control
+        self.taken = 0
+        self.declined: Counter[int] = Counter()
 
-    def answer(self, data: bytes, at: int, connection: Peer) -> tuple[bytes, int] | Declined:
-        """Answer the pull whose frame begins at *at*; return the reply, and where the frame ends. If it is declined,
-        nothing was done."""
+    def guard(self, admission: Admission) -> None:
+        """Take only frames that *admission* admits."""
+        self._admission = admission
+
+    def answer(self, data: bytes, at: int, connection: Peer) -> tuple[bytes, int] | None:
+        """Answer the pull whose frame begins at *at*; return the reply, and where the frame ends. None if it is
+        declined, and nothing was done."""
+        answer = self._answer(data, at, connection)
+        if isinstance(answer, Declined):
+            self.declined[answer] += 1
+            return None
+        self.taken += 1
+        return answer
+
+    def _answer(self, data: bytes, at: int, connection: Peer) -> tuple[bytes, int] | Declined:
         request = read_pull(data, at)
         if request is None:
             return Declined.HEADER
         end, opaque, is_json, pull = request
-        decisions, peer = self._decisions, connection.peer
+        decisions = self._decisions
         began_ms = decisions.now_ms()
         offset = pull.queue_offset
         found = self._find(pull.topic, pull.queue_id, offset, pull.max_msg_nums)
@@ -43,6 +60,9 @@ class FastPulls:
         count, size = run.count, run.total
         if size > _FOUND_BYTES_MAX:
             return Declined.STORE
+        admission, peer = self._admission, connection.peer
+        if admission is not None and not admission.admits_pull(data, at, connection, pull.topic, pull.consumer_group):
+            return Declined.ACCESS
         access = decisions.admit(pull, peer)
         if isinstance(access, Reply):
             return Declined.ACCESS

@@ -15,7 +15,7 @@ from hanabi.broker.filters.filter_data import FilterData
 from hanabi.broker.tables.pretty_json import pretty
 from hanabi.durable_table import DurableTable
 from hanabi.errors import SubscriptionParseFailed
-from hanabi.wire.body import Body, written, written_new
+from hanabi.wire.body import Body, always_written, always_written_new
 from hanabi.wire.fastjson import decode_file
 from hanabi.wire.header import Int32, Int64
 
@@ -35,11 +35,11 @@ class StoredFilter(Body, frozen=True, kw_only=True):
     """Java: ConsumerFilterData. `dead` is only for readers: it is computed from the two times."""
 
     bloom_filter_data: StoredBloom | None = None
-    born_time: Int64 = written(0)
-    client_version: Int64 = written(0)
+    born_time: Int64 = always_written(0)
+    client_version: Int64 = always_written(0)
     consumer_group: str
-    dead: bool = written(False)
-    dead_time: Int64 = written(0)
+    dead: bool = always_written(False)
+    dead_time: Int64 = always_written(0)
     expression: str
     expression_type: str
     topic: str
@@ -48,14 +48,14 @@ class StoredFilter(Body, frozen=True, kw_only=True):
 class StoredTopic(Body, frozen=True, kw_only=True):
     """Java: FilterDataMapByTopic."""
 
-    group_filter_data: dict[str, StoredFilter] = written_new(dict)
+    group_filter_data: dict[str, StoredFilter] = always_written_new(dict)
     topic: str | None = None
 
 
 class StoredFilters(Body, frozen=True, kw_only=True):
     """The whole file."""
 
-    filter_data_by_topic: dict[str, StoredTopic] = written_new(dict)
+    filter_data_by_topic: dict[str, StoredTopic] = always_written_new(dict)
 
 
 def stored(filters: Iterable[FilterData]) -> StoredFilters:

@@ -88,7 +88,7 @@ class ResetHandlers:
         table = {MessageQueue(asked.topic, broker_name, queue_id): offset for queue_id, offset in planned.items()}
         for queue_id, offset in planned.items():
             self._offsets.reset(asked.group, asked.topic, queue_id, offset)
-        self._calls.tell_reset(asked, table, language_name(request.language))
+        self._calls.send_reset(asked, table, language_name(request.language))
         logger.info("%s resets group %s in topic %s to %s", connection.peer, asked.group, asked.topic, planned)
         return Reply(body=encode_body(ResetOffset(offset_table=table)))
 
@@ -114,7 +114,7 @@ class QuestionHandlers:
         return self._calls.consumer_status(asked)
 
     def running_info(self, asked: GetConsumerRunningInfoHeader, _: Command, connection: Connection) -> Awaitable[Reply]:
-        return self._calls.pass_on(RequestCode.GET_CONSUMER_RUNNING_INFO, asked.consumer_group, asked.client_id, asked)
+        return self._calls.forward(RequestCode.GET_CONSUMER_RUNNING_INFO, asked.consumer_group, asked.client_id, asked)
 
     def consume_directly(
         self, asked: ConsumeMessageDirectlyHeader, _: Command, connection: Connection
@@ -133,6 +133,6 @@ class QuestionHandlers:
             topic_sys_flag=topic.topic_sys_flag if topic is not None else asked.topic_sys_flag,
             group_sys_flag=group.group_sys_flag if group is not None else asked.group_sys_flag,
         )
-        return self._calls.pass_on(
+        return self._calls.forward(
             RequestCode.CONSUME_MESSAGE_DIRECTLY, asked.consumer_group, asked.client_id, header, bytes(message)
         )

@@ -6,7 +6,7 @@ offset, since any peer can name them; a client may ask not to be set to 0; a sea
 
 from typing import Final
 
-from hanabi.broker.offsets.commit_rules import Commits
+from hanabi.broker.offsets.commit_rules import CommitRules
 from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.tables.groups import Groups
 from hanabi.broker.tables.topics import Topics
@@ -32,7 +32,7 @@ BODY_BYTES_MAX: Final = 1024  # none of them has a body
 
 
 def offset_handlers(
-    store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: Commits
+    store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: CommitRules
 ) -> dict[int, Handler]:
     """Return the handlers of offsets."""
     of_groups = GroupOffsets(store, topics, groups, offsets, commits)
@@ -53,7 +53,7 @@ class GroupOffsets:
     """Committed offsets of groups."""
 
     def __init__(
-        self, store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: Commits
+        self, store: MessageStore, topics: Topics, groups: Groups, offsets: ConsumerOffsets, commits: CommitRules
     ) -> None:
         self._reader = store.reader
         self._topics, self._groups, self._offsets, self._commits = topics, groups, offsets, commits
@@ -86,7 +86,7 @@ class GroupOffsets:
                 f" topicConfig.readQueueNums:[{config.read_queue_nums}]",
             )
         increase_only = bool(asked.increase_only)
-        if self._commits.asked(group, topic, queue_id, offset, connection, increase_only=increase_only):
+        if self._commits.commit(group, topic, queue_id, offset, connection, increase_only=increase_only):
             return Reply()
         return Reply(
             remark=f"offset {offset} comes late: another consumer of the group reads this queue, or a crash has"

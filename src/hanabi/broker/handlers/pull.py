@@ -13,7 +13,7 @@ from typing import Final
 
 from hanabi.broker.fast_path.building import pull_part
 from hanabi.broker.filters.message_filter import PASSES_ALL, MessageFilter
-from hanabi.broker.offsets.commit_rules import Commits
+from hanabi.broker.offsets.commit_rules import CommitRules
 from hanabi.broker.pull.access import Access, PullAccess
 from hanabi.broker.pull.long_polling import HeldPull, HeldPulls, Wants
 from hanabi.broker.pull.outcome import COMMIT_OFFSET, MASTER_ID, SUSPEND, code_of, remark_of, suggested_broker
@@ -29,9 +29,8 @@ from hanabi.wire.command import Command
 from hanabi.wire.headers.pull import PullMessageHeader
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-_TOLD_MAX: Final = 1_000
+_WARNED_MAX: Final = 1_000
 BODY_BYTES_MAX: Final = 1024  # a pull has no body
-SLAVE: Final = "SLAVE"
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ logger = logging.getLogger(__name__)
 def pull_handlers(
     store: MessageStore,
     access: PullAccess,
-    commits: Commits,
+    commits: CommitRules,
     held_pulls: HeldPulls,
     stats: BrokerStats,
     settings: Settings,
@@ -58,7 +57,7 @@ class Pulls:
         self,
         store: MessageStore,
         access: PullAccess,
-        commits: Commits,
+        commits: CommitRules,
         held_pulls: HeldPulls,
         stats: BrokerStats,
         settings: Settings,
@@ -68,7 +67,7 @@ class Pulls:
         self._access, self._commits, self._held_pulls = access, commits, held_pulls
         self._stats, self._settings, self.now_ms = stats, settings, now_ms
         self.handled = 0
-        self._told: set[tuple[str, str, int]] = set()
+        self._warned: set[tuple[str, str, int]] = set()
 
     def handle(self, pull: PullMessageHeader, _request: Command, connection: Connection) -> Reply | HeldPull:
         """Return the messages, the reason why there are none, or a held reply."""
@@ -95,9 +94,14 @@ class Pulls:
     def note(self, pull: PullMessageHeader, peer: str) -> None:
         """Note the reader of a queue, and the offset that it commits with its pull."""
         place = pull.consumer_group, pull.topic, pull.queue_id
-        self._commits.pulled(*place, peer)
-        if pull.sys_flag & COMMIT_OFFSET and self._settings.broker.broker_role != SLAVE:
-            self._commits.with_pull(*place, pull.commit_offset, peer)
+        self._commits.note_reader(*place, peer)
+        if pull.sys_flag & COMMIT_OFFSET and self._takes_commits:
+            self._commits.commit_with_pull(*place, pull.commit_offset, peer)
+
+    @property
+    def _takes_commits(self) -> bool:
+        """Return whether pulls may commit: a plain slave leaves that to its master, as in 4.9."""
+        return not self._settings.is_slave or self._settings.broker.acting_master_enabled
 
     def _read(self, pull: PullMessageHeader, offset: int, message_filter: MessageFilter) -> GetResult:
         return self._get(
@@ -145,7 +149,7 @@ class Pulls:
         code = code_of(result.status, offset)
         if code is ResponseCode.PULL_OFFSET_MOVED:
             if self._reader.corrects_offsets:
-                self._tell_moved(pull, connection, result)
+                self._report_moved(pull, connection, result)
             else:  # a slave that may lack messages of its master: the consumer shall ask the master
                 code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
         return Reply(code, remark_of(result.status), fields=_fields(result, suggested))
@@ -180,8 +184,8 @@ class Pulls:
         place = pull.consumer_group, pull.topic, pull.queue_id
         self._stats.found(*place, count, size, behind_bytes, last_store_ms, began_ms, self.now_ms())
 
-    def _tell_moved(self, pull: PullMessageHeader, connection: Connection, result: GetResult) -> None:
-        self._tell(
+    def _report_moved(self, pull: PullMessageHeader, connection: Connection, result: GetResult) -> None:
+        self._warn_once(
             (pull.consumer_group, pull.topic, pull.queue_id),
             "%s: group %s asks for %d of %s queue %d, which has %d to %d: corrected to %d (%s)",
             connection.peer,
@@ -195,12 +199,12 @@ class Pulls:
             result.status.value,
         )
 
-    def _tell(self, place: tuple[str, str, int], text: str, *values: object) -> None:
+    def _warn_once(self, place: tuple[str, str, int], text: str, *values: object) -> None:
         """Log once as a warning for a queue of a group: a client that retries must not fill the log."""
-        level = logging.DEBUG if place in self._told else logging.WARNING
-        if len(self._told) >= _TOLD_MAX:
-            self._told.clear()
-        self._told.add(place)
+        level = logging.DEBUG if place in self._warned else logging.WARNING
+        if len(self._warned) >= _WARNED_MAX:
+            self._warned.clear()
+        self._warned.add(place)
         logger.log(level, text, *values)
 
 

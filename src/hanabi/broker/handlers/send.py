@@ -54,6 +54,8 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 BATCH_AT_ONCE: Final = 2_048  # messages; a longer batch is stored in several steps
 BATCH_PIECE: Final = 256
 
+_Put = Callable[[], PutResult | Awaitable[PutResult]]
+
 
 class HalfMessages(Protocol):
     """Store of half messages of transactions."""
@@ -80,7 +82,7 @@ def send_handlers(
     fast = send_part(rules, targets, intake, host_of_peer, sends)
     return {
         RequestCode.SEND_MESSAGE: Handler(SendMessageHeader, sends.handle),
-        RequestCode.SEND_MESSAGE_V2: Handler(SendMessageV2Header, sends.handle, express=fast),
+        RequestCode.SEND_MESSAGE_V2: Handler(SendMessageV2Header, sends.handle, fast_path=fast),
         RequestCode.SEND_BATCH_MESSAGE: Handler(SendMessageV2Header, sends.handle),
     }
 
@@ -111,7 +113,7 @@ class Sends:
         self.handled += 1
         try:
             if not self._rules.is_open():
-                self._rules.must_be_open()
+                self._rules.check_open()
             target = self._find_target(header, connection.peer)
             if header.batch:
                 return self._send_batch(target, header, request, connection)
@@ -122,37 +124,15 @@ class Sends:
     def _send(
         self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
     ) -> Reply | Awaitable[Reply]:
-        queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
+        queue_id = self._queue_of(target, header)
         if not request.body:
             raise MessageRefused("the message body length is zero")
         properties, waits, is_half = sent_properties(header.properties or "", self._rules.form(request.version))
-        message = PendingMessage(
-            target.topic,
-            queue_id,
-            request.body,
-            properties,
-            header.born_timestamp,
-            host_of_peer(connection.peer),
-            self._store_host.raw,
-            header.flag,
-            header.sys_flag | target.sys_flag,
-            header.reconsume_times or 0,
-        )
+        message = self._pending(target, queue_id, header, connection)(request.body, properties, header.flag)
         if target.is_retry:
             message = self._tried_again(message, header, request)
-        store = partial(self._store, message, queue_id, is_half, waits)
-        return store() if message.topic not in self._unsaved_topics else self._when_saved(message.topic, store)
-
-    def _store(self, message: PendingMessage, queue_id: int, is_half: bool, waits: bool) -> Reply | Awaitable[Reply]:
-        if is_half and not _is_retry_of_old_client(message):
-            result = self._put_half(message)
-        else:
-            result = self.intake.put(message)
-        if result.status is not PUT_OK:
-            return self._refuse_put(result)
-        appended = result.appended[0]
-        message_id = self._store_host.message_id(appended.log_offset)
-        return self._answer(result, message_id, queue_id, appended.queue_offset, waits)
+        put = self._put_half if is_half and not _is_retry_of_old_client(message) else self.intake.put
+        return self._store(message.topic, queue_id, waits, partial(put, message))
 
     def _send_batch(
         self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
@@ -163,119 +143,92 @@ class Sends:
         message_bytes_max = self._settings.store.message_bytes_max
         if len(request.body) > message_bytes_max:
             raise MessageRefused(f"a batch of {len(request.body)} bytes, limit {message_bytes_max}")
-        queue_id = header.queue_id if header.queue_id >= 0 else self._random_queue(target)
+        queue_id = self._queue_of(target, header)
         shared, waits = batch_properties(header.properties or "", self._rules.form(request.version))
-        messages = self._each_of_batch(target, queue_id, shared, header, request, connection)
+        messages = _each_of_batch(request.body, shared, self._pending(target, queue_id, header, connection))
         first = list(islice(messages, BATCH_AT_ONCE))
-        store = partial(self._store_batch, queue_id, waits, first, messages)
-        return store() if target.topic not in self._unsaved_topics else self._when_saved(target.topic, store)
+        if len(first) < BATCH_AT_ONCE:
+            return self._store(target.topic, queue_id, waits, partial(self.intake.put_batch, first))
+        return self._store(target.topic, queue_id, waits, partial(self._put_long_batch, first, messages))
 
-    def _store_batch(
-        self,
-        queue_id: int,
-        waits: bool,
-        first: list[PendingMessage],
-        rest: Iterator[PendingMessage],
-    ) -> Reply | Awaitable[Reply]:
-        if len(first) == BATCH_AT_ONCE:
-            return self._send_long_batch(queue_id, waits, first, rest)
-        result = self.intake.put_batch(first)
-        if result.status is not PUT_OK:
-            return self._refuse_put(result)
-        return self._answer_batch(queue_id, waits, result)
+    def _pending(
+        self, target: SendTarget, queue_id: int, header: AnySendMessageHeader, connection: Connection
+    ) -> Callable[[bytes | memoryview, bytes, int], PendingMessage]:
+        """Return a function that makes messages; it takes body, properties and flag."""
+        topic, born_ms, born_host = target.topic, header.born_timestamp, host_of_peer(connection.peer)
+        store_host, sys_flag, tried = (
+            self._store_host.raw,
+            header.sys_flag | target.sys_flag,
+            header.reconsume_times or 0,
+        )
+        return lambda body, properties, flag: PendingMessage(
+            topic, queue_id, body, properties, born_ms, born_host, store_host, flag, sys_flag, tried
+        )
 
-    def _each_of_batch(
-        self,
-        target: SendTarget,
-        queue_id: int,
-        shared: bytes,
-        header: AnySendMessageHeader,
-        request: Command,
-        connection: Connection,
-    ) -> Iterator[PendingMessage]:
-        """Yield the messages of a batch, one at a time; *shared* are properties added to each."""
-        born_host = host_of_peer(connection.peer)
-        try:
-            for part in each_of_batch(request.body):
-                if not part.body:
-                    raise MessageRefused("the message body length is zero in a message of the batch")
-                yield PendingMessage(
-                    target.topic,
-                    queue_id,
-                    part.body,
-                    join_properties(part.properties, shared),
-                    header.born_timestamp,
-                    born_host,
-                    self._store_host.raw,
-                    part.flag,
-                    header.sys_flag | target.sys_flag,
-                    header.reconsume_times or 0,
-                )
-        except RemoteProtocolError as error:
-            raise MessageRefused(f"the batch is broken, nothing of it is stored: {error}") from error
+    # Storing and answering
 
-    async def _send_long_batch(
-        self,
-        queue_id: int,
-        waits: bool,
-        messages: list[PendingMessage],
-        rest: Iterator[PendingMessage],
-    ) -> Reply:
+    def _store(self, topic: str, queue_id: int, waits: bool, put: _Put) -> Reply | Awaitable[Reply]:
+        """Store and answer; for a new topic once the topic is in its file: after a crash it could not be read
+        otherwise."""
+        if topic not in self._unsaved_topics:
+            return self._put_and_answer(queue_id, waits, put)
+        stored = self._topics.when_saved(topic, partial(self._put_and_answer, queue_id, waits, put))
+        return self._later(asyncio.shield(stored))
+
+    def _put_and_answer(self, queue_id: int, waits: bool, put: _Put) -> Reply | Awaitable[Reply]:
+        result = (self.intake.refusal() if waits else None) or put()
+        if isinstance(result, PutResult):
+            return self._answer(queue_id, waits, result)
+        return self._later(self._answer_to(queue_id, waits, result))
+
+    async def _put_long_batch(self, messages: list[PendingMessage], rest: Iterator[PendingMessage]) -> PutResult:
         """Store a batch in several steps, so that it does not delay other clients. If the store fails in between, the
         earlier messages stay stored, and are duplicated if the sender retries."""
         pace = Yielder()
         appended: list[AppendResult] = []
-        try:
-            for message in messages:
-                self.intake.check_for_batch(message)
-            for message in rest:
-                self.intake.check_for_batch(message)
-                messages.append(message)
-                await pace.pause()
-        except MQError as error:
-            return self._refuse(error.code, str(error))
+        for message in messages:
+            self.intake.check_for_batch(message)
+        for message in rest:
+            self.intake.check_for_batch(message)
+            messages.append(message)
+            await pace.pause()
         for first in range(0, len(messages), BATCH_PIECE):
             result = self.intake.put_batch(messages[first : first + BATCH_PIECE])
             if result.status is not PUT_OK:
-                return self._refuse_put(result)
+                return result
             appended += result.appended
             await pace.pause()
-        reply = self._answer_batch(queue_id, waits, PutResult(PUT_OK, tuple(appended)))
-        return reply if isinstance(reply, Reply) else await reply
+        return PutResult(PUT_OK, tuple(appended))
 
-    def _answer_batch(self, queue_id: int, waits: bool, result: PutResult) -> Reply | Awaitable[Reply]:
-        message_ids = [self._store_host.message_id(appended.log_offset) for appended in result.appended]
-        return self._answer(result, ",".join(message_ids), queue_id, result.appended[0].queue_offset, waits)
-
-    def _answer(
-        self, result: PutResult, message_id: str, queue_id: int, queue_offset: int, waits: bool
-    ) -> Reply | Awaitable[Reply]:
-        """Return the reply: at once, or when the message is as durable as the sender wants."""
+    def _answer(self, queue_id: int, waits: bool, result: PutResult) -> Reply | Awaitable[Reply]:
+        """Return the reply: at once, or when the messages are as durable as the sender wants."""
+        if result.status is not PUT_OK:
+            return self._refuse(*refusal(result, self._settings.store))
         fields = {
-            "msgId": message_id,
+            "msgId": ",".join([self._store_host.message_id(appended.log_offset) for appended in result.appended]),
             "queueId": str(queue_id),
-            "queueOffset": str(queue_offset),
+            "queueOffset": str(result.appended[0].queue_offset),
             "MSG_REGION": self._rules.region,
             "TRACE_ON": self._rules.trace_on,
         }
         durable = self.intake.durable(result) if waits else None
         return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
 
-    def _when_saved(self, topic: str, store: Callable[[], Reply | Awaitable[Reply]]) -> Awaitable[Reply]:
-        """Store a message for a new topic once the topic is in its file: after a crash it could not be read
-        otherwise."""
-        return self._when_stored(self._topics.when_saved(topic, store))
+    async def _answer_to(self, queue_id: int, waits: bool, result: Awaitable[PutResult]) -> Reply | Awaitable[Reply]:
+        return self._answer(queue_id, waits, await result)
 
-    async def _when_stored(self, stored: Awaitable[Reply | Awaitable[Reply]]) -> Reply:
+    async def _later(self, answer: Awaitable[Reply | Awaitable[Reply]]) -> Reply:
         try:
-            answer = await asyncio.shield(stored)
+            reply = await answer
         except MQError as error:
             return self._refuse(error.code, str(error))
-        return answer if isinstance(answer, Reply) else await answer
+        return reply if isinstance(reply, Reply) else await reply
 
     # Special cases
 
-    def _random_queue(self, target: SendTarget) -> int:
+    def _queue_of(self, target: SendTarget, header: AnySendMessageHeader) -> int:
+        if header.queue_id >= 0:
+            return header.queue_id
         if target.write_queues <= 0:
             raise BrokerError(f"the topic[{target.topic}] has no queue to write to")
         return self._random_below(target.write_queues)
@@ -304,11 +257,21 @@ class Sends:
             raise NoPermission(f"the broker[{self._store_host.host}] sending transaction message is forbidden")
         return self._transactions.put_half(message)
 
-    def _refuse_put(self, result: PutResult) -> Reply:
-        return self._refuse(*refusal(result, self._settings.store))
-
     def _refuse(self, code: int, remark: str) -> Reply:
         return Reply(code, remark, fields={"MSG_REGION": self._rules.region, "TRACE_ON": self._rules.trace_on})
+
+
+def _each_of_batch(
+    body: bytes, shared: bytes, pending: Callable[[bytes | memoryview, bytes, int], PendingMessage]
+) -> Iterator[PendingMessage]:
+    """Yield the messages of a batch, one at a time; *shared* are properties added to each."""
+    try:
+        for part in each_of_batch(body):
+            if not part.body:
+                raise MessageRefused("the message body length is zero in a message of the batch")
+            yield pending(part.body, join_properties(part.properties, shared), part.flag)
+    except RemoteProtocolError as error:
+        raise MessageRefused(f"the batch is broken, nothing of it is stored: {error}") from error
 
 
 def _is_retry_of_old_client(message: PendingMessage) -> bool:

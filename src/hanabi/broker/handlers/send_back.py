@@ -35,7 +35,7 @@ from hanabi.remoting.connection.dispatch import Handler, Reply
 from hanabi.remoting.connection.protocol import Connection
 from hanabi.remoting.connection.turns import turns
 from hanabi.store.log.commit_log import PendingMessage
-from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.store.message_store import COPIES_ONLY, MessageStore, PutStatus
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import RequestCode
@@ -88,6 +88,8 @@ class _SendsBack:
     def handle(
         self, header: ConsumerSendMsgBackHeader, request: Command, _connection: Connection
     ) -> Reply | Awaitable[Reply]:
+        if self._settings.is_slave:  # as Apache: code 1 and the status
+            raise BrokerError(f"{PutStatus.SERVICE_NOT_AVAILABLE.value}: {COPIES_ONLY}")
         if self._flow.busy is not None:
             raise SystemBusy(self._flow.busy)
         group = self._groups.find(header.group)

@@ -11,7 +11,7 @@ from hanabi.wire.headers.transaction import EndTransactionHeader
 
 def transaction_handlers(transactions: Transactions, settings: Settings) -> dict[int, Handler]:
     def end(header: EndTransactionHeader, _: Command, connection: Connection) -> Reply:
-        if settings.broker.broker_role == "SLAVE":
+        if settings.is_slave:
             return Reply(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave does not end transactions")
         return transactions.end(header)
 

@@ -24,7 +24,7 @@ READERS_MAX: Final = 500_000
 logger = logging.getLogger(__name__)
 
 
-class Commits:
+class CommitRules:
     """Gate for commits. Remembers the last connection that read each queue for a group, as a hint."""
 
     def __init__(
@@ -39,27 +39,27 @@ class Commits:
         self._is_lost = is_lost
         self._offsets, self._consumers, self._readers_max = offsets, consumers, readers_max
         self._readers: dict[tuple[str, str, int], str] = {}
-        self._told_full = self._told_lost = False
+        self._logged_full = self._logged_lost = False
 
-    def pulled(self, group: str, topic: str, queue_id: int, peer: str) -> None:
+    def note_reader(self, group: str, topic: str, queue_id: int, peer: str) -> None:
         """Note that *peer* reads the queue for the group."""
         readers = self._readers
         readers[group, topic, queue_id] = peer
         if len(readers) > self._readers_max:  # an active reader returns within seconds
             readers.clear()
 
-    def with_pull(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None:
+    def commit_with_pull(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None:
         """Commit the offset that a pull carries."""
         if offset < 0 or self._is_lost(topic, queue_id, offset):
             return
         try:
             self._offsets.commit(group, topic, queue_id, offset, peer)
         except SystemBusy as error:  # no reason to withhold messages
-            if not self._told_full:
-                self._told_full = True
+            if not self._logged_full:
+                self._logged_full = True
                 logger.error("%s: an offset is not committed: %s", peer, error)
 
-    def asked(
+    def commit(
         self,
         group: str,
         topic: str,
@@ -71,8 +71,8 @@ class Commits:
     ) -> bool:
         """Commit an offset that a client requested. Return False if it is late or lost, and another one is kept."""
         if self._is_lost(topic, queue_id, offset):
-            level = logging.DEBUG if self._told_lost else logging.WARNING
-            self._told_lost = True
+            level = logging.DEBUG if self._logged_lost else logging.WARNING
+            self._logged_lost = True
             message = "%s: offset %d of %s@%s queue %d is not committed: the messages before it were lost in a crash"
             logger.log(level, message, connection.peer, offset, topic, group, queue_id)
             return False

@@ -15,8 +15,9 @@ table has a limit, as any peer can name groups.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -51,7 +52,7 @@ class ConsumerOffsets:
         self._pieces: dict[str, bytes] = {}  # the file, one piece per key: only changed pieces are encoded again
         self._is_saved = True
         self._saving = threading.Lock()
-        self._told: set[str] = set()  # keys whose move backwards was logged since the last save
+        self._logged: set[str] = set()  # keys whose move backwards was logged since the last save
         self._file: DurableTable[dict[str, Offsets]] | None = None
         self._marks: MappedOffsets | None = None
         self._flush_log: Callable[[], None] | None = None
@@ -101,6 +102,10 @@ class ConsumerOffsets:
         """Return a copy of all offsets."""
         return ConsumerOffsetTable(offset_table={key: dict(offsets) for key, offsets in self._table.items()})
 
+    def view(self) -> Mapping[str, Mapping[int, int]]:
+        """Return all offsets under "topic@group", without a copy: for reading in the loop's thread."""
+        return MappingProxyType(self._table)
+
     def encoded_members(self) -> Iterator[bytes]:
         """Yield each topic and group with its offsets, as `encode_body(table())` writes them, one at a time.
 
@@ -129,7 +134,7 @@ class ConsumerOffsets:
                 return True
             if not backwards:
                 return False
-            self._tell(key, queue_id, kept, offset, client)
+            self._log_move_back(key, queue_id, kept, offset, client)
             if self._marks is not None:
                 self._marks.went_back()
         if offsets is None or queue_id not in offsets:
@@ -143,6 +148,13 @@ class ConsumerOffsets:
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the group's offset to *offset*, also backwards."""
         self.commit(group, topic, queue_id, offset, "reset", backwards=True)
+
+    def adopt(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Take over offsets under "topic@group" from a slave's master, also backwards."""
+        for key, queues in offsets.items():
+            topic, group = _topic_and_group(key)
+            for queue_id, offset in queues.items():
+                self.commit(group, topic, queue_id, offset, "master", backwards=True)
 
     def clone(self, from_group: str, to_group: str, topic: str) -> None:
         """Replace the offsets of one group by those of another."""
@@ -193,10 +205,10 @@ class ConsumerOffsets:
             self._marks.forget(key, gone)
         self._changed[key] = None
 
-    def _tell(self, key: str, queue_id: int, kept: int, offset: int, client: str) -> None:
+    def _log_move_back(self, key: str, queue_id: int, kept: int, offset: int, client: str) -> None:
         """Log once per key between two saves: a client that moves back and forth must not fill the log."""
-        level = logging.DEBUG if key in self._told else logging.WARNING
-        self._told.add(key)
+        level = logging.DEBUG if key in self._logged else logging.WARNING
+        self._logged.add(key)
         logger.log(level, "%s: offset of %s queue %d goes back from %d to %d", client, key, queue_id, kept, offset)
 
     # Persistence
@@ -241,7 +253,7 @@ class ConsumerOffsets:
     def save(self) -> None:
         """Write the file if anything changed. Blocks for the disk: first for the log, see `attach`."""
         with self._saving:
-            self._told.clear()
+            self._logged.clear()
             if self._file is None or (self._is_saved and not self._changed):
                 return
             self._is_saved = False

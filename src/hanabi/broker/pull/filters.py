@@ -52,8 +52,8 @@ class PullFilters:
     def find(self, pull: PullMessageHeader, group: SubscriptionGroupConfig) -> MessageFilter | Reply:
         """Return the filter for *pull*, or the reply that refuses it."""
         if pull.sys_flag & SUBSCRIPTION:
-            own = self._own.get((pull.consumer_group, pull.topic, pull.subscription, pull.expression_type))
-            return own if own is not None else self._make_own(pull)
+            carried = pull.consumer_group, pull.topic, pull.subscription, pull.expression_type
+            return self.carried(*carried, pull.sub_version)
         name, topic = pull.consumer_group, pull.topic
         consumers = self._consumers.find_group(name)
         if consumers is None:
@@ -96,15 +96,23 @@ class PullFilters:
         self._by_group[pull.consumer_group, pull.topic] = _Made(subscription, data, made)
         return made
 
-    def _make_own(self, pull: PullMessageHeader) -> MessageFilter | Reply:
-        group, topic, text, kind = pull.consumer_group, pull.topic, pull.subscription, pull.expression_type
+    def carried(
+        self, group: str, topic: str, text: str | None, kind: str | None, version: int
+    ) -> MessageFilter | Reply:
+        """Return the filter of a subscription that a request carries, or the reply that refuses it."""
+        own = self._own.get((group, topic, text, kind))
+        return own if own is not None else self._make_own(group, topic, text, kind, version)
+
+    def _make_own(
+        self, group: str, topic: str, text: str | None, kind: str | None, version: int
+    ) -> MessageFilter | Reply:
         data = None
         try:
-            subscription = parse_subscription(topic, text, kind, pull.sub_version)
+            subscription = parse_subscription(topic, text, kind, version)
             if not is_tag_type(kind):
                 if not self._settings.broker.property_filter_enabled:
                     return _unsupported(subscription.expression_type)
-                data = FilterData.build(topic, group, text or "", kind or "", pull.sub_version)
+                data = FilterData.build(topic, group, text or "", kind or "", version)
         except (ValueError, MQError) as error:
             return Reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
         made = make_filter(subscription, data, self._filters, retry=self._settings.broker.filter_support_retry)

@@ -39,6 +39,8 @@ def _apache_says(status: PutStatus, config: StoreConfig) -> tuple[int, str]:
                 f"the broker's disk is full [{_disk_use(config)}], messages are put to the slave, "
                 "message store has been shut down, etc."
             )
+        case PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH:
+            return ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough"
         case PutStatus.CREATE_MAPPED_FILE_FAILED:
             return ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
         case PutStatus.OS_PAGECACHE_BUSY:

@@ -6,10 +6,12 @@ from datetime import datetime
 
 from hanabi.broker.config import BrokerConfig
 from hanabi.broker.send.flow_control import FlowControl
+from hanabi.broker.send.put_replies import refusal
 from hanabi.broker.send.store_host import StoreHost
 from hanabi.broker.send.stored_properties import RecordForm, form_of_4_9, form_of_5
 from hanabi.broker.settings import Settings
-from hanabi.errors import BrokerError, SystemBusy
+from hanabi.errors import BrokerError, StoreIsCopy, SystemBusy
+from hanabi.store.message_store import COPIES_ONLY, PutResult, PutStatus
 from hanabi.wire.command import V5_0_0
 from hanabi.wire.message.message_id import UniqueIds
 
@@ -23,7 +25,7 @@ class SendRules:
         self._read(settings.broker)
 
     def _read(self, config: BrokerConfig) -> None:
-        self.config = config
+        self.config, self._is_slave = config, self._settings.is_slave
         self.region, self.trace_on = config.region_id, str(config.trace_on).lower()
         self.form_4 = form_of_4_9(config.cluster_name)
         self.form_5 = form_of_5(config.cluster_name, self.region, self.trace_on, self._new_key)
@@ -32,10 +34,13 @@ class SendRules:
         """Return whether sends are accepted without further checks."""
         if self._settings.broker is not self.config:
             self._read(self._settings.broker)
-        return self._flow.busy is None and not self.config.start_accept_sends_at_ms
+        return self._flow.busy is None and not self.config.start_accept_sends_at_ms and not self._is_slave
 
-    def must_be_open(self) -> None:
+    def check_open(self) -> None:
         """Raise the reason why sends are refused now, if there is one."""
+        if self._is_slave:
+            _, remark = refusal(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=COPIES_ONLY), self._settings.store)
+            raise StoreIsCopy(remark)
         if self._flow.busy is not None:
             raise SystemBusy(self._flow.busy)
         at_ms = self.config.start_accept_sends_at_ms

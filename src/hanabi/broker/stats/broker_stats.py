@@ -21,6 +21,8 @@ from hanabi.broker.stats.sampler import KEYS_MAX, Sampler, Tallies
 from hanabi.broker.stats.store_stats import StoreStats
 from hanabi.broker.stats.tally import Figures, Tally, Window
 
+WORTH_TELLING_SECONDS: Final = 0.001  # of a put: see `StoreStats.put_took`
+
 _QueueOfTopic = tuple[str, int]
 _GroupOfTopic = tuple[str, str]
 _QueueOfGroup = tuple[int, str, str]
@@ -71,22 +73,34 @@ class BrokerStats:
 
     # Counting: the fast path
 
-    def put(self, topic: str, count: int, size: int, queue_id: int = -1, times: int = 1) -> None:
-        """Count *count* stored messages of *size* bytes in total, by *times* calls. Includes everything that is
-        stored."""
-        tally = self._topic_put[topic]
-        tally.messages += count
-        tally.bytes += size
-        tally.times += times
-        if queue_id >= 0:
-            tally = self._queue_put[topic, queue_id]
+    def put(self, topic: str, count: int, size: int, queue_id: int = -1) -> None:
+        """Count *count* stored messages of *size* bytes in total, by one call. Includes everything that is stored."""
+        self.put_run(((topic, count, size, queue_id, 1),))
+
+    def put_run(self, stored: Iterable[tuple[str, int, int, int, int]], seconds: float = 0.0) -> None:
+        """Count the messages that a run stored, by queue: topic, messages, their bytes, queue id, calls. *seconds* are
+        those that it took, without batches."""
+        all_messages = all_bytes = 0
+        topics, queues = self._topic_put, self._queue_put
+        for topic, count, size, queue_id, times in stored:
+            tally = topics[topic]
             tally.messages += count
             tally.bytes += size
             tally.times += times
-        self._broker_put.messages += count
+            if queue_id >= 0:
+                tally = queues[topic, queue_id]
+                tally.messages += count
+                tally.bytes += size
+                tally.times += times
+            all_messages += count
+            all_bytes += size
+        self._broker_put.messages += all_messages
         store = self.store
-        store.puts += count
-        store.put_bytes += size
+        store.puts += all_messages
+        store.put_bytes += all_bytes
+        store.put_seconds += seconds
+        if seconds >= WORTH_TELLING_SECONDS:
+            store.put_took(int(seconds * 1000))
 
     def put_failed(self) -> None:
         """Count a message that the store refused."""

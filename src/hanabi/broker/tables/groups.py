@@ -56,7 +56,10 @@ class Groups:
         return list(self._table.members)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group, created if it is missing and the rules allow it."""
+        """Return the group, created if it is missing and the rules allow it.
+
+        A slave's groups are its master's: it serves a missing one with the default settings, and does not create it.
+        """
         known = self.known(group)
         return known if known is not None else self._create(group)
 
@@ -65,10 +68,12 @@ class Groups:
             return None
         if not group or len(group) > GROUP_CHARACTERS_MAX or not is_legal_name(group):
             return None
+        made = SubscriptionGroupConfig(group_name=group)
+        if self._settings.is_slave:
+            return made
         if self._is_full:
             logger.warning("group %s is not created, there are groupsMax = %d", group, len(self))
             return None
-        made = SubscriptionGroupConfig(group_name=group)
         self._table.put({group: made})
         logger.info("new group %s", group)
         return made
@@ -93,6 +98,12 @@ class Groups:
             logger.warning("group %s cannot be deleted, it is not there", group)
             return Done()
         return self._table.change({}, gone=[group], then=lambda: logger.info("group %s is deleted", group))
+
+    def adopt(self, table: SubscriptionGroupTable, groups: Mapping[str, SubscriptionGroupConfig]) -> None:
+        """Replace all groups of a slave by *groups*, a copy of its master's *table*."""
+        gone = self._table.members.keys() - groups.keys()
+        self._table.adopt(Content(table.data_version, groups, {"forbiddenTable": table.forbidden_table}))
+        logger.info("%d groups are copied from the master, %d are gone", len(groups), len(gone))
 
     def disable_consume(self, group: str) -> None:
         """Disable reading for this group, until an administrator enables it again."""

@@ -25,6 +25,7 @@ from hanabi.wire.system_names import (
     BENCHMARK_TOPIC,
     CLOSED_TOPICS,
     DEFAULT_TOPIC,
+    MEMBER_GROUP_PREFIX,
     OFFSET_MOVED_TOPIC,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
@@ -153,11 +154,13 @@ class Topics:
         return known if known is not None else self._create(_topic(topic, queue_nums, perm, topic_sys_flag), "broker")
 
     def _create(self, topic: TopicConfig, peer: object) -> TopicConfig | None:
+        if self._settings.is_slave:  # its topics are its master's
+            return None
         if self._is_full:
             logger.warning("%s: topic %s is not created, there are topicsMax = %d", peer, topic.topic_name, len(self))
             return None
         self._table.put({topic.topic_name: topic})
-        self._tell()
+        self._notify()
         logger.info("%s: new topic %s", peer, _in_words(topic))
         return topic
 
@@ -187,6 +190,22 @@ class Topics:
             ", ".join(list(counts)[:LOGGED_MAX]),
         )
 
+    def recreate(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Create the topics of *queues* that are missing: a slave that becomes a master has messages of topics that it
+        had no time to copy."""
+        counts: dict[str, int] = {}
+        for topic, queue_id in queues:
+            if topic not in self:
+                counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        if counts:
+            self._table.put({topic: _topic(topic, count) for topic, count in counts.items()})
+            logger.warning("topics recreated from their queues: %s", ", ".join(list(counts)[:LOGGED_MAX]))
+
+    def use_state_version(self, number: int) -> None:
+        """Mark the table as that of epoch *number*: name servers prefer the newest master's."""
+        self._table.version = msgspec.structs.replace(self._table.version, state_version=number)
+        self.touch()
+
     def newest(self, topic: str) -> TopicConfig | None:
         """Return the topic as it will be after all pending changes of administrators."""
         return self._table.newest(topic)
@@ -207,10 +226,17 @@ class Topics:
             return Done()
         return self._change({}, gone=[topic], then=lambda: logger.info("topic %s is deleted", topic))
 
+    def adopt(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
+        """Replace all topics of a slave by a copy of its master's."""
+        gone = self._table.members.keys() - topics.keys()
+        self._table.adopt(Content(version, topics))
+        logger.info("%d topics are copied from the master, %d are gone", len(topics), len(gone))
+        self._notify()
+
     def touch(self) -> None:
         """Give the table its next version: the effective permissions have changed, though no topic has."""
         self._table.put({})
-        self._tell()
+        self._notify()
 
     def set_order_topics(self, order_topics: Container[str]) -> None:
         """Mark the topics that are ordered, by the name server's list; all other topics are not."""
@@ -227,12 +253,12 @@ class Topics:
         self, changed: dict[str, TopicConfig], *, gone: Iterable[str] = (), then: Callable[[], None]
     ) -> Awaitable[None]:
         def in_force() -> None:
-            self._tell()
+            self._notify()
             then()
 
         return self._table.change(changed, gone=gone, then=in_force)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in self.on_change:
             callback()
 
@@ -275,6 +301,8 @@ def system_topics(settings: Settings) -> dict[str, TopicConfig]:
     if broker.trace_topic_enabled:
         topics.append(_topic(broker.trace_topic_name, 1))
     topics.append(_topic(broker.reply_topic, 1))
+    if broker.acting_master_enabled:  # for brokers of 5.x that ask for its route to learn their members
+        topics.append(_topic(f"{MEMBER_GROUP_PREFIX}{broker.broker_name}", 1, PERM_INHERIT))
     if broker.timer_enabled:
         topics.append(_topic(TIMER_TOPIC, 1))
     return {topic.topic_name: topic for topic in topics}

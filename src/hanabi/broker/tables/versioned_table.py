@@ -10,6 +10,8 @@ The file is as Apache's ConfigManager writes it. There are two ways to change th
     change    in the file first, then in force; refused if the file cannot be written. For administrators.
     put       in force at once, and in the file soon. For topics and groups that clients create.
 
+A slave's table is a copy: `adopt` replaces all of it, with the master's version.
+
 While `keep_saving` runs, the loop waits for neither: a thread encodes and writes the table, and one write covers all
 changes made during the previous one. Settings are immutable values, so each is encoded once. Does not know the meaning
 of the settings.
@@ -42,6 +44,7 @@ class Content(msgspec.Struct, Generic[T], frozen=True):
     version: DataVersion
     members: Mapping[str, T]
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    number: int = 0  # of changes in this process: the version of a copy may go back
 
 
 class _Change(msgspec.Struct, Generic[T], frozen=True):
@@ -78,7 +81,7 @@ class VersionedTable(Generic[T]):
         self._extra = {name: value for name, value in content.extra.items() if value} if content else {}
         self._written: dict[str, tuple[T, bytes]] = {}
         self._writing = threading.Lock()
-        self._counter_in_file = self.version.counter
+        self._changes = self._changes_in_file = 0
         self.is_complete = self._file is None or self._file.is_newest  # what was read, or there was no file to read
         self._asked: list[_Change[T]] = []  # for the next write
         self._in_flight: list[_Change[T]] = []  # in the write that runs
@@ -132,6 +135,20 @@ class VersionedTable(Generic[T]):
             self._ended(saved)
         return Done()
 
+    def adopt(self, content: Content[T]) -> None:
+        """Replace the whole table, also its version, by a copy of the master's: now, and in the file soon.
+
+        A slave changes its table in no other way.
+        """
+        self.members.clear()
+        self.members.update(content.members)
+        self.version, self._extra = content.version, {name: value for name, value in content.extra.items() if value}
+        self._changes += 1
+        if self._saves_later:
+            self.later.changed()
+        else:
+            self.save()
+
     async def keep_saving(self) -> None:
         """Write changes in a thread, until cancelled."""
         self._saves_later = True
@@ -152,9 +169,9 @@ class VersionedTable(Generic[T]):
         members = dict(self.members)
         for change in self._in_flight:
             change.apply_to(members)
-        version = self._version_after(len(self._in_flight))
-        write = self._write_paced if self._saves_later else self._write
-        return partial(write, Content(version, members, self._extra))
+        count = len(self._in_flight)
+        content = Content(self._version_after(count), members, self._extra, self._changes + count)
+        return partial(self._write_paced if self._saves_later else self._write, content)
 
     def _ended(self, saved: bool) -> None:
         """Put the written changes into force. After a failure all pending changes are refused, as later ones build on
@@ -174,6 +191,7 @@ class VersionedTable(Generic[T]):
     def touch(self) -> None:
         """Give the table its next version, in memory."""
         self.version = self._version_after(1)
+        self._changes += 1
 
     def _version_after(self, changes: int) -> DataVersion:
         if not changes:
@@ -184,11 +202,11 @@ class VersionedTable(Generic[T]):
 
     def save(self) -> None:
         """Write the table to disk now. Blocks."""
-        self._write(Content(self.version, dict(self.members), self._extra))
+        self._write(Content(self.version, dict(self.members), self._extra, self._changes))
 
     def save_changes(self) -> None:
         """Write unsaved changes to disk now. Blocks."""
-        if self.version.counter != self._counter_in_file:
+        if self._changes != self._changes_in_file:
             self.save()
 
     def _write_paced(self, content: Content[T]) -> None:
@@ -207,9 +225,9 @@ class VersionedTable(Generic[T]):
         if self._file is None:
             return
         with self._writing:
-            if content.version.counter >= self._counter_in_file:
+            if content.number >= self._changes_in_file:
                 self._file.save(content)
-                self._counter_in_file = content.version.counter
+                self._changes_in_file = content.number
 
     def _encode(self, content: Content[T]) -> bytes:
         rest = {"dataVersion": content.version, **content.extra}

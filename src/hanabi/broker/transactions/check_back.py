@@ -10,9 +10,10 @@ A round is a generator: it yields after every few messages, so that the loop can
 Agrees with TransactionalMessageServiceImpl.check, AbstractTransactionalMessageCheckListener and Broker2Client (4.9.8).
 """
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from hanabi.broker.settings import Settings
@@ -34,7 +35,7 @@ from hanabi.broker.transactions.ports import Intake, Offsets, Producers, TopicMa
 from hanabi.broker.transactions.verdict import Verdict, judge
 from hanabi.errors import MQError, TransportError
 from hanabi.store.log.commit_log import AppendResult, PendingMessage
-from hanabi.store.message_store import MessageStore, PutStatus
+from hanabi.store.message_store import MessageStore, PutResult, PutStatus
 from hanabi.wire.codes import RequestCode
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
 from hanabi.wire.message.record import Record, decode_records
@@ -76,11 +77,11 @@ class CheckBack:
             half_end = reader.max_offset(HALF_TOPIC, QUEUE_ID)
             for piece in result.slices:
                 for op in decode_records(piece, check_crc=False):
-                    told = ended_offsets(op)
-                    if not told:
+                    ended_now = ended_offsets(op)
+                    if not ended_now:
                         logger.warning("op message %d names no half message: %r", op.queue_offset, op.body[:40])
                     # Offsets beyond the end of the queue were never stored here: do not mark them for a later message.
-                    ended.op_seen(op.queue_offset, [offset for offset in told if offset < half_end], op.log_offset)
+                    ended.mark_op(op.queue_offset, [offset for offset in ended_now if offset < half_end], op.log_offset)
             if result.next_offset <= ended.next_op and not result.count:
                 return
             ended.next_op = max(ended.next_op, result.next_offset)
@@ -95,11 +96,11 @@ class CheckBack:
         yield from self.follow_ops()
         left = _HALVES_A_TURN
         while True:
-            self._ended.pass_ended()
+            self._ended.skip_ended()
             half = self._next_half()
             if half is None or not self._deal_with(half, end):
                 break
-            self._ended.pass_one()
+            self._ended.skip_one()
             left -= 1
             if not left:
                 left = _HALVES_A_TURN
@@ -108,6 +109,29 @@ class CheckBack:
         self._save()
         for group, count in self._unasked.items():
             logger.warning("%d half messages of group %s: no producer could be asked how they ended", count, group)
+
+    async def escape(self, send: Callable[[PendingMessage], Awaitable[PutResult]]) -> bool:
+        """Send all pending half messages that are old enough to another master, which checks them; return False if one
+        could not be sent, and waits. A slave that acts as master stores no copies of its own."""
+        end = self._store.reader.max_offset(HALF_TOPIC, QUEUE_ID)
+        self._stay_inside()
+        for _ in self.follow_ops():
+            await asyncio.sleep(0)
+        while True:
+            self._ended.skip_ended()
+            half = self._next_half()
+            if half is None or self._judge(half, end) is Verdict.LATER:
+                return True
+            if not self._has_ended_before(half):
+                result = await send(renewed_unasked(half))
+                if result.status is not PutStatus.PUT_OK:
+                    logger.warning("half message %s waits: %s", half.unique_key, result.reason)
+                    return False
+            self._ended.skip_one()
+            self._save()
+
+    def _has_ended_before(self, half: HalfMessage) -> bool:
+        return self._has_first_copy_ended(half) or self._copies.has_newer(half) or self._copies.is_committed(half)
 
     def _stay_inside(self) -> None:
         """Reset progress to the ends of the queues: a crash may have lost their ends, and messages there now are
@@ -144,15 +168,7 @@ class CheckBack:
     def _deal_with(self, half: HalfMessage, round_end: int) -> bool:
         """Process *half*; return False if the round must stop before it. *round_end*: end of the queue when the round
         began."""
-        broker = self._settings.broker
-        verdict = judge(
-            half,
-            now_ms=self._now_ms(),
-            round_end=round_end,
-            timeout_ms=broker.transaction_timeout_ms,
-            check_max=broker.transaction_check_max,
-            kept_ms=self._settings.store.file_reserved_hours * _HOUR_MS,
-        )
+        verdict = self._judge(half, round_end)
         if verdict is Verdict.LATER:
             return False
         if self._has_ended_otherwise(half):
@@ -162,6 +178,17 @@ class CheckBack:
         if verdict is Verdict.IMMUNE:
             return self._put(renewed_unasked(half)) is not None
         return self._ask(half)
+
+    def _judge(self, half: HalfMessage, round_end: int) -> Verdict:
+        broker = self._settings.broker
+        return judge(
+            half,
+            now_ms=self._now_ms(),
+            round_end=round_end,
+            timeout_ms=broker.transaction_timeout_ms,
+            check_max=broker.transaction_check_max,
+            kept_ms=self._settings.store.file_reserved_hours * _HOUR_MS,
+        )
 
     def _has_ended_otherwise(self, half: HalfMessage) -> bool:
         """Return whether another copy of *half* has decided its outcome."""

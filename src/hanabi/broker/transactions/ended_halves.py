@@ -44,33 +44,33 @@ class EndedHalves:
         self.next_op = max(op_offset - READ_AGAIN, 0)  # op messages read again only add marks
         self._base = max(half_offset - REMEMBERED, 0)
         self._marks = bytearray()
-        self._told_at = array("q")  # of each mark
+        self._ended_at = array("q")  # of each mark
         self._largest: deque[int] = deque()  # the largest half offset of each op message from `op_offset` on
 
     def end_of(self, half_offset: int, log_offset: int) -> End:
         """Return the outcome of the half message at *half_offset* of the queue and *log_offset* of the log."""
         index = half_offset - self._base
-        if not 0 <= index < len(self._marks) or self._told_at[index] <= log_offset:
+        if not 0 <= index < len(self._marks) or self._ended_at[index] <= log_offset:
             return End.NOT_YET
         return End(self._marks[index])
 
-    def mark(self, half_offset: int, end: End, told_at: int) -> None:
-        """Record an outcome; *told_at* is a log offset behind the half message. A known outcome is kept."""
+    def mark(self, half_offset: int, end: End, log_offset: int) -> None:
+        """Record an outcome; *log_offset* is a log offset behind the half message. A known outcome is kept."""
         index = half_offset - self._base
         if index < 0:
             return
         missing = index + 1 - len(self._marks)
         if missing > 0:
             self._marks += bytes(missing)
-            self._told_at.frombytes(bytes(missing * self._told_at.itemsize))
+            self._ended_at.frombytes(bytes(missing * self._ended_at.itemsize))
         if not self._marks[index] or end is not End.SOMEHOW:
             self._marks[index] = end
-        self._told_at[index] = max(self._told_at[index], told_at)
+        self._ended_at[index] = max(self._ended_at[index], log_offset)
 
-    def op_seen(self, op_offset: int, half_offsets: list[int], told_at: int) -> None:
+    def mark_op(self, op_offset: int, half_offsets: list[int], log_offset: int) -> None:
         """Record that the op message at *op_offset* ended these half messages, in the order of their queue."""
         for half_offset in half_offsets:
-            self.mark(half_offset, End.SOMEHOW, told_at)
+            self.mark(half_offset, End.SOMEHOW, log_offset)
         if op_offset >= self.op_offset:
             if not self._largest:
                 self.op_offset = op_offset
@@ -78,14 +78,14 @@ class EndedHalves:
             self._largest.append(max(half_offsets, default=-1))
         self.next_op = max(self.next_op, op_offset + 1)
 
-    def pass_ended(self) -> None:
+    def skip_ended(self) -> None:
         """Advance over all that have ended."""
         index = self.half_offset - self._base
         if 0 <= index < len(self._marks):
             first = self._marks.find(0, index)
             self.half_offset = self._base + (first if first >= 0 else len(self._marks))
 
-    def pass_one(self) -> None:
+    def skip_one(self) -> None:
         """Advance over one that was processed."""
         self.half_offset += 1
 
@@ -96,5 +96,5 @@ class EndedHalves:
             self.op_offset += 1
         surplus = self.half_offset - self._base - REMEMBERED
         if surplus > REMEMBERED:
-            del self._marks[:surplus], self._told_at[:surplus]
+            del self._marks[:surplus], self._ended_at[:surplus]
             self._base += surplus

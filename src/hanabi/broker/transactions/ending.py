@@ -108,15 +108,15 @@ class Ending:
         offset = half.record.queue_offset
         result = self._intake.put(to_op(half.record, self._now_ms()))
         stored = result.status is PutStatus.PUT_OK
-        told_at = self._store.max_log_offset
+        log_end = self._store.max_log_offset
         if stored:
             op_offset = result.appended[0].queue_offset
             if op_offset == self._ended.next_op:  # all before it have been read, so this one need not be
-                self._ended.op_seen(op_offset, [offset], told_at)
+                self._ended.mark_op(op_offset, [offset], log_end)
         else:
             logger.error("the end of half message %d cannot be stored: %s", offset, result.reason or result.status)
         if stored or end is End.COMMITTED:
-            self._ended.mark(offset, end, told_at)
+            self._ended.mark(offset, end, log_end)
         return stored
 
 

@@ -5,7 +5,8 @@ Agrees with TransactionalMessageServiceImpl and TransactionalMessageCheckService
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
 
 from hanabi.broker.settings import Settings
 from hanabi.broker.transactions.check_back import CheckBack
@@ -20,6 +21,8 @@ from hanabi.store.message_store import MessageStore, PutResult, PutStatus
 from hanabi.wire.message.message_id import decode_offset_id
 from hanabi.wire.message.record import decode_record
 from hanabi.wire.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
+
+ESCAPE_RETRY_SECONDS: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +41,8 @@ class Transactions:
         now_ms: Callable[[], int],
     ) -> None:
         self._store, self._intake, self._settings = store, intake, settings
-        ended = EndedHalves(
-            *(_dealt_with(store, offsets, topic) for topic in (HALF_TOPIC, OP_HALF_TOPIC)),
-        )
+        self._offsets = offsets
+        self._ended = ended = EndedHalves(*self._committed())
         copies = Copies(store.queries)
         ending = Ending(store, intake, ended, copies, now_ms)
         self.end = ending.end
@@ -62,6 +64,22 @@ class Transactions:
     def check(self) -> Iterator[None]:
         """Return one round of check-backs, which works in small slices while it is iterated over."""
         return self._check_back.round()
+
+    def begin_again(self) -> None:
+        """Start from the committed offsets, which another broker has moved."""
+        self._ended.restart(*self._committed())
+
+    def _committed(self) -> tuple[int, int]:
+        half, op = (_dealt_with(self._store, self._offsets, topic) for topic in (HALF_TOPIC, OP_HALF_TOPIC))
+        return half, op
+
+    async def run_escape(self, send: Callable[[PendingMessage], Awaitable[PutResult]]) -> None:
+        """Send half messages to another master until cancelled: on a slave that acts as master."""
+        self.begin_again()
+        while True:
+            is_done = await self._check_back.escape(send)
+            interval = self._settings.broker.transaction_check_interval_ms / 1000
+            await asyncio.sleep(interval if is_done else min(interval, ESCAPE_RETRY_SECONDS))
 
     async def run(self) -> None:
         """Run a round periodically, until cancelled."""

@@ -1,4 +1,4 @@
-"""Who is connected, as mqadmin's consumerConnection and producerConnection show it."""
+"""Tests of the lists of connected clients, as mqadmin's consumerConnection and producerConnection show it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `mqadmin brokerStatus` prints."""
+"""Tests of what `mqadmin brokerStatus` prints."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How far groups have come, and single counters."""
+"""Tests of how far groups have come, and single counters."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.broker.handlers.admin.world import ADDRESS, BROKER, World, asking
 
 
 def handlers(world: World) -> dict[int, Handler]:
-    progress = ConsumeProgress(world.store, world.offsets, world.consumers, BROKER)
+    progress = ConsumeProgress(world.store, world.offsets, world.consumers, BROKER, lambda *_: None)
     return stats_handlers(progress, world.topics, world.groups, world.offsets, world.stats, ADDRESS)
 
 

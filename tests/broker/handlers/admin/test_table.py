@@ -37,6 +37,7 @@ def answered(tmp_path: Path) -> set[int]:
                 locks=world.locks,
                 filters=world.filters,
                 transactions=NoTransactions(),
+                handed_out_to=lambda *_: None,
                 delay_offsets=dict,
                 registered=world.registered,
                 wait_ms=lambda: 0,

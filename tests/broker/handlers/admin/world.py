@@ -76,7 +76,7 @@ class World:
             self.stats.tick()
 
     def consumer(self, group: str, *topics: str, client_id: str = "c1") -> Client:
-        """A member of *group* that subscribes to all of *topics*."""
+        """Return a member of *group* that subscribes to all of *topics*."""
         client = a_client(client_id)
         self.consumers.heartbeat(client, a_consumer(group, *map(subscribed, topics)))
         return client
@@ -97,19 +97,19 @@ class Admin:
     async def ask(
         self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"", *, version: int = 409
     ) -> Command:
-        """The answer, which must be yes."""
+        """Return the answer, which must be yes."""
         reply = await self.peer.ask(code, header, body, version=version)
         assert reply.code == ResponseCode.SUCCESS, reply.remark
         return reply
 
     async def read(self, kind: type[T], code: int, header: Header | None = None, body: bytes = b"") -> T:
-        """The body of an answer that must be yes."""
+        """Return the body of an answer that must be yes."""
         return decode_body((await self.ask(code, header, body)).body, kind)
 
     async def refused(
         self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b""
     ) -> tuple[int, str]:
-        """The code and the remark of an answer that must be no."""
+        """Return the code and the remark of an answer that must be no."""
         reply = await self.peer.ask(code, header, body)
         assert reply.code != ResponseCode.SUCCESS
         return reply.code, reply.remark or ""
@@ -119,7 +119,7 @@ class Admin:
 async def asking(
     root: Path, handlers: Callable[[World], dict[int, Handler]], **settings: object
 ) -> AsyncIterator[tuple[World, Admin]]:
-    """A world whose *handlers* answer, and somebody who asks."""
+    """Yield a world whose *handlers* answer, and a client."""
     world = World(root, **settings)
     try:
         async with serving(handlers(world)) as address, connected(address) as peer:

@@ -7,6 +7,8 @@ restarts at 0, so groups' offsets in it become 0 too; a group at a higher offset
 
 Agrees with AdminBrokerProcessor (4.9.8), which deletes more and leaves the groups' offsets as they are. Log files are
 deleted by the store's own thread in its next rounds, so the answer to 329 says only that they will be, as Java's does.
+A slave deletes no queue (306, 316): the tools ask all brokers, and a topic may have messages here before its settings
+are copied.
 """
 
 import logging
@@ -52,7 +54,15 @@ class CleaningHandlers:
     ) -> None:
         self._store, self._removal, self._topics, self._offsets, self._stats = store, removal, topics, offsets, stats
 
+    def _is_left_to_master(self, connection: Connection) -> bool:
+        """Return whether this is a slave: its queues go on where its master's do, and a topic may be new to it."""
+        if self._store.is_copy:
+            logger.info("%s: a slave deletes no queues before its master does", connection.peer)
+        return self._store.is_copy
+
     async def expired_queues(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        if self._is_left_to_master(connection):
+            return Reply()
         queues = [queue for queue in self._store.expired_queues() if not self._topics.is_system(queue[0])]
         count = await self._removal.remove(queues)
         await self._begin_again({topic for topic, _ in queues})
@@ -60,6 +70,8 @@ class CleaningHandlers:
         return Reply()
 
     async def unused_topics(self, _: NoHeader, request: Command, connection: Connection) -> Reply:
+        if self._is_left_to_master(connection):
+            return Reply()
         unused = [
             topic for topic in self._store.unused_topics(set(self._topics.names())) if not self._topics.is_system(topic)
         ]

@@ -66,7 +66,7 @@ def _item(figures: Figures) -> BrokerStatsItem:
     return BrokerStatsItem(sum=figures.sum, tps=figures.tps, avgpt=figures.average)
 
 
-def _offsets_told(request: Command) -> type[OffsetWrapper]:
+def _offset_form(request: Command) -> type[OffsetWrapper]:
     return OffsetWrapper5 if request.version >= V5_0_0 else OffsetWrapper
 
 
@@ -98,12 +98,12 @@ class ConsumeStatsHandlers:
 
     async def of_group(self, header: GetConsumeStatsHeader, request: Command, connection: Connection) -> Reply:
         group, pace = header.consumer_group, Yielder()
-        table, tps, told = LongBody(), 0.0, _offsets_told(request)
+        table, tps, form = LongBody(), 0.0, _offset_form(request)
         for topic in self._topics_asked_for(header):
             config = self._topics.find(topic)
             if config is None or not self._progress.consumes(group, topic):
                 continue
-            async for queues in self._progress.of(group, topic, config.read_queue_nums, pace, told):
+            async for queues in self._progress.of(group, topic, config.read_queue_nums, pace, form):
                 table.add(queues, _QUEUES)
             tps += self._stats.group_get_tps(group, topic)
         return Reply(body=_consume_stats(tps, table))
@@ -124,7 +124,7 @@ class ConsumeStatsHandlers:
     ) -> Reply:
         """Return the progress of all groups. There is no paging: an answer longer than clients read is an error that
         names 208."""
-        pace, groups, behind, told = Yielder(), LongBody(), 0, _offsets_told(request)
+        pace, groups, behind, form = Yielder(), LongBody(), 0, _offset_form(request)
         for group in self._groups.names():
             of_topics = LongBody()
             for topic in sorted(self._offsets.topics_of(group)):
@@ -134,7 +134,7 @@ class ConsumeStatsHandlers:
                 if not self._progress.consumes(group, topic):
                     continue
                 table = LongBody()
-                async for queues in self._progress.of(group, topic, config.write_queue_nums, pace, told):
+                async for queues in self._progress.of(group, topic, config.write_queue_nums, pace, form):
                     behind += sum(queue.broker_offset - queue.consumer_offset for queue in queues.values())
                     table.add(queues, _QUEUES)
                 of_topics.add_encoded(_consume_stats(self._stats.group_get_tps(group, topic), table))

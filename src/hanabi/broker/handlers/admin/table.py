@@ -22,6 +22,8 @@ Every code of Java's AdminBrokerProcessor and ConsumerManageProcessor (4.9.8) an
       42  UNLOCK_BATCH_MQ                        handlers/clients.py
       43  GET_ALL_CONSUMER_OFFSET                offsets.py
       45  GET_ALL_DELAY_OFFSET                   offsets.py
+      60  GET_TIMER_CHECK_POINT (5.x)            handlers/slave_tables.py
+      61  GET_TIMER_METRICS (5.x)                handlers/slave_tables.py
      200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    groups.py
      201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG       groups.py
      202  GET_TOPIC_STATS_INFO                   topics.py
@@ -52,17 +54,20 @@ Every code of Java's AdminBrokerProcessor and ConsumerManageProcessor (4.9.8) an
      345  QUERY_SUBSCRIPTION_BY_CONSUMER (5.x)   connections.py
      351  GET_TOPIC_CONFIG (5.x)                 topics.py
      352  GET_SUBSCRIPTIONGROUP_CONFIG (5.x)     groups.py
+     402  GET_ALL_MESSAGE_REQUEST_MODE (5.x)     handlers/slave_tables.py
+     906  EXCHANGE_BROKER_HA_INFO (5.x)          handlers/replication.py
+     907  GET_BROKER_HA_STATUS (5.x)             handlers/replication.py
+     908  RESET_MASTER_FLUSH_OFFSET (5.x)        handlers/replication.py
 
 Not supported, so that the reply is code 3:
 
-    50 to 53                 access control of 4.9: not implemented
-    3001 to 3010             access control of 5.x
+    50 to 53                 accounts of 4.9: only with aclEnable, in accounts.py
+    3001 to 3010             users and policies of 5.x: only with authenticationEnabled, in users.py and policies.py
     301, 302                 filter servers: not in 4.9.8 either
     353, 513                 5.x: forbidden groups, static topics
-    60, 61                   5.x: the checkpoint and the counts of Java's timer, which are files of another form here
     354, 355                 5.x: RocksDB, which this broker does not have
     2001 to 2004             5.x: limits for readers of cold data, read-ahead of the log
-    905 to 908, 1007, 1008   5.x: replication and the controller
+    905, 1007, 1008          5.x: slaves that act as masters, and the controller
 """
 
 from collections.abc import Callable, Mapping
@@ -80,7 +85,7 @@ from hanabi.broker.handlers.admin.offsets import group_progress_handlers, offset
 from hanabi.broker.handlers.admin.queues import queue_handlers
 from hanabi.broker.handlers.admin.runtime import runtime_handlers
 from hanabi.broker.handlers.admin.stats import stats_handlers
-from hanabi.broker.handlers.admin.support.consume_progress import ConsumeProgress
+from hanabi.broker.handlers.admin.support.consume_progress import ConsumeProgress, HandedOutTo
 from hanabi.broker.handlers.admin.support.queue_removal import QueueRemoval
 from hanabi.broker.handlers.admin.topics import Registered, topic_change_handlers, topic_view_handlers
 from hanabi.broker.handlers.table_merge import join_handlers
@@ -106,6 +111,7 @@ def admin_handlers(
     locks: QueueLocks,
     filters: ConsumerFilters,
     transactions: ResumesCheck,
+    handed_out_to: HandedOutTo,
     delay_offsets: Callable[[], Mapping[int, int]],
     registered: Registered,
     wait_ms: Callable[[], int],
@@ -114,11 +120,12 @@ def admin_handlers(
 ) -> dict[int, Handler]:
     """Return all administrative handlers. Each file gets only the parts that it needs.
 
-    *delay_offsets* is the delivery progress of each delay level, *registered* waits until the name servers know the
-    newest topics, *wait_ms* is the lateness of the event loop, *address* is how clients reach this broker.
+    *handed_out_to* is the end of what a POP group was given, *delay_offsets* is the delivery progress of each delay
+    level, *registered* waits until the name servers know the newest topics, *wait_ms* is the lateness of the event
+    loop, *address* is how clients reach this broker.
     """
     removal = QueueRemoval(store)
-    progress = ConsumeProgress(store, offsets, consumers, settings.broker.broker_name)
+    progress = ConsumeProgress(store, offsets, consumers, settings.broker.broker_name, handed_out_to)
     return join_handlers(
         topic_change_handlers(topics, settings, removal, offsets, stats, registered),
         topic_view_handlers(topics, settings, store, stats, consumers, offsets),

@@ -6,7 +6,7 @@ from hanabi.errors import UnknownReplyError
 
 def refuse_on_slave(settings: Settings) -> None:
     """Raise an error in Apache's words if this broker is a slave."""
-    if settings.broker.broker_role == "SLAVE":
+    if settings.is_slave:
         raise UnknownReplyError(
             "Can't modify topic or subscription group from slave broker, please execute it from master broker."
         )

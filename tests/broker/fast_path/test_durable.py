@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hanabi.broker.fast_path import flushed
+from hanabi.broker.fast_path import durable
 from hanabi.remoting.connection.dispatch import LateAnswers, Reply, dispatch
 from hanabi.store.config import FlushMode
 from hanabi.store.files.segment import Segment
@@ -49,24 +49,24 @@ async def waiting(root: Path, timeout_ms: int = HOUR_MS) -> AsyncIterator[Side]:
 
 
 def put(side: Side, *frames: bytes) -> LateAnswers:
-    """Store *frames* by the lane, all of them."""
-    assert side.lane is not None
-    answers, _, counts = side.lane(b"".join(map(encode_frame, frames)), SENDER)
+    """Store *frames* on the fast path, all of them."""
+    assert side.fast_path is not None
+    answers, _, counts = side.fast_path(b"".join(map(encode_frame, frames)), SENDER)
     assert isinstance(answers, asyncio.Future)
     assert sum(counts) == len(frames)
     return answers
 
 
 async def answered(side: Side, frames: list[bytes]) -> tuple[bytes, int]:
-    """The answers to *frames*, which come in one read; and how many of them are by the lane."""
+    """Return the answers to *frames*, which come in one read; and how many of them took the fast path."""
     answers, taken, left = b"", 0, frames.copy()
     while left:
-        assert side.lane is not None
-        later, _, counts = side.lane(b"".join(map(encode_frame, left)), SENDER)
+        assert side.fast_path is not None
+        later, _, counts = side.fast_path(b"".join(map(encode_frame, left)), SENDER)
         if isinstance(later, asyncio.Future):
-            code, by_lane = await later
+            code, fast_answers = await later
             assert code == ResponseCode.SUCCESS
-            answers += by_lane
+            answers += fast_answers
             taken += sum(counts)
             del left[: sum(counts)]
         else:
@@ -98,7 +98,7 @@ def _flush_after(disk: threading.Event, begun: threading.Event | None = None) ->
 async def test_what_is_stored_and_answered_is_what_the_handlers_would_and_on_the_disk_by_then(
     tmp_path: Path, form: HeaderForm
 ) -> None:
-    async with waiting(tmp_path / "express") as first, waiting(tmp_path / "handlers") as second:
+    async with waiting(tmp_path / "fast_path") as first, waiting(tmp_path / "handlers") as second:
         taken = 0
         for number in range(0, 40, 4):
             frames = [send(number, form), send(number + 1, form), batch(number + 2, form), send(number + 3, form)]
@@ -132,7 +132,7 @@ async def test_a_disk_that_hangs_is_told_as_by_the_handlers(
     tmp_path: Path, form: HeaderForm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = threading.Event()
-    async with waiting(tmp_path / "express", 1) as first, waiting(tmp_path / "handlers", 1) as second:
+    async with waiting(tmp_path / "fast_path", 1) as first, waiting(tmp_path / "handlers", 1) as second:
         monkeypatch.setattr("hanabi.store.files.segment.Segment.flush", _flush_after(disk))
         frames = [send(1, form), batch(2, form)]
         code, answers = await put(first, *frames)
@@ -143,21 +143,21 @@ async def test_a_disk_that_hangs_is_told_as_by_the_handlers(
 
 async def test_a_sender_who_does_not_wait_is_left_to_the_handlers(tmp_path: Path) -> None:
     async with waiting(tmp_path) as side:
-        assert side.lane is not None
+        assert side.fast_path is not None
         frame = encode_frame(send(fields=FIELDS | {"i": "WAIT\x01false\x02"}))
-        assert side.lane(frame, SENDER)[:2] == (None, 0)
+        assert side.fast_path(frame, SENDER)[:2] == (None, 0)
 
 
 async def test_when_many_wait_the_next_are_left_to_the_handlers_until_there_are_fewer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = threading.Event()
-    monkeypatch.setattr(flushed, "WAITING_MAX", 3)
+    monkeypatch.setattr(durable, "WAITING_MAX", 3)
     async with waiting(tmp_path) as side:
         monkeypatch.setattr("hanabi.store.files.segment.Segment.flush", _flush_after(disk))
-        assert side.lane is not None
+        assert side.fast_path is not None
         gone, stays = put(side, send(1)), put(side, send(2), send(3))
-        assert side.lane(encode_frame(send(4)), SENDER)[:2] == (None, 0)
+        assert side.fast_path(encode_frame(send(4)), SENDER)[:2] == (None, 0)
         gone.cancel()  # its client has left; the message is stored all the same
         disk.set()
         await stays

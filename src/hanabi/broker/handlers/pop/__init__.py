@@ -1,0 +1,1 @@
+"""Handlers of POP, one file a subject. Rules and state are in `broker/pop`."""

@@ -1,0 +1,1 @@
+"""Replication in the broker: its role, the master's part and the slave's."""
