@@ -27,7 +27,7 @@ class BusyThread(ThreadPoolExecutor):
 
 @contextmanager
 def busy_thread() -> Iterator[BusyThread]:
-    """It is all the threads that the running loop has."""
+    """Make this the only thread of the running loop."""
     thread = BusyThread()
     asyncio.get_running_loop().set_default_executor(thread)
     try:

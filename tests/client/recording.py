@@ -20,7 +20,7 @@ class Recorder:
         self.requests: list[Command] = []
 
     def of(self, *codes: int) -> list[Command]:
-        """The requests with these codes."""
+        """Return the requests with these codes."""
         return [request for request in self.requests if request.code in codes]
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,7 +53,7 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, not
 
 @asynccontextmanager
 async def recording(broker: str) -> AsyncIterator[Recorder]:
-    """A recorder in front of the broker at this address: give clients it in their address map."""
+    """Yield a recorder in front of the broker at this address: give clients it in their address map."""
     recorder = Recorder(broker)
     server = await asyncio.start_server(recorder.connected, HOST, 0)
     host, port = server.sockets[0].getsockname()[:2]

@@ -34,7 +34,7 @@ class SlowHeartbeats:
 
 @asynccontextmanager
 async def slow_heartbeats() -> AsyncIterator[SlowHeartbeats]:
-    """On a free port: give clients its address in their address map."""
+    """Listen on a free port: give clients its address in their address map."""
     broker = SlowHeartbeats()
     handlers: dict[int, Handler] = {
         RequestCode.HEART_BEAT: Handler(NoHeader, broker.beat),

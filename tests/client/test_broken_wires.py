@@ -34,7 +34,7 @@ SEEDS = random.sample(range(1_000_000), 3)
 
 
 async def stored(cluster: Cluster, queues: int) -> Counter[bytes]:
-    """What the broker has, and how often."""
+    """Return what the broker has, and how often."""
     found: Counter[bytes] = Counter()
     async with PullConsumer("looking", config=cluster.config()) as consumer:
         for queue in await consumer.queues_of("T"):
@@ -48,7 +48,7 @@ async def stored(cluster: Cluster, queues: int) -> Counter[bytes]:
 
 @asynccontextmanager
 async def cutting(cluster: Cluster, cuts: Iterable[int]) -> AsyncIterator[Proxy]:
-    """A proxy before the broker that cuts the first connections, each after so many bytes of the broker's."""
+    """Yield a proxy before the broker that cuts the first connections, each after so many bytes of the broker's."""
     async with Proxy(parse_address(cluster.broker.address)) as proxy:
         proxy.cut_after(cuts)
         yield proxy

@@ -21,7 +21,7 @@ from tests.remoting.certificates import Issued, issue
 
 @asynccontextmanager
 async def enforcing(home: Path, certificate: Issued) -> AsyncIterator[str]:
-    """A name server and a broker that speak TLS only."""
+    """Yield a name server and a broker that speak TLS only."""
     tls = TlsConfig(
         server_mode=TlsMode.ENFORCING,
         server_cert_path=str(certificate.certificate_path),

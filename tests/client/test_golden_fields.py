@@ -51,7 +51,7 @@ BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
 def fields_of(command: Command) -> dict[str, Any]:
-    """The header fields, with what is volatile replaced; properties as a dict."""
+    """Return the header fields, with what is volatile replaced; properties as a dict."""
     fields: dict[str, Any] = {name: ANY if name in VOLATILE else text for name, text in command.fields().items()}
     if command.code in (SEND, BATCH):
         properties = parse_properties(str(fields["i"]))
@@ -80,7 +80,7 @@ APACHE = [
 
 
 def apache(code: int) -> list[Command]:
-    """What Apache's producers and push consumers sent; not its tools, which sign, nor its lite pull consumer."""
+    """Return what Apache's producers and push consumers sent; not its tools, which sign, nor its lite pull consumer."""
     return [
         command
         for command in APACHE
@@ -94,7 +94,7 @@ def distinct(values: Iterable[Any]) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
-    """What our client sent, when it did the same."""
+    """Return what our client sent, when it did the same."""
     return asyncio.run(_the_story(tmp_path_factory.mktemp("golden")))
 
 
@@ -225,7 +225,7 @@ def test_a_consumer_asks_and_tells_with_the_same_fields(ours: Recorder, code: in
 
 
 def test_a_pull_that_tells_how_far_the_group_has_come_has_no_other_fields(ours: Recorder) -> None:
-    """A pull with a commit offset was not among those recorded: Apache's sends it with the same fields, and flag 3."""
+    # A pull with a commit offset was not among those recorded: Apache's sends it with the same fields, and flag 3.
     names = {frozenset(command.fields()) for command in apache(RequestCode.PULL_MESSAGE)}
     committing = [each for each in ours.of(RequestCode.PULL_MESSAGE) if each.fields()["sysFlag"] == "3"]
     assert {frozenset(command.fields()) for command in committing} <= names

@@ -1,4 +1,4 @@
-"""What takes long is done in a thread, and done also when threads take nothing more."""
+"""Tests of work in threads, also when threads take no more."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -28,11 +28,8 @@ async def test_work_that_is_given_up_leaves_no_trace_of_its_failure(
     assert caplog.records == []
 
 
-def test_what_no_thread_takes_any_more_is_done_all_the_same() -> None:
-    async def main() -> str:
-        executor = ThreadPoolExecutor(1)
-        asyncio.get_running_loop().set_default_executor(executor)
-        executor.shutdown()
-        return await in_thread(lambda: "done")
-
-    assert asyncio.run(main()) == "done"
+async def test_what_no_thread_takes_any_more_is_done_all_the_same() -> None:
+    executor = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(executor)
+    executor.shutdown()
+    assert await in_thread(lambda: "done") == "done"

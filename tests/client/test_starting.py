@@ -42,7 +42,7 @@ def make(face: Any, kind: str, config: ClientConfig, **options: Any) -> Any:
 
 @asynccontextmanager
 async def neighbourhood(home: Path) -> AsyncIterator[tuple[Core, SlowHeartbeats, ClientConfig]]:
-    """A core that knows a broker, so that whoever joins it tells that broker first; and its answers take time."""
+    """Yield a core that knows a broker, so that whoever joins it tells that broker first; and its answers take time."""
     async with running_cluster(home) as cluster, slow_heartbeats() as broker:
         await cluster.create_topic("T")
         config = cluster.config(address_map={cluster.broker.address: broker.address}, request_timeout_s=SECONDS)

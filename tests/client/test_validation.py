@@ -1,4 +1,4 @@
-"""What cannot be sent is refused before it is sent, and the error names the limit."""
+"""Tests of validation: an invalid message is refused before it is sent, and the error names the limit."""
 
 import pytest
 

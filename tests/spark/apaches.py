@@ -27,7 +27,7 @@ class Apache:
 
 @contextmanager
 def apache_brokers(home: Path) -> Iterator[dict[str, Apache]]:
-    """A broker of each line, ready; ended in any case."""
+    """Yield a broker of each line, ready; ended in any case."""
     with ExitStack() as stack:
         server = ApacheNameServer(home / "namesrv")
         stack.callback(server.process.kill)

@@ -26,7 +26,7 @@ TOLD_AGAIN_S = 5.0
 
 
 class Served(Protocol):
-    """Where a name server and a broker are, whoever's."""
+    """Addresses of a name server and a broker."""
 
     @property
     def namesrv(self) -> str: ...
@@ -113,7 +113,7 @@ def send(serving: Served, topic: str, bodies: Sequence[str], *, tags: str | None
 
 
 def send_poison(serving: Served, topic: str, body: bytes = b"not zlib", sys_flag: int = COMPRESSED) -> None:
-    """A message to queue 0 whose *body* is said to be compressed and is not."""
+    """Send a message to queue 0 whose *body* is said to be compressed and is not."""
     put_raw(serving, topic, [body], 1, sys_flag)
 
 
@@ -138,7 +138,8 @@ def put_raw(serving: Served, topic: str, bodies: Sequence[bytes], queues: int, s
 
 
 def wait_for_messages(serving: Served, topic: str, count: int) -> None:
-    """Until so many can be read: Apache's brokers put a message into its queue a moment after they have told so."""
+    """Wait until so many can be read: Apache's brokers put a message into its queue a moment after they have told
+    so."""
 
     async def until_there(core: Core) -> None:
         while sum((await _ends(core, topic)).values()) < count:  # noqa: ASYNC110 - nobody tells
@@ -158,13 +159,13 @@ async def _ends(core: Core, topic: str) -> dict[MessageQueue, int]:
 
 
 def read(spark: SparkSession, serving: Served, schema: str | None = None, **options: Any) -> DataFrame:
-    """What the source says."""
+    """Return what the source says."""
     reader = spark.read.format("rocketmq").option("namesrv", serving.namesrv).options(**options)
     return (reader.schema(schema) if schema else reader).load()
 
 
 def tasks(serving: Served, columns: str = "", **options: Any) -> list[list[Row]]:
-    """The rows of every task, read in this process: Spark's part takes seconds, ours does not."""
+    """Return the rows of every task, read in this process: Spark's part takes seconds, ours does not."""
     source = BrokerSource({"namesrv": serving.namesrv} | {name.lower(): str(value) for name, value in options.items()})
     reader = source.reader(struct_of({name: (MESSAGE | DAMAGED)[name] for name in columns.split() or MESSAGE}))
     return [[row for batch in reader.read(task) for row in rows_of(batch)] for task in reader.partitions()]
@@ -175,5 +176,5 @@ def rows(serving: Served, columns: str = "", **options: Any) -> list[Row]:
 
 
 def bodies(serving: Served, **options: Any) -> list[str]:
-    """The bodies of all messages that are read, sorted."""
+    """Return the bodies of all messages that are read, sorted."""
     return sorted(row["body"].decode() for row in rows(serving, "body", **options))

@@ -14,7 +14,7 @@ QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # tests are short: no 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two workers. Nothing is registered in it: formats must be found by themselves."""
+    """Yield a local session with two workers. Nothing is registered in it: formats must be found by themselves."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java, and there is none here")
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -19,7 +19,7 @@ def is_open(port: int) -> bool:
 
 @contextmanager
 def connect_server(home: Path) -> Iterator[str]:
-    """Where it is, for `--remote`; ended in any case."""
+    """Yield where it is, for `--remote`; ended in any case."""
     port = free_port()
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",

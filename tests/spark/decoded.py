@@ -1,4 +1,4 @@
-"""What the vectorised decoder says of records, in a form that can be compared with what `to_message` says."""
+"""Records from the vectorised decoder, in a form that can be compared with what `to_message` says."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 def decoded(
     data: bytes, starts: list[int], sizes: list[int], *, schema: pa.Schema = ALL_COLUMNS, check_crc: bool = True
 ) -> tuple[list[Row], list[int]]:
-    """The rows that the decoder makes of the records, and which of these it calls damaged."""
+    """Return the rows that the decoder makes of the records, and which of these it calls damaged."""
     layout, torn = lay_out(pa.py_buffer(data), np.array(starts, np.int64), np.array(sizes, np.int64))
     damaged = torn.tolist()
     batches = list(
@@ -55,7 +55,7 @@ def rows_of(batch: pa.RecordBatch) -> list[Row]:
 def expected(
     data: bytes, starts: list[int], sizes: list[int], *, check_crc: bool = True
 ) -> tuple[list[Row], list[int]]:
-    """The same from the readable decoder, one record at a time."""
+    """Return the same from the readable decoder, one record at a time."""
     rows, damaged = [], []
     for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         raw = data[start : start + size]

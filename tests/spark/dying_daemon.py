@@ -53,7 +53,7 @@ def dying_send(send: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[
 
 
 def turned_round(write: Callable[..., T]) -> Callable[..., T]:
-    """A stream cannot be sorted: of its second attempts, the last rows come first."""
+    """Return a stream cannot be sorted: of its second attempts, the last rows come first."""
 
     @wraps(write)
     def some(self: BrokerStreamWriter, batches: Iterator[pa.RecordBatch]) -> T:

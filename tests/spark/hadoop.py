@@ -74,7 +74,7 @@ def _ready(process: subprocess.Popen[str], log: Path) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """The cluster ends when its input does. What is still there then, containers too, is killed."""
+    """End the cluster with its input. What is still there then, containers too, is killed."""
     try:
         started = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:

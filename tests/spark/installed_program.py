@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def where_from(_number: int) -> str:
-    """Where a task's Python has the package from."""
+    """Return where a task's Python has the package from."""
     import hanabi
 
     return str(hanabi.__file__)

@@ -11,13 +11,13 @@ from tests.spark.decoded import Row, rows_of
 
 
 def reader(root: Path, schema: StructType | None = None, **options: Any) -> StoreReader:
-    """A reader with *options*, as Spark makes one."""
+    """Return a reader with *options*, as Spark makes one."""
     source = StoreSource({"path": str(root)} | {name.lower(): str(value) for name, value in options.items()})
     return source.reader(schema or source.schema())
 
 
 def tasks(root: Path, schema: StructType | None = None, **options: Any) -> list[list[Row]]:
-    """The rows of every task."""
+    """Return the rows of every task."""
     made = reader(root, schema, **options)
     return [[row for batch in made.read(task) for row in rows_of(batch)] for task in made.partitions()]
 
@@ -27,5 +27,5 @@ def rows(root: Path, schema: StructType | None = None, **options: Any) -> list[R
 
 
 def numbers(found: list[Row]) -> list[int]:
-    """Which of the messages of `sample_stores.make_store` these are."""
+    """Return which of the messages of `sample_stores.make_store` these are."""
     return [int(row["body"]) for row in found]

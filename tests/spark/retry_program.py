@@ -17,13 +17,13 @@ ROWS_AT_ONCE = 50
 
 
 class Visited:
-    """What subjects need of `scenario_world.World`; the broker runs elsewhere."""
+    """Parts of `scenario_world.World` that subjects need; the broker runs elsewhere."""
 
     def __init__(self, spark: SparkSession, told: dict[str, str]) -> None:
         self.spark, self.namesrv, self.out, self._store = spark, told["namesrv"], Path(told["out"]), Path(told["store"])
 
     def make(self, topic: str, queues: int) -> None:
-        """All topics are there."""
+        """Do nothing: all topics are there."""
 
     def written(self, topic: str) -> Path:
         return self._store

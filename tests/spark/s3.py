@@ -31,7 +31,7 @@ class S3:
     files: str = f"s3a://{BUCKET}"
 
     def names(self, prefix: str) -> list[str]:
-        """The first thousand objects below it, asked without Hadoop."""
+        """Return the first thousand objects below it, asked without Hadoop."""
         with urllib.request.urlopen(f"{self.address}/{BUCKET}?list-type=2&prefix={prefix}") as answer:
             return re.findall("<Key>([^<]*)</Key>", answer.read().decode())
 
@@ -54,7 +54,7 @@ def s3(home: Path) -> Iterator[S3]:
 
 
 def _settings(address: str) -> dict[str, str]:
-    """Of a Spark session."""
+    """Return the settings of a Spark session."""
     jars = sorted(Path(classpath(JARS).removesuffix("*")).glob("*.jar"))
     given = {
         "endpoint": address,

@@ -36,13 +36,14 @@ def main(url: str) -> None:
 
 
 def race(files: FileSystem, threads: ThreadPoolExecutor, name: str) -> list[int]:
-    """Who was told that it made the file, of all who tried at once."""
+    """Return the writers that were told that they made the file, of all that tried at once."""
     tries = [threads.submit(files.create, name, str(number).encode()) for number in range(AT_ONCE)]
     return [number for number, each in enumerate(tries) if each.result()]
 
 
 def cut_off(files: FileSystem) -> dict[str, object]:
-    """A move is a copy and a deletion; here the process died between them, and the next one opens the archive."""
+    """Return a move is a copy and a deletion; here the process died between them, and the next one opens the
+    archive."""
     home = ArchiveHome(files)
     source = f"{home.staging()}/t/a.parquet"
     for name in (source, "t/a.parquet"):

@@ -1,4 +1,4 @@
-"""What the standard scenarios are played with: every source, the sink, and every pipeline, each by the same few calls.
+"""Subjects of the standard scenarios: every source, the sink, and every pipeline, each by the same few calls.
 
 A subject has one topic. `put` brings messages into it, `take` runs the subject once and tells how many of them its
 result has: those of earlier runs too, where it keeps its place (a stream, an archive).

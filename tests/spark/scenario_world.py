@@ -58,7 +58,7 @@ class World:
         self.stored[topic] += 1
 
     def written(self, topic: str) -> Path:
-        """The store, when its files have all messages of *topic*."""
+        """Return the store, when its files have all messages of *topic*."""
         wait_for_queues(self.store, topic, self.stored[topic])
         return self.store
 
@@ -70,7 +70,7 @@ class World:
         self.serving = self._start()
 
     def put_back(self) -> None:
-        """The broker has the files of the backup, and no more: its queues end where they ended then."""
+        """Give the broker the files of the backup, and no more: its queues end where they ended then."""
         self._running.close()
         shutil.rmtree(self.home / "data")
         shutil.copytree(self.home / "saved", self.home / "data")

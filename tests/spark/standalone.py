@@ -37,7 +37,7 @@ spark.sql.shuffle.partitions 2
 
 
 def environment(home: Path, python: str = sys.executable) -> dict[str, str]:
-    """Only what is installed for *python* counts: nothing of this repository is on the path but the package."""
+    """Count only what is installed for *python*: nothing of this repository is on the path but the package."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     return env | {
         "PYSPARK_PYTHON": python,
@@ -97,7 +97,7 @@ class Standalone:
             worker.wait_until(partial(_is_registered, worker), "register", timeout_s=300)
 
     def submit(self, program: Path, *arguments: str) -> Submitted:
-        """As `spark-submit` does it, in client mode."""
+        """Run as `spark-submit` does, in client mode."""
         confs = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
         command = [str(self.bin / "spark-submit"), "--master", self.url, *confs, str(program), *arguments]
         made = Submitted(command, self.home, self.home / f"driver-{len(self._submitted)}.log", self.env)
@@ -105,7 +105,7 @@ class Standalone:
         return made
 
     def executors(self) -> list[psutil.Process]:
-        """The JVMs that run tasks."""
+        """Return the JVMs that run tasks."""
         found = []
         for worker in self._workers:
             for child in psutil.Process(worker.pid).children(recursive=True):
@@ -135,7 +135,7 @@ def _is_registered(worker: ServerProcess) -> bool:
 
 @contextmanager
 def standalone(home: Path, python: str = sys.executable, spark_bin: Path = BIN) -> Iterator[Standalone]:
-    """One master and two workers with a core each, ready; every process is ended in any case.
+    """Yield one master and two workers with a core each, ready; every process is ended in any case.
 
     All of them are those of *spark_bin*, and run Python programs with *python*.
     """

@@ -36,7 +36,7 @@ LETTERS = 5
 
 @pytest.fixture(scope="module")
 def apaches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Apache]]:
-    """A broker of each line, in one cluster."""
+    """Yield a broker of each line, in one cluster."""
     try:
         for jar_set in LINES.values():
             classpath(jar_set)
@@ -69,7 +69,7 @@ RIGHT = {"accessKey": "rocketmq2", "secretKey": "12345678"}
 
 @pytest.fixture(scope="module")
 def guarded(apaches: dict[str, Apache], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
-    """A broker of 4.9 that checks who asks; it knows the topic Guarded and makes no other."""
+    """Yield a broker of 4.9 that checks who asks; it knows the topic Guarded and makes no other."""
     home = tmp_path_factory.mktemp("guarded")
     (home / "conf").mkdir()
     (home / "conf" / "plain_acl.yml").write_text(ACL)
@@ -173,7 +173,7 @@ def test_a_stream_into_a_topic_goes_on_at_its_checkpoint(spark: SparkSession, ap
 
 
 def plan(guarded: Apache, kind: str, **options: str) -> object:
-    """As Spark's planner asks."""
+    """Ask as Spark's planner does."""
     source = BrokerSource({"namesrv": guarded.namesrv} | {name.lower(): value for name, value in options.items()})
     if kind == "sink":
         return source.writer(StructType([StructField("body", BinaryType())]), overwrite=False)
@@ -215,7 +215,7 @@ def test_its_files_are_a_stream_too(spark: SparkSession, apaches: dict[str, Apac
 
 
 def letters_of(serving: Apache, *topics: str) -> Counter[tuple[object, ...]]:
-    """What producers said: key, body, tags and their own property of each message."""
+    """Return what producers said: key, body, tags and their own property of each message."""
     return Counter(
         (*row["keys"], row["body"], row["tags"], dict(row["properties"])["region"])
         for row in rows(serving, "keys body tags properties", subscribe=",".join(topics))

@@ -1,4 +1,4 @@
-"""What the source reads of a real broker. Most of it without Spark, whose own part takes seconds a query."""
+"""Tests of what the source reads of a real broker. Most of it without Spark, whose own part takes seconds a query."""
 
 import json
 import time
@@ -85,7 +85,7 @@ def test_times_say_where_to_begin_and_to_end(broker: Serving) -> None:
 
 
 def test_an_empty_queue_has_no_time_and_the_strategy_says_what_then(broker: Serving) -> None:
-    """As Kafka's connector has it, which ends the query too unless the strategy is `latest`."""
+    # As Kafka's connector has it, which ends the query too unless the strategy is `latest`.
     topic = make_topic(broker, "Half", 2)
     with hanabi.Producer("tests", namesrv=broker.namesrv) as producer:
         producer.send(hanabi.Message(topic, b"one"), queue=producer.queues(topic)[0])

@@ -59,7 +59,7 @@ def test_a_table_is_refused_with_what_to_do_and_a_view_can_be_read(spark: SparkS
 
 
 def test_spark_still_hands_no_option_of_a_table_to_a_source_in_python(spark: SparkSession) -> None:
-    """When this fails Spark has mended it: then tables can be allowed."""
+    # When this fails Spark has mended it: then tables can be allowed.
     spark.dataSource.register(ToldOptions)
     spark.sql("CREATE TABLE told USING told_options OPTIONS (given 'yes')")
     try:

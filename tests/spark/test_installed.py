@@ -25,7 +25,7 @@ def call(*command: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An environment with the wheel, and with what the extra `spark` brings: nothing of this one is in it."""
+    """Yield an environment with the wheel, and with what the extra `spark` brings: nothing of this one is in it."""
     home = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     call(*pip, "wheel", "--no-deps", "--wheel-dir", home, ROOT)

@@ -58,7 +58,7 @@ def send_many(serving: World, topic: str, first: int, count: int) -> None:
 
 
 def batches(program: Submitted) -> list[int]:
-    """The last batch of each query that the driver told of."""
+    """Return the last batch of each query that the driver told of."""
     assert not program.is_over(), program.output()
     lines = [line for line in program.output().splitlines() if line.startswith("batches ")]
     found = [int(word) for word in lines[-1].split()[1:]] if lines else []
@@ -66,7 +66,7 @@ def batches(program: Submitted) -> list[int]:
 
 
 def wait_for_batches(program: Submitted, beyond: list[int]) -> list[int]:
-    """Until both queries have finished a batch that they had not before."""
+    """Wait until both queries have finished a batch that they had not before."""
     wait_until(
         lambda: all(now > old for now, old in zip(batches(program), beyond, strict=True)), "a batch", seconds=600
     )

@@ -1,4 +1,4 @@
-"""What users do wrong is told when a query is planned, in one sentence: before any task has run.
+"""Tests of users' mistakes: reported in one sentence when a query is planned, before any task has run.
 
 Asked as Spark's planner asks: it makes the source, then a reader and its tasks, a stream reader and its first offsets,
 or a writer. Spark's own part is in the tests of the formats.

@@ -77,7 +77,7 @@ def test_archives_on_s3_are_resumed_and_replayed_whoever_is_killed_or_runs_besid
 
 
 def replayed(store: S3, home: Path, broker: Serving, archive: str) -> Any:
-    """What the messages of an archive are, in a topic of their own."""
+    """Return what the messages of an archive are, in a topic of their own."""
     copies = make_topic(broker, f"Of-{archive}")
     facts = run(store, home, broker, "replay", "--archive", f"{store.files}/{archive}", "--to", copies)
     assert facts["messages_sent"] == MESSAGES

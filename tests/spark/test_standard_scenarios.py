@@ -7,7 +7,7 @@ import pytest
 
 from hanabi.errors import MQError
 from hanabi.spark.pipelines.catalogue import SUMMARIES
-from hanabi.spark.pipelines.failures import told_plainly
+from hanabi.spark.pipelines.failures import plain_spark_errors
 from tests.spark.scenario_subjects import SUBJECTS, Piped, Subject
 from tests.spark.scenario_world import World, scenario_world
 
@@ -15,7 +15,7 @@ WIDE = 1_000
 
 
 def made_again(subject: Subject, world: World) -> None:
-    """The topic is deleted and made again between two runs, and has more messages than before."""
+    """Delete the topic and make it again between two runs, with more messages than before."""
     world.make(subject.topic, 2)
     subject.put(world, range(20), 2)
     assert subject.take(world) == 20
@@ -25,7 +25,7 @@ def made_again(subject: Subject, world: World) -> None:
 
 
 def end_went_back(subject: Subject, world: World) -> None:
-    """A backup of the broker is put back: messages that were read are not there any more."""
+    """Put back a backup of the broker: messages that were read are not there any more."""
     world.make(subject.topic, 2)
     subject.put(world, range(10), 2)
     world.save()
@@ -37,13 +37,13 @@ def end_went_back(subject: Subject, world: World) -> None:
 
 
 def poison(subject: Subject, world: World) -> None:
-    """One body says that it is compressed, and is not."""
+    """Send one body that says that it is compressed, and is not."""
     world.make(subject.topic, 1)
     subject.put(world, range(5), 1)
     world.put_poison(subject.topic)
     subject.put(world, range(5, 8), 1)
     if subject.reads_bodies:
-        with pytest.raises(MQError, match=r"damaged.*on-?[dD]amage"), told_plainly():
+        with pytest.raises(MQError, match=r"damaged.*on-?[dD]amage"), plain_spark_errors():
             subject.take(world)
         assert subject.take(world, skips=True) == 8
     else:
@@ -51,7 +51,7 @@ def poison(subject: Subject, world: World) -> None:
 
 
 def wide(subject: Subject, world: World) -> None:
-    """The topic has a thousand queues."""
+    """Use a topic of a thousand queues."""
     world.make(subject.topic, WIDE)
     subject.put(world, range(WIDE), WIDE)
     assert subject.take(world) == WIDE
@@ -60,7 +60,10 @@ def wide(subject: Subject, world: World) -> None:
 def _goes_on(subject: Subject, world: World, count: int) -> None:
     """Told by those that keep their place, and then read without a gap; others read what there is now."""
     if subject.keeps_place:
-        with pytest.raises(MQError, match=r"re-created.*(failOnDataLoss=false|--no-fail-on-data-loss)"), told_plainly():
+        with (
+            pytest.raises(MQError, match=r"re-created.*(failOnDataLoss=false|--no-fail-on-data-loss)"),
+            plain_spark_errors(),
+        ):
             subject.take(world)
     assert subject.take(world, is_lenient=True) == count
     assert subject.take(world) == count, "that was told once, and is over"
@@ -75,7 +78,7 @@ SCENARIOS: dict[str, Callable[[Subject, World], None]] = {
 
 
 def played() -> Iterable[object]:
-    """Every subject with every scenario. With Spark, those that take long are for the long run."""
+    """Yield every subject with every scenario. With Spark, those that take long are for the long run."""
     for kind in SUBJECTS:
         for name in SCENARIOS:
             is_slow = issubclass(kind, Piped) and name in ("end went back", "a thousand queues")

@@ -38,12 +38,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
 
 
 def call(cluster: Hadoop, home: Path, *command: str) -> str:
-    """What a command prints that knows of Hadoop by its environment only."""
+    """Return what a command prints that knows of Hadoop by its environment only."""
     return output_of([*command], environment(home) | {"HADOOP_CONF_DIR": str(cluster.conf)}, home, timeout_s=900)
 
 
 def run(cluster: Hadoop, home: Path, broker: Serving, *arguments: str) -> Any:
-    """The facts of a pipeline that ran on YARN."""
+    """Return the facts of a pipeline that ran on YARN."""
     return facts_in(call(cluster, home, *pipeline_command(broker, "yarn", SETTINGS, *arguments)))
 
 
@@ -99,7 +99,7 @@ def test_of_two_runs_that_commit_to_hdfs_the_second_loses(cluster: Hadoop, spark
 
 
 def step(home: ArchiveHome, data: bytes) -> ArchiveState:
-    """The first step of an archive, its only file written and not yet in place."""
+    """Return the first step of an archive, its only file written and not yet in place."""
     source = f"{home.staging()}/t/a.parquet"
     home.files.create(source, data)
     return ArchiveState(version=1, messages=1, moves=[(source, "t/a.parquet")])

@@ -30,6 +30,9 @@ class MessageKind(Enum):
     TRANSACTION_COMMIT = 2
     DELAY = 3
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class ConsumeOutcome(Enum):
     """Outcome of a listener call. The numbers are those of Java's ConsumeReturnType, which traces carry."""
@@ -39,6 +42,9 @@ class ConsumeOutcome(Enum):
     EXCEPTION = 2  # it raised
     RETURNED_NOTHING = 3  # in Java only
     FAILED = 4  # it asked for redelivery
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class SendContext(msgspec.Struct, kw_only=True):
@@ -165,7 +171,7 @@ class ConsumeHooks:
         call_hooks([hook.after_consume for hook in reversed(self._hooks)], context)
 
 
-def tell_pulled(hooks: ConsumeHooks, group: str, client_id: str, messages: Sequence[StoredMessage]) -> None:
+def report_pulled(hooks: ConsumeHooks, group: str, client_id: str, messages: Sequence[StoredMessage]) -> None:
     """Report pulled *messages* as consumed, as Java's pull consumers do: their actual processing cannot be observed."""
     by_queue: dict[MessageQueue, list[StoredMessage]] = {}
     for message in messages:

@@ -88,6 +88,16 @@ class PullOptions(ClientOptions, total=False):
     trace: bool | str
 
 
+class SimpleOptions(ClientOptions, total=False):
+    """Those of every client, and fields of `SimpleConfig`."""
+
+    batch: int
+    wait_s: float
+    invisible_s: float
+    start_from: str
+    ordered: bool
+
+
 class LitePullOptions(ClientOptions, total=False):
     """Those of every client, and fields of `LitePullConfig`."""
 

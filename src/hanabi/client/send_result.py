@@ -20,6 +20,9 @@ class SendStatus(Enum):
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"  # not at its slave in time
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"  # no slave is close enough to wait for
 
+    def __str__(self) -> str:
+        return self.name
+
 
 STATUS_BY_CODE = {
     int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
@@ -41,6 +44,9 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     region: str | None = None
     trace_on: bool = True  # false: the broker does not want it traced
 
+    def __str__(self) -> str:
+        return f"{self.status}: {self.queue}, offset {self.queue_offset}, message id {self.message_id}"
+
 
 class TransactionState(IntEnum):
     """State of a local transaction; the numbers are those on the wire."""
@@ -48,6 +54,9 @@ class TransactionState(IntEnum):
     COMMIT = sysflag.TRANSACTION_COMMIT
     ROLLBACK = sysflag.TRANSACTION_ROLLBACK
     UNKNOWN = sysflag.TRANSACTION_NONE  # the broker asks again later
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,3 +68,7 @@ class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
     send: SendResult
     state: TransactionState
     error: BaseException | None = None
+
+    def __str__(self) -> str:
+        failed = "" if self.error is None else f", local part failed: {self.error!r}"
+        return f"{self.state}: {self.send.queue}, message id {self.send.message_id}{failed}"

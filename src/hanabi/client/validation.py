@@ -5,6 +5,7 @@ Pure. Agrees with Java's Validators and TopicValidator.
 
 import re
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Final
 
 from hanabi.errors import ConfigError, InvalidMessage
@@ -17,6 +18,7 @@ BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_CHARACTERS: Final = "letters, digits and % | _ -"
 _MILLISECONDS_MIN: Final = 10**12
+_DELAYS: Final = ("delay_level", "deliver_time_ms", "delay", "deliver_at")
 
 
 def check_topic(topic: str) -> None:
@@ -59,7 +61,7 @@ def check_message(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> Non
         raise InvalidMessage(f"topic {message.topic}: the body is empty, must have at least 1 byte")
     if len(body) > body_bytes_max:
         raise InvalidMessage(f"topic {message.topic}: the body has {len(body)} bytes, limit {body_bytes_max}")
-    if message.deliver_time_ms or message.delay_level:
+    if message.delay_level or message.deliver_time_ms or message.delay or message.deliver_at:
         _check_delay(message)
 
 
@@ -71,8 +73,10 @@ def _check_delay(message: Message) -> None:
         )
     if message.delay_level < 0 or message.deliver_time_ms < 0:
         raise InvalidMessage(f"topic {message.topic}: neither a delay level nor a deliver time can be negative")
-    if message.delay_level and message.deliver_time_ms:
-        raise InvalidMessage(f"topic {message.topic}: a delay level and a deliver time exclude each other")
+    _check_delay_and_moment(message)
+    given = [name for name in _DELAYS if getattr(message, name)]
+    if len(given) > 1:
+        raise InvalidMessage(f"topic {message.topic}: {' and '.join(given)} exclude each other: give one of them")
     if 0 < message.deliver_time_ms < _MILLISECONDS_MIN:
         raise InvalidMessage(
             f"topic {message.topic}: deliver_time_ms={message.deliver_time_ms} is before 2001 in milliseconds since"
@@ -80,10 +84,24 @@ def _check_delay(message: Message) -> None:
         )
 
 
+def _check_delay_and_moment(message: Message) -> None:
+    if not isinstance(message.delay, timedelta | None) or not isinstance(message.deliver_at, datetime | None):
+        raise InvalidMessage(
+            f"topic {message.topic}: delay must be a timedelta and deliver_at a datetime,"
+            f" not {message.delay!r} and {message.deliver_at!r}"
+        )
+    if message.delay is not None and message.delay < timedelta(0):
+        raise InvalidMessage(f"topic {message.topic}: delay={message.delay!r} is negative")
+    if message.deliver_at is not None and message.deliver_at.timestamp() * 1000 < _MILLISECONDS_MIN:
+        raise InvalidMessage(f"topic {message.topic}: deliver_at={message.deliver_at!r} is before 2001")
+
+
 def check_texts(message: Message) -> None:
     """Raise if a property of *message* is no text. Called only after encoding failed, as it is slow."""
     if not isinstance(message.tags, str | None):
         raise InvalidMessage(f'topic {message.topic}: tags must be one text, such as "created", not {message.tags!r}')
+    if not isinstance(message.ordering_key, str | None):
+        raise InvalidMessage(f"topic {message.topic}: ordering_key must be a text, not {message.ordering_key!r}")
     for key in message.keys:
         if not isinstance(key, str):
             raise InvalidMessage(f"topic {message.topic}: keys must be texts, and {key!r} is none")

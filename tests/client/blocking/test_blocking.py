@@ -57,8 +57,11 @@ def test_each_asyncio_method_is_there_with_the_same_parameters(name: str) -> Non
         "begin_send",
         "check_transaction",
         "in_own_listener",
+        "queues_state",
         "reply_arrived",
         "send_outgoing",
+        "settle",
+        "take_ahead",
     }  # for the core and other parts
     for method, value in inspect.getmembers(asynchronous):
         if (method.startswith("_") and method != "__init__") or method in internal:

@@ -137,7 +137,7 @@ def sending():
     while not stop.is_set():
         sent.append(send(old))
 
-threads = [threading.Thread(target=sending) for _ in range(3)]
+threads = [threading.Thread(target=sending, daemon=True) for _ in range(3)]
 for thread in threads:
     thread.start()
 

@@ -11,7 +11,6 @@ import pytest
 
 from hanabi.client.cluster.api import Api
 from hanabi.client.cluster.core import Core
-from hanabi.client.cluster.signing import signature
 from hanabi.client.config import Credentials
 from hanabi.errors import (
     ConnectError,
@@ -45,6 +44,7 @@ from hanabi.wire.headers.query import QueryMessageHeader
 from hanabi.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageReplyHeader, SendMessageV2Header
 from hanabi.wire.message.message_id import decode_offset_id
 from hanabi.wire.message.record import decode_records
+from hanabi.wire.signature import signature
 from tests.broker.talk import serving
 from tests.interop.processes import free_port
 

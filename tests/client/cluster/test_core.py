@@ -1,4 +1,4 @@
-"""What the clients of one loop share: who is told what when members, brokers and connections come and go."""
+"""Tests of what the clients of one loop share: the messages to brokers when members, brokers and connections change."""
 
 import asyncio
 import os
@@ -41,6 +41,7 @@ from hanabi.wire.message.hosts import encode_host
 from hanabi.wire.message.record import encode_record
 from tests.broker.talk import serving
 from tests.client.slow_heartbeats import slow_heartbeats
+from tests.interop.processes import free_port
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -250,7 +251,7 @@ async def test_a_broker_that_is_down_keeps_nobody_from_joining_and_hears_when_it
         host, port = parse_address(broker.address)
         await broker.stop()
         await core.add_consumer("c", ConsumerSpy())
-        config = BrokerConfig(broker_name="broker-a", namesrv_addr=cluster.namesrv)
+        config = BrokerConfig(broker_name="broker-a", namesrv_addr=cluster.namesrv, ha_listen_port=free_port())
         async with Broker(config, small_store(tmp_path / "broker-a")) as again:
             await again.start(host, port)
             await eventually(lambda: consumers_at(again) == [core.client_id], "the heartbeat")
@@ -322,7 +323,7 @@ async def test_a_broker_that_no_route_has_any_more_hears_that_a_member_left(tmp_
 
 
 async def test_a_route_that_lost_a_broker_is_asked_for_again_soon(tmp_path: Path) -> None:
-    """One that restarts is gone for a moment; the next regular round is a minute away."""
+    # One that restarts is gone for a moment; the next regular round is a minute away.
     async with (
         running_cluster(tmp_path, brokers=("broker-a", "broker-b")) as cluster,
         acquired(cluster.config(route_refresh_s=60.0)) as core,
@@ -400,7 +401,7 @@ async def test_one_consumer_that_fails_to_save_does_not_stop_the_clock(tmp_path:
 
 @asynccontextmanager
 async def asked(tmp_path: Path, consumer: ConsumerSpy, *producers: ProducerSpy) -> AsyncIterator[Connection]:
-    """A broker whose own connection to us can be used to ask."""
+    """Yield a broker whose own connection to us can be used to ask."""
     async with running_cluster(tmp_path) as cluster, acquired(cluster.config()) as core:
         await cluster.create_topic("T")
         await core.routes.find("T")

@@ -6,9 +6,10 @@ import hmac
 
 import pytest
 
-from hanabi.client.cluster.signing import sign, signature
+from hanabi.client.cluster.signing import sign
 from hanabi.client.config import Credentials
 from hanabi.errors import ConfigError
+from hanabi.wire.signature import signature
 
 CREDENTIALS = Credentials("rocketmq2", "12345678")
 

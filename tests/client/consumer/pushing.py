@@ -1,4 +1,4 @@
-"""What the tests of the push consumer share: a consumer that remembers, and a way to send."""
+"""Parts that tests of the push consumer share: a consumer that remembers, and a way to send."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -50,7 +50,7 @@ async def send(
 
 
 def committed(cluster: Cluster, group: str, topic: str = "T") -> dict[int, int]:
-    """The offsets that the broker keeps for *group*."""
+    """Return the offsets that the broker keeps for *group*."""
     return dict(cluster.broker.tables.offsets.of(group, topic))
 
 

@@ -6,7 +6,7 @@ from hanabi.message import Address, StoredMessage
 
 
 def stored(queue_offset: int = 0, **fields: Any) -> StoredMessage:
-    """A message at *queue_offset*, with *fields* in place of what does not matter."""
+    """Return a message at *queue_offset*, with *fields* in place of what does not matter."""
     plain: dict[str, Any] = {
         "topic": "Orders",
         "body": b"body",

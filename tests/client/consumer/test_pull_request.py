@@ -7,20 +7,18 @@ import pytest
 
 from hanabi.client.cluster.core import Core
 from hanabi.client.cluster.queue_access import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
-from hanabi.client.cluster.routes import make_route
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.pull_request import (
     Pulling,
     PullResult,
     PullStatus,
     decode_pulled,
-    other_broker,
     restored,
     wanted,
 )
 from hanabi.client.consumer.subscription import sql, subscription_data
 from hanabi.client.producer.producer import Producer
-from hanabi.errors import RemoteProtocolError, TransportError
+from hanabi.errors import ConnectError, RemoteProtocolError, SystemBusy
 from hanabi.message import Message, MessageQueue
 from hanabi.remoting.connection.dispatch import Handler, Reply
 from hanabi.remoting.transport.server import RemotingServer
@@ -143,18 +141,6 @@ def test_topics_are_what_producers_named_them() -> None:
     assert restored(msgspec.structs.replace(message, topic="shop%Orders"), "shop").topic == "Orders"
 
 
-def test_after_a_failure_another_broker_of_the_name_is_asked() -> None:
-    source = TopicRoute(
-        broker_datas=[BrokerData(cluster="c", broker_name="broker-a", broker_addrs={0: "m:1", 1: "s:1"})],
-        queue_datas=[
-            QueueData(broker_name="broker-a", read_queue_nums=1, write_queue_nums=1, perm=6, topic_sys_flag=0)
-        ],
-    )
-    route = make_route("Orders", source, lambda address: address)
-    assert other_broker(route, QUEUE, "m:1") == 1
-    assert other_broker(route, QUEUE, "s:1") == 0
-
-
 class ScriptedBroker:
     """A master or a slave that says what it is told to, on a real socket; it can also be asked for the route."""
 
@@ -162,6 +148,7 @@ class ScriptedBroker:
         self.asked: list[PullMessageHeader] = []
         self.route = TopicRoute()
         self.suggests = 0
+        self.refuses = False
         self._server = RemotingServer(
             {
                 RequestCode.PULL_MESSAGE: Handler(PullMessageHeader, self._pull),
@@ -182,6 +169,8 @@ class ScriptedBroker:
 
     def _pull(self, header: PullMessageHeader, *_: object) -> Reply:
         self.asked.append(header)
+        if self.refuses:  # as 5.x slaves without slaveReadEnable
+            return Reply(ResponseCode.SYSTEM_BUSY, "start flow control for a while")
         offset = header.queue_offset
         told = PullMessageReplyHeader(
             suggest_which_broker_id=self.suggests, next_begin_offset=offset + 1, min_offset=0, max_offset=100
@@ -236,10 +225,21 @@ async def test_when_the_master_is_gone_the_slave_is_asked_and_the_other_way_roun
     async with Pair() as pair:
         await pair.pull(0)
         await pair.master.stop()
-        with pytest.raises(TransportError, match="broker-a"):
+        with pytest.raises(ConnectError, match="broker-a"):
             await pair.pull(1)
-        pair.slave.suggests = 1
         assert (await pair.pull(1)).next_offset == 2
+        assert (await pair.pull(2)).next_offset == 3, "the slave suggests the master, which is known to be silent"
+
+
+async def test_a_slave_that_refuses_is_not_asked_again() -> None:
+    async with Pair() as pair:
+        pair.master.suggests = 1
+        await pair.pull(0)
+        pair.slave.refuses = True
+        with pytest.raises(SystemBusy):
+            await pair.pull(1)
+        assert (await pair.pull(1)).next_offset == 2
+        assert [header.queue_offset for header in pair.master.asked] == [0, 1]
 
 
 async def test_the_request_has_the_fields_of_apaches() -> None:

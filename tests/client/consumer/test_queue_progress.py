@@ -1,4 +1,4 @@
-"""What may be called consumed never runs ahead of what is."""
+"""Tests that the committed offset never runs ahead of consumption."""
 
 import random
 

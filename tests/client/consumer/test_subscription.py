@@ -1,4 +1,4 @@
-"""What brokers hear of a subscription, and the second look at tags."""
+"""Tests of what brokers hear of a subscription, and the second look at tags."""
 
 import pytest
 

@@ -42,7 +42,7 @@ def test_what_takes_long_is_much_that_is_compressed(records: bytes, long: bool) 
 
 
 def large(number: int, pieces: int = 20_000) -> bytes:
-    """A body that takes more than the limit when it is compressed, by any means."""
+    """Return a body that takes more than the limit when it is compressed, by any means."""
     return b"".join(b"%d," % (number * pieces + piece) for piece in range(pieces))
 
 

@@ -17,7 +17,7 @@ from tests.client.deduplicate.redis_server import RedisMissing, redis_server
 
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
-    """A Redis of these tests' own."""
+    """Yield a Redis of these tests' own."""
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redis-")))  # sockets want short paths
         try:
@@ -31,7 +31,7 @@ def redis_url() -> Iterator[str]:
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyStore]:
-    """One store after the other, empty."""
+    """Yield one store after the other, empty."""
     kind: str = request.param
     made: KeyStore
     if kind == "memory":

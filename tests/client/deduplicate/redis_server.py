@@ -18,7 +18,7 @@ class RedisMissing(Exception):
 
 @contextmanager
 def redis_server(home: Path) -> Iterator[str]:
-    """Its address. RedisMissing if there is none."""
+    """Yield its address. RedisMissing if there is none."""
     program = shutil.which("redis-server")
     if program is None:
         raise RedisMissing("redis-server is not installed (Debian: apt-get install redis-server)")

@@ -146,7 +146,7 @@ def test_a_claim_of_somebody_who_died_expires(store: KeyStore, listening: Callab
 
 
 def test_a_listener_that_counts_is_understood(store: KeyStore, listening: Callable[..., Listener]) -> None:
-    """It got b, d, e of five; two of them are done: a to d need not come again."""
+    # It got b, d, e of five; two of them are done: a to d need not come again.
     store.claim(["test:a", "test:c"], "me", 60)
     store.done(["test:a", "test:c"], "me", 60)
 

@@ -1,4 +1,4 @@
-"""What every store of keys must hold, and what each of them must hold alone."""
+"""Tests of what every store of keys must hold, and what each of them must hold alone."""
 
 import os
 import sqlite3

@@ -14,7 +14,7 @@ TIME = 1_700_000_000_123
 
 
 def our_lines() -> list[TraceLine]:
-    """What tests/interop/java/judges/TraceJudge.java has Apache encode."""
+    """Return what tests/interop/java/judges/TraceJudge.java has Apache encode."""
     lines = []
     for bare in (False, True):
         message = Traced("Orders", ID, None if bare else "paid", () if bare else ("order-42", "customer-7"))

@@ -24,7 +24,7 @@ from hanabi.wire.system_names import TRACE_TOPIC
 
 
 async def traces(cluster: Cluster, count: int, topic: str = TRACE_TOPIC) -> list[list[str]]:
-    """The fields of that many lines in the trace topic, by type and time."""
+    """Return the fields of that many lines in the trace topic, by type and time."""
     lines: list[list[str]] = []
     reader = LitePullConsumer("auditors", config=cluster.config(route_refresh_s=0.1), consume_from="first")
     reader.subscribe(topic)

@@ -26,7 +26,7 @@ SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCod
 
 
 def stored(header: SendMessageV2Header, _: bytes) -> Reply:
-    """As a broker that has it."""
+    """Answer as a broker that has it."""
     return Reply(
         header=SendMessageReplyHeader(
             msg_id="7F00000100002A9F0000000000000000", queue_id=header.queue_id, queue_offset=7
@@ -35,12 +35,12 @@ def stored(header: SendMessageV2Header, _: bytes) -> Reply:
 
 
 def refusing(code: int, remark: str) -> Answer:
-    """As a broker that does not want it."""
+    """Answer as a broker that does not want it."""
     return lambda header, body: Reply(code, remark)
 
 
 def stored_with(code: ResponseCode) -> Answer:
-    """As a broker that has it, but not as safely as it should."""
+    """Answer as a broker that has it, but not as safely as it should."""
 
     def answer(header: SendMessageV2Header, body: bytes) -> Reply:
         return Reply(code, header=stored(header, body).header)
@@ -70,7 +70,8 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted_broker(answer: Answer = stored, port: int = 0) -> AsyncIterator[Scripted]:
-    """A broker on a free *port*, or on this one. Clients reach it through the address map, in place of a real one."""
+    """Yield a broker on a free *port*, or on this one. Clients reach it through the address map, in place of a real
+    one."""
     broker = Scripted(answer)
     welcome = Handler(NoHeader, lambda *_: Reply())
     handlers: dict[int, Handler] = {code: Handler(SendMessageV2Header, broker.take) for code in SENDS}
@@ -84,7 +85,7 @@ async def scripted_broker(answer: Answer = stored, port: int = 0) -> AsyncIterat
 
 
 async def look_up(address: str, result: SendResult) -> StoredMessage:
-    """What the broker at *address* stored for *result*."""
+    """Return what the broker at *address* stored for *result*."""
     connector = Connector()
     try:
         record = await Api(connector).view_message(address, decode_offset_id(result.offset_message_id).log_offset)

@@ -142,7 +142,7 @@ class SlowBroker:
 async def test_many_messages_for_a_slow_broker_are_sent_fewer_at_a_time_until_all_are_stored_once(
     tmp_path: Path,
 ) -> None:
-    """It stores some 300 a second, and 512 at once wait longer than it lets them."""
+    # It stores some 300 a second, and 512 at once wait longer than it lets them.
     slow = SlowBroker(work_s=0.003, wait_s=0.5)
     async with running_cluster(tmp_path) as cluster, scripted_broker(slow.answer) as broker:
         await cluster.create_topic("T")

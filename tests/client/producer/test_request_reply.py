@@ -52,7 +52,7 @@ async def pull(api: Api, address: str, broker_name: str, queue_id: int, offset: 
 
 @asynccontextmanager
 async def answering(cluster: Cluster, answer: Callable[[Producer, StoredMessage], object]) -> AsyncIterator[Producer]:
-    """A consumer, as simple as can be, that gives every message of the topic to *answer*."""
+    """Yield a consumer, as simple as can be, that gives every message of the topic to *answer*."""
     async with Producer("repliers", config=cluster.config(instance="repliers")) as replier:
         connector = Connector()
         api = Api(connector)

@@ -1,4 +1,4 @@
-"""What is tried again, when, and what the error says."""
+"""Tests of what is tried again, when, and what the error says."""
 
 import pytest
 

@@ -43,7 +43,7 @@ class Ended:
 
 
 async def begun(producer: Producer, message: Message, **options: Any) -> tuple[SendResult, bool]:
-    """The result, and whether the short way led to it."""
+    """Return the result, and whether the short way led to it."""
     ended = Ended()
     rest = producer.begin_send(message, ended, **options)
     if rest is not None:

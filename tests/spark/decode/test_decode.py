@@ -101,7 +101,7 @@ properties = st.one_of(
 
 @st.composite
 def packed_bodies(draw: st.DrawFn) -> tuple[bytes, int]:
-    """A body and the system flag that belongs to it; sometimes the flag lies."""
+    """Return a body and the system flag that belongs to it; sometimes the flag lies."""
     plain = draw(st.binary(max_size=50))
     kind = draw(st.sampled_from(["plain", "plain", "plain", "packed", "lie"]))
     if kind == "plain":

@@ -18,7 +18,7 @@ def confs(settings: Mapping[str, str]) -> list[str]:
 
 
 def output_of(command: list[str], env: Mapping[str, str], home: Path, timeout_s: float) -> str:
-    """What *command* prints, which must come to a good end."""
+    """Return what *command* prints, which must come to a good end."""
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=timeout_s, env=dict(env), cwd=home
     )
@@ -27,13 +27,13 @@ def output_of(command: list[str], env: Mapping[str, str], home: Path, timeout_s:
 
 
 def pipeline_command(broker: Serving, master: str, settings: Mapping[str, str], *arguments: str) -> list[str]:
-    """Its answer is JSON, for `facts_in`."""
+    """Return its answer is JSON, for `facts_in`."""
     place = ["-n", broker.namesrv, "--master", master, *confs(settings)]
     return [*HANABI, "pipeline", "run", *arguments, *place, "--json"]
 
 
 def facts_in(answer: str) -> Any:
-    """The facts of a pipeline that has nothing to complain of."""
+    """Return the facts of a pipeline that has nothing to complain of."""
     told = json.loads(answer)
     assert told["complaint"] is None
     return told["facts"]

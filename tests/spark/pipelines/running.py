@@ -24,7 +24,7 @@ class Steps:
 
 
 def run_pipeline(spark: SparkSession, name: str, progress: Steps | None = None, **options: Any) -> Outcome:
-    """The outcome of the pipeline *name*, with options under the names of their fields."""
+    """Return the outcome of the pipeline *name*, with options under the names of their fields."""
     pipeline = find(name)
     for key, value in pipeline.spark_conf.items():
         if spark.conf.isModifiable(key):

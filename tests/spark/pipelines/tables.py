@@ -7,7 +7,7 @@ from hanabi.spark.pipelines.contract import Cell, Outcome
 
 
 def rows_of(outcome: Outcome, title: str) -> list[dict[str, Cell]]:
-    """The rows of the table whose title begins so."""
+    """Return the rows of the table whose title begins so."""
     (table,) = (each for each in outcome.tables if each.title.startswith(title))
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import hanabi
 from hanabi.errors import ConfigError, MQError
-from hanabi.spark.pipelines.failures import in_one_sentence, told_plainly
+from hanabi.spark.pipelines.failures import in_one_sentence, plain_spark_errors
 from hanabi.spark.pipelines.session import settings_for
 from tests.cli.commands import HANABI, environment
 from tests.serving import Serving, serving
@@ -35,7 +35,7 @@ def send_numbers(broker: Serving, topic: str, count: int) -> None:
 
 @contextmanager
 def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """A run under way. However the test ends, nothing of it is left."""
+    """Yield a run under way. However the test ends, nothing of it is left."""
     command = [*HANABI, "pipeline", "run", *arguments, "--master", "local[2]", "--conf", QUICK_START]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     try:
@@ -108,11 +108,11 @@ def test_what_spark_raises_is_told_in_one_sentence(spark: SparkSession) -> None:
     def fail(_: int) -> int:
         raise MQError("topic T: no broker takes it")
 
-    with pytest.raises(MQError, match=r"^topic T: no broker takes it$"), told_plainly():
+    with pytest.raises(MQError, match=r"^topic T: no broker takes it$"), plain_spark_errors():
         spark.sparkContext.parallelize([1]).map(fail).collect()
-    with pytest.raises(ConfigError, match=r"^rocketmq has no option 'topik'"), told_plainly():
+    with pytest.raises(ConfigError, match=r"^rocketmq has no option 'topik'"), plain_spark_errors():
         spark.read.format("rocketmq").option("topik", "x").load()
-    with pytest.raises(MQError, match=r"^Spark: .*`nothing`.* cannot be found\.") as caught, told_plainly():
+    with pytest.raises(MQError, match=r"^Spark: .*`nothing`.* cannot be found\.") as caught, plain_spark_errors():
         spark.table("nothing")
     assert "SQLSTATE" not in str(caught.value)
     assert "\n" not in str(caught.value)

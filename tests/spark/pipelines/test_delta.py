@@ -40,7 +40,7 @@ def bodies(broker: Serving, topic: str) -> Counter[bytes]:
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 def test_hundreds_of_queues_are_archived_in_delta_each_message_once(tmp_path: Path) -> None:
-    """In two runs. A condition for each queue overflowed the stack of Spark's optimizer."""
+    # In two runs. A condition for each queue overflowed the stack of Spark's optimizer.
     skip_without(JARS)
     with serving(tmp_path / "broker") as broker:
         topic, copies = make_topic(broker, "Wide", QUEUES), make_topic(broker, "Copies", 4)

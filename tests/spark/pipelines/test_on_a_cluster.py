@@ -15,7 +15,7 @@ MESSAGES = 400
 
 
 def run(cluster: Standalone, serving: Serving, *arguments: str) -> Any:
-    """The facts of a pipeline that ran on *cluster*."""
+    """Return the facts of a pipeline that ran on *cluster*."""
     command = pipeline_command(serving, cluster.url, CONF, *arguments)
     return facts_in(output_of(command, cluster.env, cluster.home, timeout_s=600))
 

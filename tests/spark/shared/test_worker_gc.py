@@ -1,4 +1,4 @@
-"""What a reader does with the garbage collector of the process that it runs in."""
+"""Tests of what a reader does with the garbage collector of the process that it runs in."""
 
 import gc
 import weakref
@@ -13,7 +13,7 @@ from hanabi.spark.shared.worker_gc import leave_modules_alone
 
 @pytest.fixture
 def a_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As if this process were a worker in the middle of its first task."""
+    """Act as if this process were a worker in the middle of its first task."""
     monkeypatch.setattr(worker_gc, "_frozen", False)
     TaskContext._getOrCreate()
     try:

@@ -1,4 +1,4 @@
-"""What the sink makes of rows, on a real broker; Spark's own part is in test_sink_format."""
+"""Tests of what the sink makes of rows, on a real broker; Spark's own part is in test_sink_format."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -82,7 +82,7 @@ def test_a_replay_stamps_its_rows_as_before(broker: Serving) -> None:
 
 
 def by_stamp(broker: Serving, topic: str) -> list[bytes]:
-    """One body of each stamp, as `deduplicated` keeps them: the first that is stored."""
+    """Return one body of each stamp, as `deduplicated` keeps them: the first that is stored."""
     kept: dict[str, bytes] = {}
     found = rows(broker, "body properties storeTimestamp", subscribe=topic)
     for row in sorted(found, key=lambda row: row["storeTimestamp"]):
@@ -102,7 +102,7 @@ def test_a_retry_behind_a_shuffle_stamps_the_same_rows_alike_in_any_order(broker
 
 
 def test_rows_that_name_themselves_are_the_same_wherever_a_retry_puts_them(broker: Serving) -> None:
-    """Where a plan is not deterministic, a row may also come in another task, and with another body."""
+    # Where a plan is not deterministic, a row may also come in another task, and with another body.
     topic = make_topic(broker, "Named")
     write(broker, {"body": ["a at 1", "b at 1", "c at 1"], "rowKey": [1, 2, 3]}, topic=topic)
     write(broker, {"body": ["c at 2", "a at 2"], "rowKey": [3, 1]}, topic=topic, partition=5)
@@ -110,7 +110,7 @@ def test_rows_that_name_themselves_are_the_same_wherever_a_retry_puts_them(broke
 
 
 def test_what_was_read_can_be_written_back(broker: Serving) -> None:
-    """The properties of a message that was read have what brokers and clients wrote there; a message has its own."""
+    # The properties of a message that was read have what brokers and clients wrote there; a message has its own.
     topic = make_topic(broker, "Original")
     table = {
         "body": ["1", "2"],

@@ -1,4 +1,5 @@
-"""What a sink is told by the checkpoint of its stream, on a real session: whether a batch was finished before."""
+"""Tests of what a sink is told by the checkpoint of its stream, on a real session: whether a batch was finished
+before."""
 
 import uuid
 from pathlib import Path
@@ -11,7 +12,8 @@ from hanabi.spark.sink.check import has_finished_batches
 
 
 def asking_source(told: Path) -> type[DataSource]:
-    """A sink that throws rows away and appends to *told* what its checkpoint tells, where Spark makes its writers."""
+    """Return a sink that throws rows away and appends to *told* what its checkpoint tells, where Spark makes its
+    writers."""
     unique = f"asking{uuid.uuid4().hex}"  # sessions of one Spark share their names
 
     class Writer(DataSourceStreamWriter):
@@ -34,7 +36,7 @@ def asking_source(told: Path) -> type[DataSource]:
 
 
 def answers(spark: SparkSession, checkpoint: str, home: Path) -> list[str]:
-    """What the writers of a stream of one new file have been told."""
+    """Return what the writers of a stream of one new file have been told."""
     told = home / "told"
     told.unlink(missing_ok=True)
     words = home / "words"

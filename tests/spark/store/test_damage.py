@@ -30,7 +30,7 @@ def spoil_entry(root: Path, queue_id: int, queue_offset: int, content: bytes, at
 
 @pytest.fixture
 def store(tmp_path: Path) -> tuple[Path, list[int]]:
-    """Messages 0 to 39 in two queues, and where they lie."""
+    """Store messages 0 to 39 in two queues; return where they lie."""
     return tmp_path / "store", make_store(tmp_path / "store", 40)
 
 

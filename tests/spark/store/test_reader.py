@@ -25,7 +25,7 @@ from tests.store.stores import message, open_store
 
 
 def one_by_one(root: Path) -> list[Row]:
-    """Every message of the log, from the readable decoder."""
+    """Return every message of the log, from the readable decoder."""
     with FileReader() as files:
         return [
             row_of(to_message(decode_record(piece.buffer, piece.position, piece.end))) | {"brokerName": None}

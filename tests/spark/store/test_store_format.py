@@ -21,7 +21,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Messages 0 to 59, one a second, in three queues of topic T."""
+    """Store messages 0 to 59, one a second, in three queues of topic T."""
     root = tmp_path_factory.mktemp("format") / "store"
     make_store(root, 60, queues=3)
     return root
@@ -37,7 +37,7 @@ def bodies(frame: DataFrame) -> list[int]:
 
 
 def plain(row: Row) -> dict[str, Any]:
-    """As `reading.rows` gives it."""
+    """Return it as `reading.rows` does."""
     values = row.asDict()
     for name in ("bornTimestamp", "storeTimestamp"):
         values[name] = round(values[name].timestamp() * 1_000_000)
@@ -123,7 +123,7 @@ class NumbersReader(DataSourceReader):
 
 @pytest.mark.xfail(strict=True, reason="Spark 4.3 keeps the filters of one query for the next one on the same frame")
 def test_a_frame_with_filters_pushed_down_can_be_used_twice(spark: SparkSession) -> None:
-    """When this passes Spark has mended it: then the sources can use filters again."""
+    # When this passes Spark has mended it: then the sources can use filters again.
     spark.dataSource.register(Numbers)
     spark.conf.set(PUSHDOWN, "true")
     try:

@@ -50,7 +50,7 @@ class Writer:
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[Writer]:
-    """A store with small files, so that queues and log go over several of them."""
+    """Yield a store with small files, so that queues and log go over several of them."""
     root = tmp_path / "store"
     config = StoreConfig(root=str(root), commit_log_segment_bytes=1 << 16, consume_queue_segment_bytes=400)
     with MessageStore.open(config, disk_ratio=lambda _: 0.1) as store:
@@ -171,7 +171,7 @@ def test_a_topic_that_was_made_again_is_a_loss_and_not_left_out_silently(writer:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_a_topic_that_is_made_again_between_the_plan_and_the_tasks_is_told(writer: Writer, partitions: int) -> None:
-    """Of a batch and of a trigger. Nothing is missing: the topic has as many messages as before."""
+    # Of a batch and of a trigger. Nothing is missing: the topic has as many messages as before.
     writer.put("T", 40)
     options: dict[str, Any] = {"subscribe": "T", "minPartitions": partitions}
     batch = store_reader(writer.root, **options)
@@ -205,7 +205,7 @@ def test_a_thousand_queues_are_followed_and_made_again(writer: Writer) -> None:
 
 
 def test_an_end_that_went_back_is_a_loss_and_only_what_is_new_is_read(tmp_path: Path) -> None:
-    """As after a power cut, or a restored backup: the last messages are gone, and others get their offsets."""
+    # As after a power cut, or a restored backup: the last messages are gone, and others get their offsets.
     root, backup = tmp_path / "store", tmp_path / "backup"
 
     def write(count: int, first: int) -> list[int]:

@@ -8,6 +8,7 @@ starts in the child like any other; one that was started belongs to the parent.
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from hanabi.client.blocking.loop_thread import Begin, LoopThread
@@ -40,9 +41,10 @@ class Lifetime:
         self.on_end: Callable[[], object] = lambda: None  # called in the thread that ends it
         self._changing = threading.Lock()
         self._life: _Life | None = None
-        # Both are those of the loop thread while started.
+        # These are those of the loop thread while started.
         self.run: Run = self._refuse
         self.run_short: Callable[[Begin[Any]], Any] = self._refuse_short
+        self.submit: Callable[[Begin[Any]], Future[Any]] = self._refuse_short
 
     def _refuse(self, coroutine: Coroutine[Any, Any, Any], unclaimed: object = None) -> Any:
         coroutine.close()
@@ -50,6 +52,12 @@ class Lifetime:
 
     def _refuse_short(self, begin: object = None) -> Any:
         raise MQError(f"{self._what} is not running: use `with`, or start() it, and not after shutdown()")
+
+    @property
+    def in_loop_thread(self) -> bool:
+        """Return True in the event loop's own thread, where a call cannot wait."""
+        life = self._life
+        return life is not None and life.thread.is_current
 
     @property
     def is_running(self) -> bool:
@@ -134,9 +142,9 @@ class Lifetime:
         """Pass calls to the loop while *life* lasts."""
         with self._changing:
             if self._life is life:
-                self.run, self.run_short = life.thread.run, life.thread.run_short
+                self.run, self.run_short, self.submit = life.thread.run, life.thread.run_short, life.thread.submit
             elif self._life is None:
-                self.run, self.run_short = self._refuse, self._refuse_short
+                self.run, self.run_short, self.submit = self._refuse, self._refuse_short, self._refuse_short
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a plain function that must not run concurrently with the loop: on the loop while started, here

@@ -1,6 +1,6 @@
 """Lite pull consumer for blocking programs: same arguments and results as the asyncio class.
 
-Contains no logic: each call is passed to the loop thread of this process and waited for.
+Each call is passed to the loop thread of this process and waited for. Iteration takes several messages in one call.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Unpack, cast
 
 from hanabi.client.blocking.participant import BlockingParticipant
+from hanabi.client.blocking.read_ahead import ReadAhead
 from hanabi.client.config import ClientConfig
 from hanabi.client.consumer.config.pull_config import LitePullConfig
 from hanabi.client.consumer.pull.lite_pull import LitePullConsumer as AsyncLitePullConsumer
@@ -44,6 +45,7 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
         **options: Unpack[LitePullOptions],
     ) -> None:
         super().__init__(AsyncLitePullConsumer(group, config=config, settings=settings, **options))
+        self._ahead = ReadAhead()
 
     @property
     def settings(self) -> LitePullConfig:
@@ -93,7 +95,12 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
         """Save offsets, release the queues, and leave the group. Messages of the last `poll` do not count as consumed:
         call `commit()` first, or use `with`. Pending trace data gets *timeout* seconds to be sent.
         """
-        super().shutdown(timeout)
+
+        async def leave() -> None:
+            self._count_as_unread()
+            await self._aio.shutdown(timeout)
+
+        self._life.shutdown(leave)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -101,12 +108,36 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
         """Shut down. With automatic commits, a block that ends without an exception has consumed everything handed
         out.
         """
-        self._life.shutdown(lambda: self._aio.__aexit__(kind, error, traceback))
+
+        async def leave() -> None:
+            if kind is None:
+                self._aio.give_back(self._ahead.drop_unread())
+            else:
+                self._count_as_unread()
+            await self._aio.__aexit__(kind, error, traceback)
+
+        self._life.shutdown(leave)
+
+    def _count_as_unread(self) -> None:
+        """Count only messages as consumed after which the iteration went on. Runs in the loop's thread."""
+        unfinished = self._ahead.unfinished
+        self._ahead.clear()
+        if unfinished:
+            self._aio.give_back(unfinished)
+            self._aio.settle()
+
+    def _stop_reading_ahead(self, *, finished: bool = False) -> None:
+        """Give unread messages back. *finished*: the message that the program has now counts as consumed."""
+        if unread := self._ahead.drop_unread():
+            self._life.call(lambda: self._aio.give_back(unread))
+        if finished:
+            self._ahead.clear()
 
     def poll(self, timeout: float | None = None, *, count: int | None = None) -> list[StoredMessage]:
         """Return the next messages, at most *count* (default: `poll_batch`); none if there are none within *timeout*
         seconds (default: `poll_timeout_s`). Messages of one queue come in order.
         """
+        self._stop_reading_ahead(finished=True)
         asking = self._aio.poll(timeout, count=count)
         return cast(list[StoredMessage], self._life.run(asking, self._aio.give_back))
 
@@ -115,19 +146,23 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
 
     def __next__(self) -> StoredMessage:
         """Wait for the next message. Iteration ends at `shutdown`."""
+        return self._ahead.next(self._aio.queues_state) or self._read_on()
+
+    def _read_on(self) -> StoredMessage:
         if not self._life.is_running:
             raise StopIteration
-        try:
-            return cast(StoredMessage, self._life.run(self._aio.__anext__(), self._give_back_one))
-        except StopAsyncIteration:
-            raise StopIteration from None
-
-    def _give_back_one(self, message: StoredMessage) -> None:
-        self._aio.give_back([message])
+        self._stop_reading_ahead()
+        taken, state = self._life.run(self._aio.take_ahead(), lambda taken: self._aio.give_back(taken[0]))
+        self._ahead.fill(taken, state)
+        message = self._ahead.next(state)
+        if message is None:
+            raise StopIteration
+        return message
 
     def give_back(self, messages: Iterable[StoredMessage]) -> None:
         """Return unprocessed messages of the last `poll`; the next `poll` returns them again."""
         given = list(messages)
+        self._stop_reading_ahead()
         self._life.call(lambda: self._aio.give_back(given))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -160,6 +195,7 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
 
     def position(self, queue: MessageQueue) -> int | None:
         """Return the offset that `poll` continues at in *queue*; None until it is known."""
+        self._stop_reading_ahead()
         return self._life.call(lambda: self._aio.position(queue))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
@@ -176,6 +212,7 @@ class LitePullConsumer(BlockingParticipant[AsyncLitePullConsumer]):
         """Commit everything that `poll` has returned, or up to *offsets*; returns when the brokers have confirmed
         it.
         """
+        self._stop_reading_ahead(finished=True)
         self._life.run(self._aio.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:

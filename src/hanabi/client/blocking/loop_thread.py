@@ -16,7 +16,9 @@ import os
 import sys
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
 
 from hanabi.errors import BlockingCallError
@@ -31,6 +33,8 @@ STOPS_A_LOOP: Final = (
     "a blocking call of hanabi stops the event loop that runs in this thread until it returns. Use the class of the"
     " same name in hanabi.aio and await it, or asyncio.to_thread"
 )
+GIVEN_UP: Final = "the call was given up: its client, or the whole interpreter, is shut down"
+SUBMITTED_MAX: Final = 256  # calls without a waiting thread that start in one loop iteration
 # On Windows Ctrl-C is noticed only between two waits; elsewhere a signal interrupts the wait itself.
 WAIT_SECONDS: Final = 0.1 if sys.platform == "win32" else -1.0
 
@@ -105,7 +109,7 @@ class _Call(Generic[T]):
             return cast(T, self._result)
         self._unclaimed = None
         if isinstance(error, asyncio.CancelledError):
-            raise BlockingCallError("the call was given up: its client, or the whole interpreter, is shut down")
+            raise BlockingCallError(GIVEN_UP)
         try:
             raise error
         finally:
@@ -155,6 +159,43 @@ class _ShortCall(_Call[T]):
 Begin: TypeAlias = Callable[[_ShortCall[T]], Coroutine[Any, Any, T] | None]
 
 
+class _FutureCall(_ShortCall[T]):
+    """A short call without a waiting thread: its result goes to *future*. *calls* has the calls that have not ended."""
+
+    __slots__ = ("_calls", "_future")
+
+    def __init__(self, begin: "Begin[T]", future: "Future[T]", calls: "set[_Call[Any]]") -> None:
+        super().__init__(begin)
+        self._future, self._calls = future, calls
+
+    def start(self) -> None:
+        """Start the call, unless its future was cancelled. Runs in the loop's thread."""
+        if self._future.set_running_or_notify_cancel():
+            super().start()
+        else:
+            self._over = True
+            self._calls.discard(self)
+
+    def _end(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._calls.discard(self)
+        error, self._error = self._error, None
+        if error is None:
+            self._future.set_result(cast(T, self._result))
+        elif isinstance(error, asyncio.CancelledError):
+            self._future.set_exception(BlockingCallError(GIVEN_UP))
+        else:
+            self._future.set_exception(error)
+
+    def give_up(self) -> None:
+        """Give up because the loop is closed. Runs in the loop's thread."""
+        if not self._future.running() and not self._future.set_running_or_notify_cancel():
+            self._over = True
+        super().give_up()
+
+
 class LoopThread:
     """A loop, its thread, and the clients to shut down before they end. `acquire` it, and `release` it as often."""
 
@@ -168,7 +209,9 @@ class LoopThread:
         self._loop = loop_factory()()
         self._stopping = False
         self._open: dict[int, Shutdown] = {}
-        self._calls: set[_Call[Any]] = set()  # calls with a waiting thread
+        self._calls: set[_Call[Any]] = set()  # calls that have not ended
+        self._submitted: deque[_Call[Any]] = deque()  # calls that have not started, without a waiting thread
+        self._waking = False  # a wake-up for them is in flight
         self._thread = threading.Thread(target=self._run, name="hanabi", daemon=True)
         self._thread.start()
 
@@ -213,6 +256,11 @@ class LoopThread:
         """Return True once it has stopped and shut everything down; never in a child of the process that made it."""
         return self._process_id == os.getpid() and self._loop.is_closed()
 
+    @property
+    def is_current(self) -> bool:
+        """Return True in the loop's own thread."""
+        return threading.current_thread() is self._thread
+
     def run(self, coroutine: Coroutine[Any, Any, T], unclaimed: Callable[[T], None] | None = None) -> T:
         """Return the result of *coroutine*, or raise its exception. If a signal interrupts the wait, the coroutine is
         cancelled; if it had ended already, *unclaimed* gets its result.
@@ -227,6 +275,34 @@ class LoopThread:
         if not self._can_wait():
             raise BlockingCallError(self._why_not())
         return self._wait_for(_ShortCall(begin))
+
+    def submit(self, begin: "Begin[T]") -> "Future[T]":
+        """Start the call that *begin* starts, and return its future at once. Calls that are submitted together wake the
+        loop once. Any thread may use it, the loop's own too.
+        """
+        if self._process_id != os.getpid() or self._loop.is_closed():
+            raise BlockingCallError(self._why_not())
+        future: Future[T] = Future()
+        call = _FutureCall(begin, future, self._calls)
+        self._calls.add(call)
+        self._submitted.append(call)
+        if not self._waking:
+            self._waking = True
+            try:
+                self._loop.call_soon_threadsafe(self._start_submitted)
+            except RuntimeError:  # another thread stopped it just now
+                self._calls.discard(call)
+                raise BlockingCallError(self._why_not()) from None
+        return future
+
+    def _start_submitted(self) -> None:
+        self._waking = False  # before the look: a call that is submitted meanwhile wakes again
+        for _ in range(SUBMITTED_MAX):
+            if not self._submitted:
+                return
+            self._submitted.popleft().start()
+        self._waking = True
+        self._loop.call_soon(self._start_submitted)
 
     def _wait_for(self, call: _Call[T]) -> T:
         self._calls.add(call)

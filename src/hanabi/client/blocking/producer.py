@@ -5,10 +5,12 @@ one at once. `push`, `pull` and `lite_pull` have the consumers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Literal, Unpack, cast, overload
 
 from hanabi.client.blocking.participant import BlockingParticipant
+from hanabi.client.blocking.pending_sends import PendingSends, SendDone
 from hanabi.client.config import ClientConfig
 from hanabi.client.hooks import EndTransactionHook, SendHook
 from hanabi.client.options import ProducerOptions
@@ -40,7 +42,11 @@ class Producer(BlockingParticipant[AsyncProducer]):
         hooks: Sequence[SendHook | EndTransactionHook] = (),
         **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(AsyncProducer(group, config=config, settings=settings, hooks=hooks, **options))
+        self._wrap(AsyncProducer(group, config=config, settings=settings, hooks=hooks, **options))
+
+    def _wrap(self, aio: AsyncProducer) -> None:
+        super().__init__(aio)
+        self._pending = PendingSends(aio.settings.in_flight_max)
 
     @property
     def settings(self) -> ProducerConfig:
@@ -65,11 +71,50 @@ class Producer(BlockingParticipant[AsyncProducer]):
     ) -> SendResult:
         """Send *message*; return where it is stored. Raise `SendFailed` after the last attempt, or at the deadline.
 
-        It goes to *queue*, or to the one that *selector* picks by *arg*, and to no other. Otherwise the queues take
-        turns, and if a broker fails another one is tried.
+        It goes to *queue*, to the one that *selector* picks by *arg*, or to the one of its ordering key, and to no
+        other. Otherwise the queues take turns, and if a broker fails another one is tried.
         """
         begin = partial(self._aio.begin_send, message, queue=queue, selector=selector, arg=arg, timeout=timeout)
         return cast(SendResult, self._life.run_short(begin))
+
+    def send_future(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout: float | None = None,
+        callback: SendDone | None = None,
+    ) -> "Future[SendResult]":
+        """Send *message* without waiting for it; return a future of the result. Otherwise as `send`.
+
+            future = producer.send_future(Message("Orders", b"..."))
+            ...
+            print(future.result())                          # or the exception of the send
+
+        *callback*, if given, is called with the result and None, or with None and the error; in the event loop's
+        thread, where it must not block. If `in_flight_max` sends have not ended, this waits for room, at most *timeout*
+        seconds, and raises `TooManyRequestsError`. A callback cannot wait there: it gets the error at once.
+        """
+        begin = partial(self._aio.begin_send, message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        self._pending.enter(0.0 if self._life.in_loop_thread else seconds)
+        try:
+            future: Future[SendResult] = self._life.submit(begin)
+        except BaseException:
+            self._pending.leave()
+            raise
+        self._pending.add(future, callback)
+        return future
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until the sends that have begun have ended, well or not: those of `send_future` and of other threads.
+
+        Raise `RequestTimeoutError` after *timeout* seconds (default: without limit; each send has its own).
+        """
+        self._pending.wait(timeout)
+        self._life.run(self._aio.flush(timeout))
 
     def send_oneway(
         self,
@@ -117,7 +162,8 @@ class Producer(BlockingParticipant[AsyncProducer]):
         """Send *messages* concurrently; return their results in order. *timeout* is for each of them.
 
         All are tried, even if some fail. With *return_exceptions* an error takes the place of the result; without, the
-        first is raised at the end. Messages are sent in order, but may be stored in a different order.
+        first is raised at the end. Messages are sent in order, but may be stored in a different order; only messages
+        with one ordering key are stored in order. If one of these fails, the later ones of its key are not sent.
         """
         # The caller's iterable may itself block (a file, a query), so it is read here and not on the loop.
         given = messages if isinstance(messages, Sequence) else list(messages)
@@ -136,8 +182,9 @@ class Producer(BlockingParticipant[AsyncProducer]):
     ) -> list[SendResult]:
         """Send messages of one topic in as few requests as their size allows; return the result of each, in order.
 
-        Each request goes to one queue and is stored whole or not at all. *timeout* is for each request. If one fails,
-        the following ones are not sent: `SendFailed.sent` says how many were.
+        Each request goes to one queue and is stored whole or not at all. Messages with ordering keys are put together
+        by the queues of their keys. *timeout* is for each request. If one fails, the following ones are not sent:
+        `SendFailed.stored` says which messages were.
         """
         sending = self._aio.send_batch(list(messages), queue=queue, selector=selector, arg=arg, timeout=timeout)
         return cast(list[SendResult], self._life.run(sending))
@@ -203,7 +250,7 @@ class TransactionProducer(Producer):
         **options: Unpack[ProducerOptions],
     ) -> None:
         aio = AsyncTransactionProducer(group, check=check, config=config, settings=settings, hooks=hooks, **options)
-        BlockingParticipant.__init__(self, aio)
+        self._wrap(aio)
 
     def check(self, function: Check) -> Check:
         """Register *function*, which returns the state of a message's transaction; a decorator."""

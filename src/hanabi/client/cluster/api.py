@@ -61,8 +61,8 @@ PULLED: Final = frozenset(
     }
 )
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
-# Refusals of unknown clients: 4.x has no code for it; 5.x answers so to unsigned requests.
-_STRANGER_REMARKS: Final = ("AclException", "username cannot be null")
+# Refusals of unknown clients: 4.x has no code for it; 5.x and our broker answer so to unsigned requests.
+_STRANGER_REMARKS: Final = ("AclException", "username cannot be null", "No accessKey is configured")
 
 
 class PullReply(NamedTuple):
@@ -136,7 +136,7 @@ class Api:
             return ended
         raise self._refused(code, address, ended)
 
-    async def tell(
+    async def request_oneway(
         self,
         address: str,
         code: int,
@@ -199,7 +199,7 @@ class Api:
         code: int = RequestCode.SEND_MESSAGE_V2,
     ) -> None:
         """Send a message one-way; its result stays unknown."""
-        await self.tell(address, code, header, body, timeout=timeout)
+        await self.request_oneway(address, code, header, body, timeout=timeout)
 
     async def send_back(
         self,
@@ -217,7 +217,7 @@ class Api:
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> None:
         """Commit or roll back; one-way, as in Java: a broker that did not get it asks."""
-        await self.tell(address, RequestCode.END_TRANSACTION, header, timeout=timeout)
+        await self.request_oneway(address, RequestCode.END_TRANSACTION, header, timeout=timeout)
 
     # Pulls and offsets
 
@@ -284,7 +284,7 @@ class Api:
             increase_only=increase_only or None,
         )
         if oneway:
-            await self.tell(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout=timeout)
+            await self.request_oneway(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout=timeout)
         else:
             await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout=timeout)
 
@@ -449,7 +449,7 @@ class Api:
         """Unlock these queues."""
         body = encode_body(LockRequest(client_id=client_id, consumer_group=group, mq_set=list(queues)))
         if oneway:
-            await self.tell(address, RequestCode.UNLOCK_BATCH_MQ, None, body, timeout=timeout)
+            await self.request_oneway(address, RequestCode.UNLOCK_BATCH_MQ, None, body, timeout=timeout)
         else:
             await self.ask(address, RequestCode.UNLOCK_BATCH_MQ, None, body, timeout=timeout)
 

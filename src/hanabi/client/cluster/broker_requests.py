@@ -50,7 +50,7 @@ class Spawn(Protocol):
     def __call__(self, work: Coroutine[Any, Any, object], name: str) -> None: ...
 
 
-class Answers:
+class BrokerRequests:
     """Client side of brokers' requests."""
 
     def __init__(self, members: Members, spawn: Spawn, *, namesrv: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from hanabi.client.cluster.api import Api
-from hanabi.client.cluster.broker_requests import Answers
+from hanabi.client.cluster.broker_requests import BrokerRequests
 from hanabi.client.cluster.heartbeats import Heartbeats
 from hanabi.client.cluster.members import ConsumerMember, Members, ProducerMember
 from hanabi.client.cluster.name_servers import NameServers
@@ -53,10 +53,11 @@ class Core:
         self._claims: set[str] = set()  # groups whose consumers have acquired this and not released it
         self._loops: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[object]] = set()
+        self._unsaved: set[str] = set()  # groups whose offsets could not be saved the last time
         self._losses: Counter[str] = Counter()  # lost connections, by broker name
         self.on_loss: list[Callable[[str], None]] = []  # called with the name of a broker whose connection ended
         self._members = Members(self.client_id)
-        answers = Answers(self._members, self._spawn, namesrv=config.namesrv_addresses)
+        answers = BrokerRequests(self._members, self._spawn, namesrv=config.namesrv_addresses)
         tls = None if config.tls is None else msgspec.structs.replace(config.tls, client_enable=True)
         self.connector = Connector(answers.handlers(), tls=tls, on_close=self._disconnected)
         self.api = Api(self.connector, config.access)
@@ -158,7 +159,7 @@ class Core:
 
     async def _announce(self, undo: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._heartbeats.everybody_now()
+            await self._heartbeats.send_to_all()
         except BaseException:
             await undo()  # some brokers may have got the heartbeat
             raise
@@ -178,11 +179,11 @@ class Core:
 
     async def heartbeat_now(self) -> None:
         """Send heartbeats now, because subscriptions changed. As when a member joins."""
-        await self._heartbeats.everybody_now()
+        await self._heartbeats.send_to_all()
 
     async def heartbeat_to(self, address: str) -> None:
         """Send a heartbeat to one broker, which has forgotten us."""
-        await self._heartbeats.now(address)
+        await self._heartbeats.send_to(address)
 
     async def _unregister(
         self, client_id: str, *, producer_group: str | None = None, consumer_group: str | None = None
@@ -199,7 +200,7 @@ class Core:
             )
 
         served_by = {address for broker in self.routes.brokers.values() for address in broker.values()}
-        addresses = served_by | self._heartbeats.told  # also brokers that are in no route any more
+        addresses = served_by | self._heartbeats.reached  # also brokers that are in no route any more
         answers = await asyncio.gather(*map(tell, addresses), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, MQError):
@@ -212,7 +213,7 @@ class Core:
         """Drop all cores in a child of os.fork(): they belong to the parent."""
         for cores in list(cls._shared.values()):
             for core in cores:
-                core.connector.let_go()
+                core.connector.detach()
 
     # Background work
 
@@ -225,7 +226,7 @@ class Core:
             for name, addresses in route.brokers.items():
                 for address in addresses.values():
                     self.api.broker_names[address] = name
-        self._heartbeats.soon()
+        self._heartbeats.send_soon()
         self._rebalance_soon()
 
     def losses_of(self, broker_name: str) -> int:
@@ -236,6 +237,7 @@ class Core:
         name = self.api.broker_names.get(connection.peer, "")
         self._losses[name] += 1
         self._heartbeats.lost(connection.peer)
+        self.routes.broker_lost(name)
         for callback in list(self.on_loss):
             callback(name)
 
@@ -247,7 +249,11 @@ class Core:
         try:
             await consumer.persist_offsets()
         except MQError as error:
-            logger.warning("offsets of group %s could not be saved, retrying: %s", group, error)
+            level = logging.DEBUG if group in self._unsaved else logging.WARNING  # once per outage
+            self._unsaved.add(group)
+            logger.log(level, "offsets of group %s could not be saved, retrying: %s", group, error)
+        else:
+            self._unsaved.discard(group)
 
     async def _rebalance(self) -> None:
         self._rebalance_soon()

@@ -64,7 +64,7 @@ class Heartbeats:
         self._wake = asyncio.Event()
         self.versions: dict[str, int] = {}  # address -> version of the broker
 
-    def soon(self) -> None:
+    def send_soon(self) -> None:
         """Send heartbeats to brokers that need one: brokers or members may have changed."""
         self._wake.set()
 
@@ -75,16 +75,16 @@ class Heartbeats:
             self._due[address] = 0.0
             self._wake.set()
 
-    async def everybody_now(self) -> None:
+    async def send_to_all(self) -> None:
         """Send heartbeats to all brokers, and wait for the answers. Raise if one refuses us, but not if one is down."""
         await _heard([self._begin(address) for address in self._listeners()])
 
-    async def now(self, address: str) -> None:
-        """Send a heartbeat to *address*, or wait for the one in flight. Otherwise as `everybody_now`."""
+    async def send_to(self, address: str) -> None:
+        """Send a heartbeat to *address*, or wait for the one in flight. Otherwise as `send_to_all`."""
         await _heard([self._beating.get(address) or self._begin(address)])
 
     @property
-    def told(self) -> set[str]:
+    def reached(self) -> set[str]:
         """Return the addresses that have got our heartbeat, or are about to."""
         return {*self._known_by, *self._tasks.values()}
 

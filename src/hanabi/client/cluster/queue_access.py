@@ -97,6 +97,11 @@ class QueueAccess:
             raise ConnectError(f"topic {queue.topic}: the name servers know no address of broker {queue.broker_name}")
         return address
 
+    def known_address(self, queue: MessageQueue) -> str | None:
+        """Return the result of `reading_address` as far as the route is known; None if it is not."""
+        route = self._core.routes.known(queue.topic)
+        return None if route is None else route.address_of(queue.broker_name)
+
     async def master_address(self, queue: MessageQueue) -> str:
         """Return the address of the queue's master."""
         address = (await self.route(queue)).master_of(queue.broker_name)
@@ -126,6 +131,16 @@ class QueueAccess:
         address = await self.master_address(queue)
         return await self._api.search_offset(address, queue, time_ms, self._seconds, boundary=LOWER)
 
+    async def start_offset(self, queue: MessageQueue, since_ms: int | None) -> int:
+        """Return where to begin reading messages stored since then, or all that are kept.
+
+        An older message may come first: brokers before 5.0 return the nearest message, stored before or after.
+        """
+        address = await self.reading_address(queue)
+        if since_ms is None:
+            return max(await self._api.get_min_offset(address, queue, self._seconds), 0)
+        return max(await self._api.search_offset(address, queue, since_ms, self._seconds, boundary=LOWER) - 1, 0)
+
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
         """Return when the oldest message that is still kept was stored; -1 if there is none."""
         return await self._api.earliest_store_time(await self.master_address(queue), queue, self._seconds)
@@ -150,6 +165,8 @@ class QueueAccess:
     async def pull(
         self, group: str, queue: MessageQueue, offset: int, count: int, subscription: SubscriptionData
     ) -> PullReply:
-        """Return the master's answer to a pull that it does not hold, undecoded."""
+        """Return the master's answer to a pull that it does not hold, undecoded. For planning: a queue at a slave that
+        lags would look as if it had lost messages.
+        """
         header = pull_header(group, queue, offset, count, subscription)
         return await self._api.pull_message(await self.master_address(queue), header, self._seconds)

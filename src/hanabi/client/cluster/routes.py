@@ -1,8 +1,9 @@
 """Routes: the brokers and queues of each topic that this client uses.
 
 A route is an immutable value, replaced when the name servers report a change. Routes are queried on first use,
-refreshed every 30 s, and at once when a caller found one stale. A route that lost a broker is refreshed sooner:
-restarting brokers are gone for a moment. If name servers are down, the known routes stay in use.
+refreshed every 30 s, and at once when a caller found one stale. A route that lost a broker, a master or a slave, is
+refreshed sooner, and also after a connection to one of its brokers ended: restarting brokers are gone for a moment. If
+name servers are down, the known routes stay in use.
 
 Agrees with MQClientInstance.updateTopicRouteInfoFromNameServer, topicRouteData2TopicPublishInfo,
 topicRouteData2TopicSubscribeInfo and findBrokerAddressInSubscribe. Independent of producers and consumers.
@@ -12,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -60,6 +61,11 @@ class Route(msgspec.Struct, frozen=True, eq=False):
     def cluster_of(self, broker_name: str) -> str | None:
         """Return the cluster of this broker."""
         return next((data.cluster for data in self.source.broker_datas if data.broker_name == broker_name), None)
+
+    @property
+    def places(self) -> "frozenset[Place]":
+        """Return the name and id of each broker."""
+        return frozenset((name, number) for name, addresses in self.brokers.items() for number in addresses)
 
     def any_address(self, choose: Callable[[list[str]], str]) -> str | None:
         """Return any broker of the topic, masters before slaves: for queries that each can answer."""
@@ -134,10 +140,13 @@ def for_new_topic(source: TopicRoute, queues_max: int) -> TopicRoute:
     return msgspec.structs.replace(source, queue_datas=cut)
 
 
+Place: TypeAlias = tuple[str, int]  # name and id of a broker
+
+
 class _Lost(NamedTuple):
     """Brokers that a topic lost, and the number of queries since."""
 
-    names: frozenset[str]
+    places: frozenset[Place]
     times: int = 0
 
 
@@ -274,6 +283,8 @@ class Routes:
         source = in_order(source)
         old = self._routes.get(topic)
         if old is not None and old.source == source:
+            if (lost := self._lost.get(topic)) is not None and lost.places <= old.places:
+                del self._lost[topic]  # none is lost: only a connection was
             return old
         route = make_route(topic, source, self._mapped)
         self._routes[topic] = route
@@ -285,9 +296,17 @@ class Routes:
 
     def _look_for_lost(self, topic: str, old: Route, new: Route) -> None:
         before = self._lost.pop(topic, None)
-        names = (old.brokers.keys() | (before.names if before else ())) - new.brokers.keys()
-        if names:
-            self._lost[topic] = _Lost(frozenset(names))
+        self._miss(topic, (old.places | (before.places if before else frozenset())) - new.places)
+
+    def broker_lost(self, broker_name: str) -> None:
+        """Refresh the routes with this broker soon: a connection to it ended."""
+        for topic, route in self._routes.items():
+            if topic not in self._lost:
+                self._miss(topic, frozenset((broker_name, number) for number in route.brokers.get(broker_name, ())))
+
+    def _miss(self, topic: str, places: frozenset[Place]) -> None:
+        if places:
+            self._lost[topic] = _Lost(places)
             self._has_lost.set()
 
     async def keep_fresh(self, seconds: float) -> None:

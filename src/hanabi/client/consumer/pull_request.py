@@ -1,6 +1,6 @@
 """One pull: request the messages of a queue from an offset on from the right broker, and decode the response.
 
-A broker may suggest its slave for the next pull; that is remembered for each queue. Brokers filter tags by hash code,
+`ReadTargets` chooses the broker: a broker may suggest its slave for the next pull. Brokers filter tags by hash code,
 so the result is filtered again by text. Loops, waits and retries are up to the caller. Large compressed responses are
 decompressed in a thread (`unpacking`).
 
@@ -17,11 +17,12 @@ import msgspec
 from hanabi.client.cluster.api import PullReply
 from hanabi.client.cluster.core import Core
 from hanabi.client.cluster.queue_access import COMMIT_OFFSET, LITE_PULL, SUBSCRIPTION, QueueAccess, pull_header
-from hanabi.client.cluster.routes import MASTER_ID, Route
+from hanabi.client.cluster.read_targets import ReadTargets
+from hanabi.client.cluster.routes import MASTER_ID
 from hanabi.client.consumer.unpacking import takes_long
 from hanabi.client.in_thread import in_thread
 from hanabi.client.namespace import unwrap
-from hanabi.errors import ConnectError, RemoteProtocolError, TransportError
+from hanabi.errors import BrokerError, ConnectError, RemoteProtocolError
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
 from hanabi.wire.codes import ResponseCode
@@ -43,6 +44,9 @@ class PullStatus(Enum):
     NO_MATCHED_MESSAGE = "NO_MATCHED_MSG"  # messages exist, but none matches the subscription
     OFFSET_ILLEGAL = "OFFSET_ILLEGAL"  # no message at this offset: deleted, or not yet reached
 
+    def __str__(self) -> str:
+        return self.name
+
 
 _STATUS: Final = {
     int(ResponseCode.SUCCESS): PullStatus.FOUND,
@@ -61,6 +65,12 @@ class PullResult(msgspec.Struct, frozen=True, gc=False):
     min_offset: int  # first stored offset of the queue
     max_offset: int  # offset of the queue's next message
     suggested_broker_id: int = MASTER_ID
+
+    def stands_still(self, offset: int) -> bool:
+        """Return True if a slave without a message at *offset* answered: it has not got it yet, or never will. Unlike a
+        master it does not say where to continue.
+        """
+        return self.status is PullStatus.NO_MATCHED_MESSAGE and self.next_offset <= offset
 
 
 def wanted(messages: list[StoredMessage], subscription: SubscriptionData) -> list[StoredMessage]:
@@ -105,12 +115,6 @@ def decode_pulled(
     ) from error
 
 
-def other_broker(route: Route, queue: MessageQueue, failed: str) -> int:
-    """Return the broker for the next try, after the one at the address *failed* could not be reached."""
-    brokers = route.brokers.get(queue.broker_name, {})
-    return next((broker_id for broker_id, address in brokers.items() if address != failed), MASTER_ID)
-
-
 class Pulling:
     """Pulls of one consumer group. *lite* says what kind of consumer it is.
 
@@ -120,7 +124,7 @@ class Pulling:
     def __init__(self, core: Core, group: str, *, lite: bool = False, tells_subscription: bool = False) -> None:
         self._core, self._group, self._queues = core, group, QueueAccess(core)
         self._flag = (SUBSCRIPTION if tells_subscription else 0) | (LITE_PULL if lite else 0)
-        self._suggested: dict[MessageQueue, int] = {}
+        self._targets = ReadTargets(core.api.silent)
 
     async def pull(
         self,
@@ -139,10 +143,10 @@ class Pulling:
         with the request. *timeout* defaults to 15 s beyond the hold time.
         """
         route = self._core.routes.known(queue.topic) or await self._queues.route(queue)
-        address = route.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
+        address = self._targets.address(route, queue)
         if address is None:
             route = await self._queues.route(queue)
-            address = route.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
+            address = self._targets.address(route, queue)
         if address is None:
             raise ConnectError(f"topic {queue.topic}: the name servers know no address of broker {queue.broker_name}")
         header = pull_header(
@@ -160,16 +164,16 @@ class Pulling:
         try:
             seconds = hold_s + ANSWER_S if timeout is None else timeout
             reply = await self._core.api.pull_message(address, header, seconds)
-        except TransportError:
-            self._suggested[queue] = other_broker(route, queue, address)
+        except BrokerError:
+            self._targets.forget(queue)  # a slave that refuses is not asked again
             raise
-        self._suggested[queue] = reply.header.suggest_which_broker_id
+        self._targets.answered(queue, reply.header.suggest_which_broker_id)
         result = partial(_result, queue, offset, subscription, reply)
         return await in_thread(result) if takes_long(reply.body) else result()
 
     def forget(self, queue: MessageQueue) -> None:
         """Drop the state of a queue that another member owns now."""
-        self._suggested.pop(queue, None)
+        self._targets.forget(queue)
 
 
 def _result(queue: MessageQueue, offset: int, subscription: SubscriptionData, reply: PullReply) -> PullResult:

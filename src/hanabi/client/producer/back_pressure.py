@@ -108,7 +108,7 @@ class BackPressure:
         while self._sends and (left := ends - loop.time()) > 0:
             if self._empty is None or self._empty.done():
                 self._empty = loop.create_future()
-            await asyncio.wait((self._empty,), timeout=left)
+            await asyncio.wait((self._empty,), timeout=None if left == math.inf else left)
         return not self._sends
 
     def _admit(self) -> None:

@@ -4,16 +4,17 @@ Agrees with Java's MessageBatch.generateFromList. The splitter is that of Apache
 counts the size of a record in the log, because brokers compare that with their limit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from hanabi.client.producer.outgoing import SEND_BATCH, Outgoing, Packing
+from hanabi.client.producer.routing.selectors import chooser
 from hanabi.client.send_result import SendResult
 from hanabi.client.validation import check_kind, check_message
-from hanabi.errors import InvalidMessage
-from hanabi.message import Message
+from hanabi.errors import InvalidMessage, MQError, SendFailed
+from hanabi.message import Message, MessageQueue
 from hanabi.wire.message import property_names as names
 from hanabi.wire.message.batch import BatchMessage, encode_batch
 from hanabi.wire.message.properties import format_properties
@@ -29,6 +30,7 @@ class Part(NamedTuple):
     message_id: str
     wire: BatchMessage
     record_bytes: int  # approximate size in the broker's log
+    position: int = 0  # in the batch of the program
 
 
 def check_batch(messages: Sequence[Message]) -> None:
@@ -45,7 +47,7 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessage(f"a batch has one topic, this one has {first.topic} and {message.topic}")
         if message.wait_stored != first.wait_stored:
             raise InvalidMessage(f"topic {first.topic}: all messages of a batch wait to be stored, or none does")
-        if message.delay_level or message.deliver_time_ms:
+        if message.is_delayed:
             raise InvalidMessage(f"topic {first.topic}: a message with a delay cannot be part of a batch")
 
 
@@ -54,13 +56,34 @@ def pack_parts(
 ) -> list[Part]:
     """Check and encode each of *messages*, with the properties in *extra*."""
     parts: list[Part] = []
-    for message in messages:
+    for position, message in enumerate(messages):
         check_message(message, body_bytes_max)
         message_id, text = packing.properties_of(message, extra)
         properties = text.encode("utf-8", "replace")
         size = _RECORD_BYTES + len(message.topic) + len(message.body) + len(properties)
-        parts.append(Part(message_id, BatchMessage(message.flag, message.body, properties), size))
+        parts.append(Part(message_id, BatchMessage(message.flag, message.body, properties), size, position))
     return parts
+
+
+def parts_by_queue(
+    messages: Sequence[Message], parts: Sequence[Part], queues: Sequence[MessageQueue]
+) -> dict[MessageQueue | None, list[Part]]:
+    """Return the *parts* by the queue of their ordering key, in order; None has those without a key."""
+    by_queue: dict[MessageQueue | None, list[Part]] = {}
+    for message, part in zip(messages, parts, strict=True):
+        choose = chooser(message, None, None, None)
+        by_queue.setdefault(None if choose is None else choose(queues), []).append(part)
+    return by_queue
+
+
+def note_stored(error: MQError, results: Collection[int], count: int) -> None:
+    """Add to *error* which messages of a batch of *count* are stored, by their positions in *results*."""
+    stored = tuple(sorted(results))
+    if isinstance(error, SendFailed):
+        error.sent, error.stored = len(stored), stored
+    if stored:
+        which = f"the first {len(stored)}" if stored[-1] == len(stored) - 1 else str(len(stored))
+        error.add_note(f"{which} of {count} messages of this batch are stored")
 
 
 def split(parts: Sequence[Part], bytes_max: int) -> Iterator[Sequence[Part]]:

@@ -108,19 +108,18 @@ class Packing:
         except TypeError:  # for example tags given as a list
             check_texts(message)
             raise
-        if before_id is None or message.delay_level or message.deliver_time_ms:
+        if before_id is None:
             message_id, text = self._all_properties(message)
-            if not message.delay_level and not message.deliver_time_ms:
-                if len(self._before_id) >= _TAGS_MAX:
-                    self._before_id.clear()
-                self._before_id[kind] = text.removesuffix(message_id)
+            if len(self._before_id) >= _TAGS_MAX:
+                self._before_id.clear()
+            self._before_id[kind] = text.removesuffix(message_id)
             return message_id, text
         message_id = self._make_id()
         return message_id, before_id + message_id
 
     def properties_of(self, message: Message, extra: Mapping[str, str] | None = None) -> tuple[str, str]:
         """Return a new id, and all properties of *message*, including the id, as one text."""
-        if extra or message.properties or message.keys:
+        if extra or message.properties or message.keys or message.ordering_key is not None or message.is_delayed:
             return self._all_properties(message, extra)
         return self._plain_properties(message)
 

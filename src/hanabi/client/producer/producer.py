@@ -5,11 +5,13 @@ and defaults as Java's DefaultMQProducer.
 """
 
 import asyncio
+import math
 import os
 import random
 import time
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeGuard, Unpack, overload
 
 import msgspec
@@ -22,16 +24,26 @@ from hanabi.client.observe.tracing import Tracing, tracing
 from hanabi.client.options import ProducerOptions
 from hanabi.client.participant import Participant
 from hanabi.client.producer.back_pressure import BackPressure
-from hanabi.client.producer.batching import batch_of, check_batch, pack_parts, results_of, split
+from hanabi.client.producer.batching import (
+    Part,
+    batch_of,
+    check_batch,
+    note_stored,
+    pack_parts,
+    parts_by_queue,
+    results_of,
+    split,
+)
 from hanabi.client.producer.config import ProducerConfig, producer_config
+from hanabi.client.producer.ordered_sends import OrderedSends
 from hanabi.client.producer.outgoing import SEND_REPLY, Outgoing, Packing
 from hanabi.client.producer.pipelining import pipelined
 from hanabi.client.producer.request_reply import PendingRequests, reply_properties, request_properties
 from hanabi.client.producer.routing.fault_tolerance import FaultTolerance
 from hanabi.client.producer.routing.selectors import Choose, Selector, chooser
-from hanabi.client.producer.send_hooks import kind_of, told
+from hanabi.client.producer.send_hooks import hooked_send, kind_of
 from hanabi.client.producer.sender import SendEnded, Sender
-from hanabi.client.producer.topic_publisher import Publishings
+from hanabi.client.producer.topic_publisher import TopicPublishers
 from hanabi.client.send_result import SendResult
 from hanabi.client.validation import check_group
 from hanabi.clock import wall_ms
@@ -49,7 +61,7 @@ class Running(NamedTuple):
     """Parts of a producer between start and shutdown."""
 
     core: Core
-    publishings: Publishings
+    publishings: TopicPublishers
     gate: BackPressure
     packing: Packing
     sender: Sender
@@ -123,7 +135,7 @@ class Producer(Participant):
         settings, namespace = self.settings, self.config.namespace
         clock = asyncio.get_running_loop().time
         faults = FaultTolerance(clock) if settings.latency_fault_tolerance else None
-        publishings = Publishings(core.routes, settings, faults, lambda topic: unwrap(namespace, topic))
+        publishings = TopicPublishers(core.routes, settings, faults, lambda topic: unwrap(namespace, topic))
         gate = BackPressure(settings.in_flight_max, settings.in_flight_bytes_max)
         ids = UniqueIds(
             wall_ms,
@@ -188,17 +200,18 @@ class Producer(Participant):
     ) -> SendResult:
         """Send *message*; return where it is stored. Raise `SendFailed` after the last attempt, or at the deadline.
 
-        It goes to *queue*, or to the one that *selector* picks by *arg*, and to no other. Otherwise the queues take
-        turns, and if a broker fails another one is tried.
+        It goes to *queue*, to the one that *selector* picks by *arg*, or to the one of its ordering key, and to no
+        other. Otherwise the queues take turns, and if a broker fails another one is tried.
         """
         running = self._running or self._must_run()
-        choose = None
-        if queue is not None or selector is not None or arg is not None:
-            choose = chooser(message, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         if running.hooks:
+            choose = chooser(message, queue, selector, arg)
             return await self._send(running, message, kind_of(message), seconds, queue=queue, choose=choose)
         outgoing = running.packing.pack(message)
+        choose = None
+        if queue is not None or selector is not None or arg is not None or message.ordering_key is not None:
+            choose = chooser(message, queue, selector, arg)
         if outgoing.to_compress:
             outgoing = await running.compressed(outgoing, seconds)
         return await running.sender.deliver(outgoing, seconds, queue, choose)
@@ -252,7 +265,7 @@ class Producer(Participant):
         patient: bool = False,
     ) -> SendResult:
         """Send, and notify the hooks. *extra* are reserved properties."""
-        with told(running.hooks, self.group, running.core.client_id, (message,), kind) as context:
+        with hooked_send(running.hooks, self.group, running.core.client_id, (message,), kind) as context:
             properties = {**context.properties, **(extra or {})}
             outgoing = await running.pack(message, timeout, properties, sys_flag)
             context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
@@ -277,7 +290,7 @@ class Producer(Participant):
             outgoing = await running.pack(message, seconds)
             await running.sender.deliver_oneway(outgoing, seconds, queue, choose)
             return
-        with told(running.hooks, self.group, running.core.client_id, (message,), kind_of(message)) as context:
+        with hooked_send(running.hooks, self.group, running.core.client_id, (message,), kind_of(message)) as context:
             outgoing = await running.pack(message, seconds, context.properties)
             context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)
             await running.sender.deliver_oneway(outgoing, seconds, queue, choose)
@@ -316,15 +329,22 @@ class Producer(Participant):
         """Send *messages* concurrently; return their results in order. *timeout* is for each of them.
 
         All are tried, even if some fail. With *return_exceptions* an error takes the place of the result; without, the
-        first is raised at the end. Messages are sent in order, but may be stored in a different order.
+        first is raised at the end. Messages are sent in order, but may be stored in a different order; only messages
+        with one ordering key are stored in order. If one of these fails, the later ones of its key are not sent.
         """
-
         running = self._must_run()
         seconds = self.settings.send_timeout_s if timeout is None else timeout
 
+        ordered = OrderedSends()
+
         def send(message: Message) -> Awaitable[SendResult]:
-            choose = None if selector is None and arg is None else chooser(message, None, selector, arg)
-            return self._send_patiently(running, message, seconds, choose)
+            key = getattr(message, "ordering_key", None)  # what is no message is refused later
+            choose = None
+            if selector is not None or arg is not None or key is not None:
+                choose = chooser(message, None, selector, arg)
+            if key is None:
+                return self._send_patiently(running, message, seconds, choose)
+            return ordered.send(message.topic, key, partial(self._send_patiently, running, message, seconds, choose))
 
         results = await pipelined(messages, send, self.settings.pipeline_depth)
         if not return_exceptions:
@@ -357,8 +377,9 @@ class Producer(Participant):
     ) -> list[SendResult]:
         """Send messages of one topic in as few requests as their size allows; return the result of each, in order.
 
-        Each request goes to one queue and is stored whole or not at all. *timeout* is for each request. If one fails,
-        the following ones are not sent: `SendFailed.sent` says how many were.
+        Each request goes to one queue and is stored whole or not at all. Messages with ordering keys are put together
+        by the queues of their keys. *timeout* is for each request. If one fails, the following ones are not sent:
+        `SendFailed.stored` says which messages were.
         """
         running = self._must_run()
         messages = list(messages)
@@ -367,24 +388,26 @@ class Producer(Participant):
         topic = running.packing.topic_on_wire(first.topic)
         choose = chooser(first, queue, selector, arg)
         seconds = self.settings.send_timeout_s if timeout is None else timeout
-        results: list[SendResult] = []
-        with told(running.hooks, self.group, running.core.client_id, messages, MessageKind.NORMAL) as context:
+        results: dict[int, SendResult] = {}
+        with hooked_send(running.hooks, self.group, running.core.client_id, messages, MessageKind.NORMAL) as context:
             parts = pack_parts(messages, running.packing, self.settings.message_bytes_max, context.properties)
             context.message_id = ",".join(part.message_id for part in parts)
-            for run in split(parts, self.settings.batch_bytes_max):
-                outgoing = batch_of(topic, run, wait_stored=first.wait_stored)
-                context.body_bytes += len(outgoing.body)
-                try:
-                    result = await running.sender.deliver(outgoing, seconds, queue, choose)
-                except MQError as error:
-                    if isinstance(error, SendFailed):
-                        error.sent = len(results)
-                    if results:
-                        error.add_note(f"the first {len(results)} of {len(messages)} messages of this batch are stored")
-                    raise
-                results += results_of(run, result)
+            if queue is not None or selector is not None or all(each.ordering_key is None for each in messages):
+                by_queue: dict[MessageQueue | None, list[Part]] = {queue: parts}
+            else:
+                by_queue, choose = parts_by_queue(messages, parts, await self.queues(first.topic)), None
+            for target, some in by_queue.items():
+                for run in split(some, self.settings.batch_bytes_max):
+                    outgoing = batch_of(topic, run, wait_stored=first.wait_stored)
+                    context.body_bytes += len(outgoing.body)
+                    try:
+                        result = await running.sender.deliver(outgoing, seconds, target, choose)
+                    except MQError as error:
+                        note_stored(error, results, len(messages))
+                        raise
+                    results.update(zip((part.position for part in run), results_of(run, result), strict=True))
             context.result, context.broker_address = results[0], running.master_of(results[0].queue)
-        return results
+        return [results[position] for position in range(len(messages))]
 
     async def send_outgoing(
         self,
@@ -396,6 +419,15 @@ class Producer(Participant):
         """Send an encoded message; for internal use by the library."""
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         return await self._must_run().sender.deliver(outgoing, seconds, queue)
+
+    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Wait until no send is in flight: the sends that have begun have ended, well or not.
+
+        Raise `RequestTimeoutError` after *timeout* seconds (default: without limit; each send has its own).
+        """
+        gate = self._must_run().gate
+        if not await gate.until_empty(math.inf if timeout is None else timeout):
+            raise RequestTimeoutError(f"{gate.sends} sends have not ended within {timeout:.3g} s")
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the writable queues of *topic*, in the order in which selectors get them."""
@@ -470,7 +502,7 @@ class Producer(Participant):
         topic, carried = reply_properties(request)
         message = Message(topic, body, properties=dict(properties or {}))
         seconds = self.settings.send_timeout_s if timeout is None else timeout
-        with told(running.hooks, self.group, running.core.client_id, (message,), MessageKind.NORMAL) as context:
+        with hooked_send(running.hooks, self.group, running.core.client_id, (message,), MessageKind.NORMAL) as context:
             packed = await running.pack(message, seconds, {**context.properties, **carried})
             outgoing = msgspec.structs.replace(packed, topic=topic, code=SEND_REPLY)  # without a namespace
             context.message_id, context.body_bytes = outgoing.message_id, len(outgoing.body)

@@ -14,11 +14,11 @@ from hanabi.message import Message
 
 def kind_of(message: Message) -> MessageKind:
     check_kind(message)
-    return MessageKind.DELAY if message.delay_level or message.deliver_time_ms else MessageKind.NORMAL
+    return MessageKind.DELAY if message.is_delayed else MessageKind.NORMAL
 
 
 @contextmanager
-def told(
+def hooked_send(
     hooks: SendHooks, group: str, client_id: str, messages: Sequence[Message], kind: MessageKind
 ) -> Iterator[SendContext]:
     """Run the block as one send of *messages*, with hooks called around it; the block fills in the context."""

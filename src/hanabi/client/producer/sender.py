@@ -27,7 +27,7 @@ from hanabi.client.producer.retry_policy import (
 )
 from hanabi.client.producer.routing.fault_tolerance import FaultTolerance
 from hanabi.client.producer.routing.selectors import Choose
-from hanabi.client.producer.topic_publisher import Publishing, Publishings
+from hanabi.client.producer.topic_publisher import TopicPublisher, TopicPublishers
 from hanabi.client.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from hanabi.clock import wall_ms
 from hanabi.errors import (
@@ -61,7 +61,7 @@ class _UnderWay(NamedTuple):
     """A started send, and the state for its retries."""
 
     outgoing: Outgoing
-    publishing: Publishing
+    publishing: TopicPublisher
     queue: MessageQueue | None  # the only queue to try, if it was chosen
     target: MessageQueue
     began: float
@@ -75,7 +75,7 @@ class Sender:
     def __init__(
         self,
         api: Api,
-        publishings: Publishings,
+        publishings: TopicPublishers,
         gate: BackPressure,
         settings: ProducerConfig,
         group: str,
@@ -121,7 +121,7 @@ class Sender:
     async def _deliver_to(
         self,
         outgoing: Outgoing,
-        publishing: Publishing,
+        publishing: TopicPublisher,
         queue: MessageQueue | None,
         target: MessageQueue,
         began: float,
@@ -239,7 +239,7 @@ class Sender:
         finally:
             publishing.answered(target.broker_name)
 
-    async def _find(self, topic: str, began: float, timeout: float) -> Publishing:  # noqa: ASYNC109
+    async def _find(self, topic: str, began: float, timeout: float) -> TopicPublisher:  # noqa: ASYNC109
         try:
             async with asyncio.timeout_at(began + timeout):
                 return await self._publishings.find(topic)
@@ -253,7 +253,7 @@ class Sender:
     async def _attempt(
         self,
         outgoing: Outgoing,
-        publishing: Publishing,
+        publishing: TopicPublisher,
         target: MessageQueue,
         timeout: float,  # noqa: ASYNC109
     ) -> SendResult:
@@ -272,7 +272,7 @@ class Sender:
             self._note(publishing, target, began, failed=failed)
         return result
 
-    def _note(self, publishing: Publishing, target: MessageQueue, began: float, *, failed: bool) -> None:
+    def _note(self, publishing: TopicPublisher, target: MessageQueue, began: float, *, failed: bool) -> None:
         """Record the latency of an attempt that started at that time."""
         if publishing.first is not None:
             publishing.answered(target.broker_name)
@@ -333,7 +333,7 @@ class Sender:
         return 0.0
 
     def _failed(
-        self, outgoing: Outgoing, publishing: Publishing, target: MessageQueue, error: MQError, sent: float
+        self, outgoing: Outgoing, publishing: TopicPublisher, target: MessageQueue, error: MQError, sent: float
     ) -> SendAttempt:
         if is_busy(error):
             self._gate.slow_down(sent, self._now())
@@ -380,7 +380,7 @@ def _result(outgoing: Outgoing, target: MessageQueue, answer: Command) -> SendRe
     )
 
 
-def _master(publishing: Publishing, broker_name: str) -> str:
+def _master(publishing: TopicPublisher, broker_name: str) -> str:
     address = publishing.master_of(broker_name)
     if address is None:
         raise ConnectError(f"the name servers know no master of {broker_name} for this topic")

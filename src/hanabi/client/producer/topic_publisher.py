@@ -23,7 +23,15 @@ DOUBT_SECONDS: Final = 1.0  # a doubtful route is refreshed at most once in this
 logger = logging.getLogger(__name__)
 
 
-class Publishing:
+def why_unwritable(route: Route) -> str:
+    """Return the reason why a route has no queue that can be written. Pure."""
+    slaves_only = sorted(name for name in route.brokers if route.master_of(name) is None)
+    if not slaves_only:
+        return "the topic or its brokers are read-only"
+    return f"{', '.join(slaves_only)} has no master now, only slaves, which store nothing; is it down?"
+
+
+class TopicPublisher:
     """Targets for messages of one topic, for as long as its route does not change.
 
     `queues` have the names that the program uses, without a namespace. *first* are the brokers that have yet to create
@@ -65,17 +73,17 @@ class Publishing:
     def answered(self, broker_name: str) -> None:
         """Record that the broker responded or failed: if it had yet to create the topic, it had its chance."""
         if self.first is not None:
-            self.first[0].had_its_chance(broker_name)
+            self.first[0].mark_tried(broker_name)
             if self.first[0].over and not self.route.is_default:
                 self.first = None
 
     @property
-    def is_done_with(self) -> bool:
+    def is_outdated(self) -> bool:
         """Return True once the brokers have created the topic, so that it has its own route."""
         return self.route.is_default and (self.first is None or self.first[0].over)
 
 
-class Publishings:
+class TopicPublishers:
     """Targets of all topics of one producer. *unwrap* removes the namespace from a topic."""
 
     def __init__(
@@ -89,11 +97,11 @@ class Publishings:
     ) -> None:
         self._routes, self._settings, self._faults = routes, settings, faults
         self._unwrap, self._random_below = unwrap, random_below
-        self._by_topic: dict[str, Publishing] = {}
+        self._by_topic: dict[str, TopicPublisher] = {}
         self._doubted: dict[str, asyncio.Task[None]] = {}
         self._doubted_at: dict[str, float] = {}
 
-    def known(self, topic: str) -> Publishing | None:
+    def known(self, topic: str) -> TopicPublisher | None:
         """Return the targets of *topic* if they are known; None: call `find`."""
         found = self._by_topic.get(topic)
         route = self._routes.known(topic)
@@ -102,10 +110,10 @@ class Publishings:
         if found.route is route:
             return found
         if route is None:
-            return None if found.is_done_with else found
+            return None if found.is_outdated else found
         return self._take(topic, route) if route.write_queues else None
 
-    async def find(self, topic: str) -> Publishing:
+    async def find(self, topic: str) -> TopicPublisher:
         """Find the targets of *topic*. Queries the name servers, with the default topic as fallback for a missing
         one.
         """
@@ -114,8 +122,8 @@ class Publishings:
             route = await self._find(topic, fresh=True)
         if not route.write_queues:
             raise SendFailed(
-                f"no queue of topic {topic} can be written: its route is {describe(route) or 'empty'}. Is a master "
-                "down, or is the topic or the broker read-only?",
+                f"no queue of topic {topic} can be written: {why_unwritable(route)}. Its route is"
+                f" {describe(route) or 'empty'}",
                 topic=self._unwrap(topic),
             )
         return self._take(topic, route)
@@ -130,7 +138,7 @@ class Publishings:
             default_queues=settings.default_topic_queues,
         )
 
-    def _take(self, topic: str, route: Route) -> Publishing:
+    def _take(self, topic: str, route: Route) -> TopicPublisher:
         old = self._by_topic.get(topic)
         if old is not None and old.route is route:
             return old
@@ -143,8 +151,10 @@ class Publishings:
             first = None
         if first is None and route.is_default:
             first = (TopicCreation(queues), route)
-        choice = QueueChoice(queues, self._random_below(len(queues)), self._faults)
-        taken = self._by_topic[topic] = Publishing(route, queues, choice, first)
+        # The name server fixes the queues of an ordered topic, also those of brokers without a master.
+        served = [queue for queue in queues if route.master_of(queue.broker_name) is not None] or queues
+        choice = QueueChoice(served, self._random_below(len(served)), self._faults)
+        taken = self._by_topic[topic] = TopicPublisher(route, queues, choice, first)
         return taken
 
     def doubt(self, topic: str) -> None:

@@ -23,6 +23,7 @@ from hanabi.client.namespace import unwrap
 from hanabi.client.options import ProducerOptions
 from hanabi.client.producer.config import ProducerConfig
 from hanabi.client.producer.producer import Producer, Running
+from hanabi.client.producer.routing.selectors import chooser
 from hanabi.client.send_result import SendResult, SendStatus, TransactionResult, TransactionState
 from hanabi.client.validation import check_kind
 from hanabi.errors import ConfigError, InvalidMessage, MQError
@@ -125,7 +126,7 @@ class TransactionProducer(Producer):
         *execute* gets the message and the result of sending it; `check` is called with the same `message_id`.
         """
         check_kind(message)
-        if message.delay_level or message.deliver_time_ms:
+        if message.is_delayed:
             raise InvalidMessage(f"topic {message.topic}: a message of a transaction cannot be delayed")
         running = self._must_run()
         with self._awaited_by_shutdown():
@@ -151,7 +152,8 @@ class TransactionProducer(Producer):
         half = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self._wire_group}
         seconds = self.settings.send_timeout_s if timeout is None else timeout
         kind, bits = MessageKind.TRANSACTION_HALF, sysflag.TRANSACTION_PREPARED
-        sent = await self._send(running, message, kind, seconds, extra=half, sys_flag=bits)
+        choose = chooser(message, None, None, None)
+        sent = await self._send(running, message, kind, seconds, extra=half, sys_flag=bits, choose=choose)
         sent = msgspec.structs.replace(sent, transaction_id=sent.transaction_id or sent.message_id)
         error: Exception | None = None
         if sent.status is not SendStatus.SEND_OK:

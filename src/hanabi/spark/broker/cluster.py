@@ -8,7 +8,7 @@ from hanabi.client.blocking.loop_thread import LoopThread
 from hanabi.client.cluster.api import PullReply
 from hanabi.client.cluster.core import Core
 from hanabi.client.cluster.queue_access import QueueAccess
-from hanabi.client.consumer.offsets.commit_order import in_two_rounds
+from hanabi.client.consumer.offsets.commit_order import commit_rounds
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
 from hanabi.errors import ConfigError, ConnectError, MQError, TopicNotExist
 from hanabi.message import MessageQueue
@@ -109,10 +109,10 @@ class Cluster:
         async def tell(queue: MessageQueue) -> None:
             await self._access.commit_offset(group, queue, offsets[queue])
 
-        for queues in in_two_rounds(offsets):
+        for queues in commit_rounds(offsets):
             await self._each(queues, tell)
 
-    async def tell_progress(self, group: str, offsets: Offsets, pulled: set[str]) -> None:
+    async def commit_progress(self, group: str, offsets: Offsets, pulled: set[str]) -> None:
         """Commit *offsets* for *group* to brokers of any version.
 
         Apache's brokers since 5.0 refuse the commits of a group that never pulled from them. So brokers that are not in

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql.types import DataType
 
 from hanabi.client.config import ClientConfig, Credentials, TlsConfig
 from hanabi.client.consumer.subscription import ALL, Expression, Sql, subscription_data
+from hanabi.client.credentials import FILE_PREFIX, read_credentials
 from hanabi.errors import ConfigError
 from hanabi.spark.broker.topics import Wanted, parse_wanted
 from hanabi.spark.shared.bounds import Bound, ending_bound, starting_bound
@@ -210,6 +212,8 @@ def _credentials(values: OptionValues) -> Credentials | None:
     access, secret = values.text("accessKey"), values.text("secretKey")
     if access is None and secret is None:
         return None
+    if access is not None and access.startswith(FILE_PREFIX):
+        return read_credentials(Path(access.removeprefix(FILE_PREFIX)))
     if access is None or secret is None:
         raise ConfigError("options accessKey and secretKey need each other")
     return Credentials(access, secret, values.text("securityToken"))

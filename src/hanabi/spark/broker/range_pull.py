@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 from hanabi.client.cluster.api import PULLED, PullReply
 from hanabi.client.cluster.core import Core
 from hanabi.client.cluster.queue_access import QueueAccess, pull_header
-from hanabi.client.cluster.routes import MASTER_ID
+from hanabi.client.cluster.read_targets import ReadTargets
 from hanabi.client.consumer.subscription import Expression, subscription_data
-from hanabi.errors import RemoteProtocolError, TransportError
+from hanabi.errors import BrokerError, RemoteProtocolError, TransportError
 from hanabi.message import MessageQueue
 from hanabi.spark.broker.options import ReadOptions
 from hanabi.spark.broker.retrying import patiently
@@ -39,7 +39,11 @@ Slot: TypeAlias = "asyncio.Future[list[bytes]]"
 
 
 class NotThereYet(TransportError):
-    """The broker has less of the queue than at planning time: perhaps a slave that lags."""
+    """The master has less of the queue than at planning time."""
+
+
+class SlaveBehind(TransportError):
+    """A slave has no message at an offset that its master had at planning time. Nothing is lost: the master has it."""
 
 
 class RangePull:
@@ -49,6 +53,7 @@ class RangePull:
         self._core, self._options, self._part, self._queues = core, options, part, QueueAccess(core)
         self._subscription = subscription_data(part.queue.topic, expression, 0)
         self._is_filtered = bool(self._subscription.tags_set) or self._subscription.expression_type == SQL92
+        self._targets = ReadTargets(core.api.silent)
         self._fields = _fields_of_all(options, part.queue, self._subscription)
         self._slots = self._cut()
         self._under_way: deque[Slot] = deque()
@@ -100,14 +105,16 @@ class RangePull:
         def ended(answer: Command | TransportError) -> None:
             if slot.done():  # closed meanwhile
                 return
-            body, following = _plain_answer(answer, offset)
+            body, following, suggested = _plain_answer(answer, offset)
+            if suggested is not None:
+                self._targets.answered(self._part.queue, suggested)
             if following >= end:
                 slot.set_result(body)
             else:
                 self._go_on(slot, following, end, body)
 
         route = self._core.routes.known(self._part.queue.topic)
-        address = None if route is None else route.address_of(self._part.queue.broker_name, MASTER_ID)
+        address = None if route is None else self._targets.address(route, self._part.queue)
         fields, seconds = self._fields_at(offset, end - offset), self._core.config.request_timeout_s
         if address is None or not self._core.api.ask_at_once(
             address, RequestCode.PULL_MESSAGE, fields, b"", seconds, ended
@@ -161,12 +168,24 @@ class RangePull:
     async def _pull(self, offset: int, count: int) -> PullReply:
         queue, seconds = self._part.queue, self._core.config.request_timeout_s
         fields = self._fields_at(offset, count)
-        address = await self._queues.reading_address(queue)
-        told = await self._core.api.ask(address, RequestCode.PULL_MESSAGE, fields, timeout=seconds, accept=PULLED)
+        route = await self._queues.route(queue)
+        address = self._targets.address(route, queue) or await self._queues.reading_address(queue)
+        try:
+            told = await self._core.api.ask(address, RequestCode.PULL_MESSAGE, fields, timeout=seconds, accept=PULLED)
+        except BrokerError:
+            self._targets.forget(queue)  # a slave that refuses is not asked again
+            raise
         reply = PullReply(told.code, told.header(PullMessageReplyHeader), told.body)
+        self._targets.answered(queue, reply.header.suggest_which_broker_id)
         if reply.header.offset_delta:
             raise RemoteProtocolError(f"{describe(queue)}: it moved between brokers, which is not supported here")
-        is_illegal = reply.code == ResponseCode.PULL_OFFSET_MOVED and reply.header.next_begin_offset <= offset
+        stands_still = reply.code != ResponseCode.SUCCESS and reply.header.next_begin_offset <= offset
+        if stands_still and address != route.master_of(queue.broker_name):
+            raise SlaveBehind(
+                f"{describe(queue)}: the slave {address} has the offsets from {reply.header.min_offset} up to, but"
+                f" without, {reply.header.max_offset}, not {offset}; is its master up?"
+            )
+        is_illegal = stands_still and reply.code == ResponseCode.PULL_OFFSET_MOVED
         if reply.code == ResponseCode.PULL_NOT_FOUND or is_illegal:
             raise NotThereYet(f"the queue ends at {reply.header.max_offset}")
         return reply
@@ -175,20 +194,20 @@ class RangePull:
         return {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(min(count, SLOT))}
 
 
-def _plain_answer(answer: Command | TransportError, offset: int) -> tuple[list[bytes], int]:
-    """Return the records of a pull at *offset*, and the next offset.
+def _plain_answer(answer: Command | TransportError, offset: int) -> tuple[list[bytes], int, int | None]:
+    """Return the records of a pull at *offset*, the next offset, and the suggested broker id.
 
     The next offset is *offset* again if the answer is not a plain success; `RangePull._fetch` then handles it.
     """
     if isinstance(answer, TransportError) or answer.code != ResponseCode.SUCCESS:
-        return [], offset
+        return [], offset, None
     try:
         header = answer.header(PullMessageReplyHeader)
     except RemoteProtocolError:
-        return [], offset
+        return [], offset, None
     if header.offset_delta or header.next_begin_offset <= offset:
-        return [], offset
-    return [answer.body], header.next_begin_offset
+        return [], offset, None
+    return [answer.body], header.next_begin_offset, header.suggest_which_broker_id
 
 
 def _fields_of_all(options: ReadOptions, queue: MessageQueue, subscription: SubscriptionData) -> dict[str, str]:

@@ -5,10 +5,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from hanabi.errors import ConfigError
+from hanabi.client.credentials import SECRET_VARIABLE, find_credentials
 
 NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
-SECRET_VARIABLE: Final = "HANABI_SECRET_KEY"  # noqa: S105 - the name of a variable; a secret in a command line is none
 DEFAULT_NAMESRV: Final = "127.0.0.1:9876"  # the default address of `hanabi serve`
 
 
@@ -20,7 +19,8 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(description=f"name servers, HOST:PORT separated by ; (${NAMESRV_VARIABLE}, {DEFAULT_NAMESRV})"),
     ] = None
     access_key: Annotated[
-        str | None, msgspec.Meta(description=f"sign requests with this key; its secret is in ${SECRET_VARIABLE}")
+        str | None,
+        msgspec.Meta(description=f"sign requests with this key, its secret is in ${SECRET_VARIABLE}; or file:PATH"),
     ] = None
     tls: Annotated[bool, msgspec.Meta(description="use TLS")] = False
     tls_trust_cert_path: Annotated[
@@ -38,11 +38,8 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     def spark_options(self) -> dict[str, str]:
         """Return the options for `spark.read.format("rocketmq")` and for the sink, named as in docs/spark.md."""
         given = {"namesrv": self.namesrv_addresses}
-        if self.access_key is not None:
-            secret = os.environ.get(SECRET_VARIABLE, "")
-            if not secret:
-                raise ConfigError(f"access-key={self.access_key}: its secret must be in the variable {SECRET_VARIABLE}")
-            given |= {"accessKey": self.access_key, "secretKey": secret}
+        if (access := find_credentials(self.access_key, f"access-key={self.access_key}")) is not None:
+            given |= {"accessKey": access.access_key, "secretKey": access.secret_key}
         paths = {
             "tlsTrustCertPath": self.tls_trust_cert_path,
             "tlsCertPath": self.tls_cert_path,

@@ -22,7 +22,7 @@ _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*$")
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def plain_spark_errors() -> Iterator[None]:
     """Convert Spark's errors to a ConfigError if an option is wrong, else to an MQError."""
     try:
         yield

@@ -33,10 +33,10 @@ class Bound:
 
     def resolve(self, queue: MessageQueue, first: int, end: int) -> int:
         """Return the offset for a queue that holds the messages [*first*, *end*). Ignores timestamps."""
-        told = self.offsets.get(queue)
-        if told is None:
-            told = EARLIEST if self.otherwise == "earliest" else LATEST
-        return first if told == EARLIEST else end if told == LATEST else told
+        given = self.offsets.get(queue)
+        if given is None:
+            given = EARLIEST if self.otherwise == "earliest" else LATEST
+        return first if given == EARLIEST else end if given == LATEST else given
 
     @property
     def named(self) -> set[MessageQueue]:
@@ -77,13 +77,13 @@ def ending_bound(values: OptionValues) -> Bound:
 
 
 def _offsets(values: OptionValues, name: str, default: End) -> tuple[str, End, Offsets]:
-    told = values.text(name)
-    if told is None:
+    given = values.text(name)
+    if given is None:
         return name, default, {}
-    if told.lower() == "earliest":
+    if given.lower() == "earliest":
         return name, "earliest", {}
-    if told.lower() == "latest":
+    if given.lower() == "latest":
         return name, "latest", {}
-    if not told.lstrip().startswith("{"):
-        raise ConfigError(f"option {name}={told!r}: must be earliest, latest, or JSON by topic, broker and queue")
+    if not given.lstrip().startswith("{"):
+        raise ConfigError(f"option {name}={given!r}: must be earliest, latest, or JSON by topic, broker and queue")
     return name, default, from_json(values.json_object(name), f"option {name}", least=EARLIEST)

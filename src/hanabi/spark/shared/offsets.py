@@ -21,19 +21,19 @@ LATEST: Final = -1
 
 def to_json(offsets: Mapping[MessageQueue, int]) -> JsonOffsets:
     """Return *offsets* by topic, broker and queue, in their order."""
-    told: JsonOffsets = {}
+    data: JsonOffsets = {}
     for queue in sorted(offsets):
-        told.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
-    return told
+        data.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return data
 
 
-def from_json(told: object, where: str, *, least: int = 0) -> Offsets:
-    """Return the offsets in *told*.
+def from_json(data: object, where: str, *, least: int = 0) -> Offsets:
+    """Return the offsets in *data*.
 
     A ConfigError names the fault and *where* it is, such as "option startingOffsets".
     """
     found: Offsets = {}
-    for topic, brokers in _object(told, where).items():
+    for topic, brokers in _object(data, where).items():
         for broker_name, queues in _object(brokers, f"{where}, topic {topic}").items():
             for queue_id, offset in _object(queues, f"{where}, topic {topic}, broker {broker_name}").items():
                 place = f"{where}, topic {topic}, broker {broker_name}, queue {queue_id}"
@@ -43,18 +43,18 @@ def from_json(told: object, where: str, *, least: int = 0) -> Offsets:
     return found
 
 
-def _offset(told: object, place: str, least: int) -> int:
+def _offset(data: object, place: str, least: int) -> int:
     """Return a number; of a checkpoint's entry, the first number (see `positions`)."""
-    offset = told[0] if isinstance(told, list) and told else told
+    offset = data[0] if isinstance(data, list) and data else data
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < least:
-        raise ConfigError(f"{place}: {told!r} must be a whole number, at least {least}")
+        raise ConfigError(f"{place}: {data!r} must be a whole number, at least {least}")
     return offset
 
 
-def _object(told: object, where: str) -> dict[str, Any]:
-    if not isinstance(told, dict):
-        raise ConfigError(f'{where}: must be of the form {{"Orders": {{"broker-a": {{"0": 1200}}}}}}, not {told!r}')
-    return told
+def _object(data: object, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ConfigError(f'{where}: must be of the form {{"Orders": {{"broker-a": {{"0": 1200}}}}}}, not {data!r}')
+    return data
 
 
 def describe(queue: MessageQueue) -> str:

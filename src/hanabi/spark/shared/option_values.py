@@ -75,22 +75,22 @@ class OptionValues:
         if value.strip().isdecimal():
             return int(value)
         try:
-            told = datetime.fromisoformat(value.strip())
+            given = datetime.fromisoformat(value.strip())
         except ValueError:
             raise ConfigError(
                 f"option {name}={value!r}: must be milliseconds since 1970 or a time such as 2026-11-15T06:45:00"
             ) from None
-        told = told if told.tzinfo else told.replace(tzinfo=UTC)
-        return round(told.timestamp() * 1000)
+        given = given if given.tzinfo else given.replace(tzinfo=UTC)
+        return round(given.timestamp() * 1000)
 
     def json_object(self, name: str) -> dict[str, Any] | None:
         value = self.text(name)
         if value is None:
             return None
         try:
-            told = json.loads(value)
+            given = json.loads(value)
         except ValueError as error:
             raise ConfigError(f"option {name} is not JSON: {error}") from None
-        if not isinstance(told, dict):
+        if not isinstance(given, dict):
             raise ConfigError(f"option {name}={value!r}: must be a JSON object")
-        return told
+        return given

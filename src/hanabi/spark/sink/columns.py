@@ -38,7 +38,7 @@ class SinkRow(NamedTuple):
 
     @property
     def is_delayed(self) -> bool:
-        return bool(self.message.delay_level or self.message.deliver_time_ms)
+        return self.message.is_delayed
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:

@@ -48,7 +48,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._driver: ClusterView | None = None
         self._target: Offsets | None = None  # AvailableNow: the ends at the beginning
-        self._told: Offsets = {}  # the offsets committed to brokers
+        self._committed: Offsets = {}  # the offsets committed to brokers
         self._know_group: set[str] = set()  # brokers that the group has pulled from
         self._continuity = Continuity(fail=options.read.fail_on_data_loss, seconds=options.discovery_s)
         self._small = SmallTriggers(options.offsets_min, options.delay_max_s, time.monotonic)
@@ -86,7 +86,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of this trigger. Messages below *start* are done, also after a restart."""
         with plain_errors():
             done = positions_from_json(start)
-            self._tell_progress(done.offsets)
+            self._commit_progress(done.offsets)
             ends = self._view.ends()
             begin = self._continuity.begin(done, ends, self._view)
             if self._target is not None:
@@ -113,7 +113,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Any) -> None:
         with plain_errors():
-            self._tell_progress(positions_from_json(end).offsets)
+            self._commit_progress(positions_from_json(end).offsets)
 
     # On an executor
 
@@ -142,17 +142,17 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return {queue: low for queue, (low, _) in ranges.items()}, {queue: high for queue, (_, high) in ranges.items()}
 
-    def _tell_progress(self, done: Offsets) -> None:
+    def _commit_progress(self, done: Offsets) -> None:
         """Commit offsets for groupId to brokers. A failure is only logged: these offsets are for monitoring."""
         group = self._options.read.group
         if group is None:
             return
-        new = {queue: offset for queue, offset in done.items() if self._told.get(queue) != offset}
+        new = {queue: offset for queue, offset in done.items() if self._committed.get(queue) != offset}
         if not new:
             return
         try:
-            self._view.ask(lambda cluster: cluster.tell_progress(group, new, self._know_group))
+            self._view.ask(lambda cluster: cluster.commit_progress(group, new, self._know_group))
         except MQError as error:
             logger.warning("offsets of group %s are not committed to brokers: %s", group, error)
         else:
-            self._told |= new
+            self._committed |= new

@@ -1,4 +1,5 @@
-"""What listeners do that is not meant: shutting down their own consumer, returning False; and messages nobody reads."""
+"""Tests of what listeners do that is not meant: shutting down their own consumer, returning False; and messages nobody
+reads."""
 
 import logging
 import threading
@@ -98,7 +99,7 @@ async def test_a_message_that_cannot_be_read_is_told_as_an_error_with_its_place(
 
 
 async def _send_poison(cluster: Cluster) -> None:
-    """A message that claims to be compressed, and is not."""
+    """Put a message that claims to be compressed, and is not."""
     async with Producer("senders", config=cluster.config()) as producer:
         running = producer._must_run()
         outgoing = running.packing.pack(Message("T", b"not compressed"))

@@ -180,7 +180,7 @@ async def test_shutdown_unlocks_and_the_next_member_need_not_wait(tmp_path: Path
 
 
 async def test_locks_are_given_back_before_the_member_leaves(tmp_path: Path) -> None:
-    """A broker of Apache's does not free them for somebody who has left."""
+    # A broker of Apache's does not free them for somebody who has left.
     async with running_cluster(tmp_path) as cluster:
         await cluster.create_topic("T", queues=2)
         async with Inbox(cluster, "g", ordered=True) as inbox:

@@ -1,4 +1,4 @@
-"""What fails goes back: to its broker, or as a copy, or not at all, and then somebody knows."""
+"""Tests of sending failed messages back: to their broker, as a copy, or not at all, which is logged."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from tests.client.consumer.stored import stored
 
 @asynccontextmanager
 async def _failed_message(cluster: Cluster) -> AsyncIterator[tuple[SendBack, StoredMessage]]:
-    """A message that group g has consumed, and the means to send it back."""
+    """Yield a message that group g has consumed, and the means to send it back."""
     await cluster.create_topic("T", queues=1)
     await send(cluster, numbered(1), tags="a")
     async with Inbox(cluster, "g") as inbox:

@@ -40,7 +40,7 @@ async def cut(cluster: Cluster, core: Core) -> None:
 
 
 def say(cluster: Cluster, offset: int) -> None:
-    """What another member says."""
+    """Commit as another member does."""
     cluster.broker.tables.offsets.commit("g", "T", 0, offset, backwards=True)
 
 
@@ -49,15 +49,15 @@ async def test_what_others_have_consumed_while_the_broker_had_lost_us_is_not_tak
         offsets.update(QUEUE, 5, increase_only=True)
         await offsets.persist([QUEUE], confirmed=True)
         assert committed(cluster, "g") == {0: 5}
-        assert offsets.is_sure(QUEUE)
+        assert offsets.is_undisputed(QUEUE)
         await cut(cluster, core)
         say(cluster, 9)
-        assert not offsets.is_sure(QUEUE)
+        assert not offsets.is_undisputed(QUEUE)
         for mine, theirs in ((6, 9), (8, 9), (9, 9), (12, 12)):
             offsets.update(QUEUE, mine, increase_only=True)
             await offsets.persist([QUEUE], confirmed=True)
             assert committed(cluster, "g") == {0: theirs}
-        assert offsets.is_sure(QUEUE)
+        assert offsets.is_undisputed(QUEUE)
 
 
 async def test_others_that_come_further_after_we_have_looked_are_not_taken_back_either(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_others_that_come_further_after_we_have_looked_are_not_taken_back_
         offsets.update(QUEUE, 5, increase_only=True)
         await cut(cluster, core)
         await offsets.persist([QUEUE], confirmed=True)
-        assert offsets.is_sure(QUEUE)
+        assert offsets.is_undisputed(QUEUE)
         say(cluster, 9)
         await offsets.persist([QUEUE], confirmed=True)
         assert committed(cluster, "g") == {0: 9}
@@ -83,7 +83,7 @@ async def test_if_nobody_came_further_everything_goes_on(tmp_path: Path) -> None
         offsets.update(QUEUE, 6, increase_only=True)
         await offsets.persist([QUEUE], confirmed=True)
         assert committed(cluster, "g") == {0: 6}
-        assert offsets.is_sure(QUEUE)
+        assert offsets.is_undisputed(QUEUE)
 
 
 async def test_who_wants_to_go_back_can(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ async def test_who_wants_to_go_back_can(tmp_path: Path) -> None:
         await cut(cluster, core)
         say(cluster, 9)
         assert await offsets.read(QUEUE, ReadFrom.STORE) == 9  # to look is not to agree
-        assert not offsets.is_sure(QUEUE)
+        assert not offsets.is_undisputed(QUEUE)
         offsets.update(QUEUE, 3, increase_only=False)  # a seek
         await offsets.persist([QUEUE], confirmed=True)
         assert committed(cluster, "g") == {0: 3}
         await cut(cluster, core)
         say(cluster, 9)
         offsets.update(QUEUE, 7, increase_only=False)
-        offsets.insist(QUEUE)  # a program that commits what it says
+        offsets.force_next_commit(QUEUE)  # a program that commits what it says
         await offsets.persist([QUEUE], confirmed=True)
         assert committed(cluster, "g") == {0: 7}
 

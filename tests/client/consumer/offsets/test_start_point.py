@@ -1,4 +1,4 @@
-"""Where a group begins: Apache's rules, alone and at a broker."""
+"""Tests of where a group begins: Apache's rules, alone and at a broker."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ MAX, AT = 100, 50
 
 
 def cases() -> Iterator[tuple[str, ConsumeFrom, int]]:
-    """As RebalancePushImpl.computePullFromWhereWithException."""
+    """Compute as RebalancePushImpl.computePullFromWhereWithException does."""
     expected = {("last", False): MAX, ("last", True): 0, ("first", False): 0, ("first", True): 0}
     for consume_from, is_retry in product(("last", "first"), (False, True)):
         topic = "%RETRY%billing" if is_retry else "Orders"

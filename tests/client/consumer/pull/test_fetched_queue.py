@@ -1,4 +1,4 @@
-"""What was taken and not looked at can be given back, in order; not after a seek."""
+"""Tests of giving back fetched messages: in order, and not after a seek."""
 
 from hanabi.client.consumer.pull.fetched_queue import FetchedQueue
 from hanabi.message import MessageQueue

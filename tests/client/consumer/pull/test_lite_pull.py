@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,13 @@ from hanabi.testing.waiting import eventually, within
 TOPIC = "Orders"
 
 
-def in_world(home: Path, main: Callable[[Cluster], Awaitable[None]], *, queues: int = 4, **settings: Any) -> None:
-    async def body() -> None:
-        async with running_cluster(home, **settings) as cluster:
-            await cluster.create_topic(TOPIC, queues=queues)
-            await within(main(cluster), 60)
-
-    asyncio.run(body())
+@contextlib.asynccontextmanager
+async def in_world(home: Path, *, queues: int = 4, **settings: Any) -> AsyncIterator[Cluster]:
+    """Yield a cluster with a topic, for at most a minute."""
+    async with running_cluster(home, **settings) as cluster:
+        await cluster.create_topic(TOPIC, queues=queues)
+        async with asyncio.timeout(60):
+            yield cluster
 
 
 def lite(cluster: Cluster, group: str = "readers", **options: Any) -> LitePullConsumer:
@@ -61,8 +61,8 @@ async def poll_all(consumer: LitePullConsumer, count: int) -> list[StoredMessage
     return messages
 
 
-def test_a_subscriber_gets_every_message_of_all_queues(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_a_subscriber_gets_every_message_of_all_queues(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         sent = await send(cluster, 100)
         consumer = lite(cluster)
         consumer.subscribe(TOPIC)
@@ -73,11 +73,9 @@ def test_a_subscriber_gets_every_message_of_all_queues(tmp_path: Path) -> None:
             assert {message.broker_name for message in messages} == {"broker-a"}
             assert await consumer.poll(0.05) == []
 
-    in_world(tmp_path, main)
 
-
-def test_only_the_tags_subscribed_to_arrive_and_the_others_count_as_consumed(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_only_the_tags_subscribed_to_arrive_and_the_others_count_as_consumed(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         await send(cluster, 5, queue=queue_of(0), tags="paid")
         await send(cluster, 5, queue=queue_of(0), tags="created")
         consumer = lite(cluster)
@@ -89,11 +87,9 @@ def test_only_the_tags_subscribed_to_arrive_and_the_others_count_as_consumed(tmp
             await consumer.commit()
             assert await consumer.committed(queue_of(0)) == 10
 
-    in_world(tmp_path, main)
 
-
-def test_assigned_queues_are_read_and_no_others(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_assigned_queues_are_read_and_no_others(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         sent = await send(cluster, 6, queue=queue_of(1))
         await send(cluster, 6, queue=queue_of(2))
         consumer = lite(cluster)
@@ -105,11 +101,9 @@ def test_assigned_queues_are_read_and_no_others(tmp_path: Path) -> None:
             assert consumer.queues == [queue_of(2)]
             assert {message.queue_id for message in await poll_all(consumer, 6)} == {2}
 
-    in_world(tmp_path, main)
 
-
-def test_a_queue_that_is_assigned_again_goes_on_where_it_was(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_a_queue_that_is_assigned_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         await send(cluster, 6, queue=queue_of(1))
         consumer = lite(cluster)
         consumer.assign([queue_of(1)])
@@ -119,8 +113,6 @@ def test_a_queue_that_is_assigned_again_goes_on_where_it_was(tmp_path: Path) -> 
             consumer.assign([])
             consumer.assign([queue_of(1)])  # before what was consumed could be saved
             assert [message.queue_offset for message in await poll_all(consumer, 4)] == [2, 3, 4, 5]
-
-    in_world(tmp_path, main)
 
 
 def test_subscribing_and_assigning_exclude_each_other(tmp_path: Path) -> None:
@@ -134,8 +126,8 @@ def test_subscribing_and_assigning_exclude_each_other(tmp_path: Path) -> None:
         other.subscribe(TOPIC)
 
 
-def test_seeking_goes_to_an_offset_the_begin_the_end_and_a_moment(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_seeking_goes_to_an_offset_the_begin_the_end_and_a_moment(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         queue = queue_of(0)
         await send(cluster, 10, queue=queue)
         consumer = lite(cluster, hold_s=20.0)
@@ -161,11 +153,9 @@ def test_seeking_goes_to_an_offset_the_begin_the_end_and_a_moment(tmp_path: Path
             with pytest.raises(TypeError, match="float"):
                 await consumer.seek(queue, 1.5)  # type: ignore[arg-type]
 
-    in_world(tmp_path, main)
 
-
-def test_a_paused_queue_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_a_paused_queue_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         queue = queue_of(0)
         sent = await send(cluster, 4, queue=queue)
         consumer = lite(cluster)
@@ -181,11 +171,9 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(tmp_path: Path) -> Non
             assert texts(await poll_all(consumer, 2)) == later
             assert await consumer.poll(0.2) == []
 
-    in_world(tmp_path, main)
 
-
-def test_what_poll_gave_is_consumed_when_poll_is_called_again_and_not_before(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_what_poll_gave_is_consumed_when_poll_is_called_again_and_not_before(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         queue = queue_of(0)
         await send(cluster, 6, queue=queue)
         consumer = lite(cluster)
@@ -200,11 +188,9 @@ def test_what_poll_gave_is_consumed_when_poll_is_called_again_and_not_before(tmp
             assert await second.committed(queue) == 2
             assert [message.queue_offset for message in await poll_all(second, 4)] == [2, 3, 4, 5]
 
-    in_world(tmp_path, main)
 
-
-def test_without_automatic_commits_nothing_is_consumed_before_commit(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_without_automatic_commits_nothing_is_consumed_before_commit(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         queue = queue_of(0)
         await send(cluster, 4, queue=queue)
         consumer = lite(cluster, auto_commit=False)
@@ -218,11 +204,9 @@ def test_without_automatic_commits_nothing_is_consumed_before_commit(tmp_path: P
             await consumer.commit()
             assert await consumer.committed(queue) == 4
 
-    in_world(tmp_path, main)
 
-
-def test_offsets_are_saved_by_themselves_while_it_runs(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_offsets_are_saved_by_themselves_while_it_runs(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         queue = queue_of(0)
         await send(cluster, 4, queue=queue)
         consumer = LitePullConsumer("readers", config=cluster.config(persist_offsets_s=0.05), consume_from="first")
@@ -233,11 +217,9 @@ def test_offsets_are_saved_by_themselves_while_it_runs(tmp_path: Path) -> None:
             saved = cluster.broker.tables.offsets
             await eventually(lambda: saved.find("readers", TOPIC, 0) == 4)
 
-    in_world(tmp_path, main)
 
-
-def test_iterating_gives_one_message_after_the_other_and_ends_at_shutdown(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_iterating_gives_one_message_after_the_other_and_ends_at_shutdown(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         sent = await send(cluster, 20)
         consumer = lite(cluster)
         consumer.subscribe(TOPIC)
@@ -255,8 +237,6 @@ def test_iterating_gives_one_message_after_the_other_and_ends_at_shutdown(tmp_pa
         await within(reading)
         assert sorted(seen) == sorted(sent)
 
-    in_world(tmp_path, main)
-
 
 async def offset_after(
     cluster: Cluster, work: Callable[[LitePullConsumer], Awaitable[object]], **options: Any
@@ -271,14 +251,11 @@ async def offset_after(
     return cluster.broker.tables.offsets.find("readers", TOPIC, 0)
 
 
-def offsets_after(home: Path, work: Callable[[LitePullConsumer], Awaitable[object]], **options: Any) -> int | None:
-    found: list[int | None] = []
-
-    async def main(cluster: Cluster) -> None:
-        found.append(await offset_after(cluster, work, **options))
-
-    in_world(home, main)
-    return found[0]
+async def offsets_after(
+    home: Path, work: Callable[[LitePullConsumer], Awaitable[object]], **options: Any
+) -> int | None:
+    async with in_world(home) as cluster:
+        return await offset_after(cluster, work, **options)
 
 
 async def poll_five(consumer: LitePullConsumer) -> None:
@@ -304,33 +281,33 @@ async def give_back_the_last(consumer: LitePullConsumer) -> None:
             break
 
 
-def test_a_block_that_ends_well_commits_what_poll_gave(tmp_path: Path) -> None:
-    assert offsets_after(tmp_path, poll_five) == 5
+async def test_a_block_that_ends_well_commits_what_poll_gave(tmp_path: Path) -> None:
+    assert await offsets_after(tmp_path, poll_five) == 5
 
 
-def test_a_block_that_an_exception_ends_commits_nothing_of_the_last_poll(tmp_path: Path) -> None:
-    assert offsets_after(tmp_path, poll_two_and_fail) == 1
+async def test_a_block_that_an_exception_ends_commits_nothing_of_the_last_poll(tmp_path: Path) -> None:
+    assert await offsets_after(tmp_path, poll_two_and_fail) == 1
 
 
-def test_a_loop_that_was_left_has_consumed_its_last_message_unless_it_gives_it_back(tmp_path: Path) -> None:
-    assert offsets_after(tmp_path / "left", leave_at_three) == 4
-    assert offsets_after(tmp_path / "given back", give_back_the_last) == 3
+async def test_a_loop_that_was_left_has_consumed_its_last_message_unless_it_gives_it_back(tmp_path: Path) -> None:
+    assert await offsets_after(tmp_path / "left", leave_at_three) == 4
+    assert await offsets_after(tmp_path / "given back", give_back_the_last) == 3
 
 
-def test_a_block_without_automatic_commits_commits_nothing_by_itself(tmp_path: Path) -> None:
-    assert offsets_after(tmp_path, poll_five, auto_commit=False) == 0
+async def test_a_block_without_automatic_commits_commits_nothing_by_itself(tmp_path: Path) -> None:
+    assert await offsets_after(tmp_path, poll_five, auto_commit=False) == 0
 
 
-def test_shutdown_by_itself_does_not_count_what_the_last_poll_gave(tmp_path: Path) -> None:
+async def test_shutdown_by_itself_does_not_count_what_the_last_poll_gave(tmp_path: Path) -> None:
     async def poll_and_shut_down(consumer: LitePullConsumer) -> None:
         assert len(await consumer.poll(15, count=1)) == 1
         await consumer.shutdown()
 
-    assert offsets_after(tmp_path, poll_and_shut_down) == 0
+    assert await offsets_after(tmp_path, poll_and_shut_down) == 0
 
 
-def test_members_share_the_queues_and_hear_of_it(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_members_share_the_queues_and_hear_of_it(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         told: list[tuple[str, int, int]] = []
         first, second = lite(cluster), lite(cluster)
         first.subscribe(TOPIC, rebalanced=lambda topic, every, ours: told.append((topic, len(every), len(ours))))
@@ -346,13 +323,13 @@ def test_members_share_the_queues_and_hear_of_it(tmp_path: Path) -> None:
             await eventually(lambda: len(first.queues) == 4)
         assert told == [(TOPIC, 4, 4), (TOPIC, 4, 2), (TOPIC, 4, 4)]
 
-    in_world(tmp_path, main)
 
-
-def test_a_broadcasting_consumer_keeps_its_offsets_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broadcasting_consumer_keeps_its_offsets_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ROCKETMQ_OFFSETS_DIR", str(tmp_path / "offsets"))
 
-    async def main(cluster: Cluster) -> None:
+    async with in_world(tmp_path) as cluster:
         await send(cluster, 8, queue=queue_of(0))
         for expected in ([0, 1, 2], [3, 4, 5, 6, 7]):
             consumer = LitePullConsumer(
@@ -365,11 +342,9 @@ def test_a_broadcasting_consumer_keeps_its_offsets_in_a_file(tmp_path: Path, mon
                 await consumer.commit()
         assert (tmp_path / "offsets" / "me" / "readers" / "offsets.json").exists()
 
-    in_world(tmp_path, main)
 
-
-def test_no_more_is_fetched_than_the_limits_allow(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_no_more_is_fetched_than_the_limits_allow(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         await send(cluster, 300, queue=queue_of(0))
         consumer = lite(cluster, queue_messages_max=50, pull_batch=20)
         consumer.assign([queue_of(0)])
@@ -381,11 +356,13 @@ def test_no_more_is_fetched_than_the_limits_allow(tmp_path: Path) -> None:
             assert session.fetching.queues[queue_of(0)].count <= 70
             assert len(await poll_all(consumer, 299)) == 299
 
-    in_world(tmp_path, main)
 
+async def test_a_listener_hears_of_queues_that_come_and_go(tmp_path: Path) -> None:
+    async def known_queues(cluster: Cluster) -> list[MessageQueue]:
+        async with LitePullConsumer("others", config=cluster.config()) as other:
+            return await other.queues_of(TOPIC)
 
-def test_a_listener_hears_of_queues_that_come_and_go(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+    async with in_world(tmp_path) as cluster:
         changes: list[tuple[str, int]] = []
         consumer = LitePullConsumer("readers", config=cluster.config(route_refresh_s=0.05))
         consumer.on_queues_changed(TOPIC, lambda topic, queues: changes.append((topic, len(queues))))
@@ -395,15 +372,9 @@ def test_a_listener_hears_of_queues_that_come_and_go(tmp_path: Path) -> None:
             await cluster.create_topic(TOPIC, queues=6)
             await eventually(lambda: changes == [(TOPIC, 6)])
 
-    async def known_queues(cluster: Cluster) -> list[MessageQueue]:
-        async with LitePullConsumer("others", config=cluster.config()) as other:
-            return await other.queues_of(TOPIC)
 
-    in_world(tmp_path, main)
-
-
-def test_names_carry_the_namespace_on_the_wire_alone(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_names_carry_the_namespace_on_the_wire_alone(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         await cluster.create_topic(f"shop%{TOPIC}", queues=1)
         config = cluster.config(namespace="shop")
         async with Producer("writers", config=config) as producer:
@@ -417,8 +388,6 @@ def test_names_carry_the_namespace_on_the_wire_alone(tmp_path: Path) -> None:
             assert await consumer.committed(queue_of(0)) == 1
             await consumer.seek_to_begin(queue_of(0))
             assert [again.queue for again in await consumer.poll(15)] == [queue_of(0)]
-
-    in_world(tmp_path, main)
 
 
 async def test_it_goes_on_when_the_broker_comes_back_at_another_address(tmp_path: Path) -> None:
@@ -452,8 +421,8 @@ async def test_a_consumer_that_is_not_started_says_so(tmp_path: Path) -> None:
         LitePullConsumer("readers", namesrv="127.0.0.1:1", pull_batch=0)
 
 
-def test_only_one_task_waits_for_messages(tmp_path: Path) -> None:
-    async def main(cluster: Cluster) -> None:
+async def test_only_one_task_waits_for_messages(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as cluster:
         consumer = lite(cluster)
         consumer.subscribe(TOPIC)
         async with consumer:
@@ -465,5 +434,3 @@ def test_only_one_task_waits_for_messages(tmp_path: Path) -> None:
             await asyncio.wait([waiting])
             sent = await send(cluster, 3)
             assert sorted(texts(await poll_all(consumer, 3))) == sorted(sent)
-
-    in_world(tmp_path, main)

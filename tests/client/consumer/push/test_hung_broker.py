@@ -23,7 +23,7 @@ TOPICS = [f"T{number:02}" for number in range(30)]
 
 
 async def fill(cluster: ProxiedCluster, topics: list[str], *, queues: int = 1) -> None:
-    """Each topic has a message in each queue of broker-a."""
+    """Send a message of each topic to each queue of broker-a."""
     for topic in topics:
         await cluster.create_topic(topic, queues=queues)
     async with Producer("senders", namesrv=cluster.namesrv) as producer:

@@ -1,4 +1,4 @@
-"""What an operator asks a running consumer, through its broker."""
+"""Tests of what an operator asks a running consumer, through its broker."""
 
 from pathlib import Path
 

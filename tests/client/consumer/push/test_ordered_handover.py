@@ -40,7 +40,7 @@ class RestartableBroker:
     """A broker that can be stopped and started again, at the same address and with the same files."""
 
     def __init__(self, home: Path, namesrv: str) -> None:
-        self._home, self._port = home, free_port()
+        self._home, self._port = home, free_port(beside=(-2, 1))
         self._config = BrokerConfig(broker_name="broker-a", namesrv_addr=namesrv)
 
     async def start(self) -> Broker:
@@ -144,7 +144,7 @@ async def test_a_paused_member_hands_its_queues_over(tmp_path: Path) -> None:
 
 
 def _holds_messages(consumer: PushConsumer) -> bool:
-    """Whether messages of both queues wait for the listener."""
+    """Return whether messages of both queues wait for the listener."""
     session = consumer._session
     assert session is not None
     owned = [held for queue, held in session._assigned.owned.items() if queue.topic == "T"]

@@ -1,4 +1,4 @@
-"""Whose turn it is, and who is avoided."""
+"""Tests of the choice of a queue: turns, and avoided brokers."""
 
 import pytest
 
@@ -94,12 +94,12 @@ def test_the_first_messages_of_a_topic_go_to_each_broker_in_turn() -> None:
     first = TopicCreation(queues(a=4, b=4, c=4))
     turns = [first.next() for _ in range(4)]
     assert [queue.broker_name for queue in turns if queue] == ["a", "b", "c", "a"]
-    first.had_its_chance("a")
-    first.had_its_chance("c")
+    first.mark_tried("a")
+    first.mark_tried("c")
     assert not first.over
     assert {queue.broker_name for _ in range(3) if (queue := first.next())} == {"b"}
-    first.had_its_chance("b")
-    first.had_its_chance("b")
+    first.mark_tried("b")
+    first.mark_tried("b")
     assert first.over
     assert first.next() is None
 

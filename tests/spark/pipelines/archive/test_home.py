@@ -35,7 +35,7 @@ class CutFiles(FileSystem):
 
 
 def visible(root: Path) -> dict[str, str]:
-    """The files that any program would take for messages."""
+    """Return the files that any program would take for messages."""
     return {
         str(path.relative_to(root)): path.read_text()
         for path in sorted(root.rglob("*.parquet"))
@@ -44,7 +44,7 @@ def visible(root: Path) -> dict[str, str]:
 
 
 def step(home: ArchiveHome, *, moves: dict[str, str], deletes: list[str]) -> None:
-    """A step that puts files with some content into place, and takes others away."""
+    """Take a step that puts files with some content into place, and removes some."""
     staging, changed = home.staging(), list[tuple[str, str]]()
     for target, text in moves.items():
         source = f"{staging}/{target}"

@@ -25,7 +25,7 @@ from tests.spark.pipelines.written import wait_for_queues
 
 
 def rows(frame: DataFrame) -> Counter[str]:
-    """What messages are there, as a multiset; files of a broker do not know its name."""
+    """Return what messages are there, as a multiset; files of a broker do not know its name."""
     return Counter(row.value for row in frame.drop("brokerName").selectExpr("to_json(struct(*)) as value").collect())
 
 
@@ -142,7 +142,7 @@ def test_files_of_a_broker_are_archived_as_its_topics_are(spark: SparkSession, t
 
 
 def test_what_was_planned_is_found_again_for_a_thousand_queues(spark: SparkSession) -> None:
-    """As a step into a Delta table does. A condition for each queue overflows the stack of Spark's optimizer."""
+    # As a step into a Delta table does. A condition for each queue overflows the stack of Spark's optimizer.
     planned = [
         ArchivedQueue(topic="t", broker="b" if number % 2 else "", queue_id=number, first=3, end=5)
         for number in range(1_000)

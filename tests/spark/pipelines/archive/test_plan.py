@@ -1,4 +1,5 @@
-"""What the next step of an archive takes, what may be deleted after it, and which files are worth joining. Pure."""
+"""Tests of what the next step of an archive takes, what may be deleted after it, and which files are worth joining.
+Pure."""
 
 from datetime import UTC, datetime
 

@@ -9,7 +9,7 @@ from hanabi.errors import ConfigError
 from hanabi.spark.pipelines.archive_read import read_archive
 from hanabi.spark.pipelines.dead_letters.pipeline import DeadLettersOptions, replay_command
 from hanabi.spark.pipelines.dead_letters.tables import OLDEST, Letters, summarize
-from hanabi.spark.pipelines.support.body_text import body_text
+from hanabi.spark.pipelines.support.text import body_text
 from tests.cli.messages.test_dlq import LETTERS, kill_letters
 from tests.serving import serving
 from tests.spark.broker_world import read

@@ -24,7 +24,7 @@ MANY = int(os.environ.get("HANABI_REPLAY_MESSAGES", "20000"))
 
 
 def send_many(serving: Serving, topic: str, count: int) -> None:
-    """Messages that differ in everything; some are compressed on their way."""
+    """Send messages that differ in everything; some are compressed on their way."""
     with hanabi.Producer("tests", namesrv=serving.namesrv) as producer:
         queues = producer.queues(topic)
         for first in range(0, count, 100):
@@ -54,7 +54,7 @@ def told_apart(spark: SparkSession, serving: Serving, topic: str) -> DataFrame:
 
 
 def test_archived_and_replayed_messages_are_the_same_multiset(spark: SparkSession, tmp_path: Path) -> None:
-    """A million with HANABI_REPLAY_MESSAGES=1000000."""
+    # A million with HANABI_REPLAY_MESSAGES=1000000.
     with serving(tmp_path / "broker") as broker:
         source, copy = make_topic(broker, "Source"), make_topic(broker, "Copy", 3)
         send_many(broker, source, MANY)
@@ -75,7 +75,7 @@ def test_archived_and_replayed_messages_are_the_same_multiset(spark: SparkSessio
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A broker with a topic of 40 messages: t0 ... t3 by tag, in one half of them the property `half`."""
+    """Yield a broker with a topic of 40 messages: t0 ... t3 by tag, in one half of them the property `half`."""
     folder = tmp_path_factory.mktemp("world")
     with serving(folder) as broker:
         topic = make_topic(broker, "World", 2)

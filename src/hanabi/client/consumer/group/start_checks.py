@@ -18,12 +18,12 @@ from hanabi.wire.system_names import RETRY_PREFIX
 logger = logging.getLogger(__name__)
 
 
-async def introduce(core: Core, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+async def check_subscriptions(core: Core, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
     """Find the brokers of all topics, so that the first heartbeat reaches them; one must accept each filter."""
-    await for_each(partial(_introduce, core, group), list(subscriptions))
+    await for_each(partial(_check_subscription, core, group), list(subscriptions))
 
 
-async def _introduce(core: Core, group: str, subscription: SubscriptionData) -> None:
+async def _check_subscription(core: Core, group: str, subscription: SubscriptionData) -> None:
     try:
         route = await core.routes.find(subscription.topic)
     except MQError as error:

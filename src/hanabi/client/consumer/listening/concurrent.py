@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from hanabi.client.consumer.config.push_config import PushConfig
 from hanabi.client.consumer.listening.consumption import Calls, report_failure, tried_again
-from hanabi.client.consumer.listening.listener import delay_level_of, succeeded_of
+from hanabi.client.consumer.listening.listener import delay_level_of, failed_positions
 from hanabi.client.consumer.listening.send_back import FIRST_DELAY_LEVEL
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.errors import MQError
@@ -162,10 +162,11 @@ class Concurrent:
 
     def _failed(self, batch: Batch, error: BaseException) -> None:
         report_failure(self._group, batch.owned, batch.messages, error)
-        done = succeeded_of(error, len(batch.messages))
-        self._give_back(batch.owned, batch.messages[done:], delay_level_of(error))
-        if done:
-            self._finish(batch.owned, batch.messages[:done])
+        failed = failed_positions(error, len(batch.messages))
+        self._give_back(batch.owned, [batch.messages[position] for position in failed], delay_level_of(error))
+        if len(failed) < len(batch.messages):
+            consumed = [message for position, message in enumerate(batch.messages) if position not in failed]
+            self._finish(batch.owned, consumed)
 
     # Failed messages
 

@@ -55,7 +55,11 @@ class Consumption(Protocol):
 
 
 class Calls:
-    """Calls of the listener for batches of one queue each. *hooks*, if any, are notified of each call."""
+    """Calls of the listener for batches of one queue each. *hooks*, if any, are notified of each call.
+
+    Each call has the context variables of the moment when this was made, which is the start of the consumer: not those
+    of the pull or of the other call that happens to lead to it.
+    """
 
     def __init__(
         self,
@@ -66,14 +70,16 @@ class Calls:
         hooks: "HookedCalls | None" = None,
     ) -> None:
         self._runs, self._stats, self._now, self._hooks = runs, stats, now, hooks
+        self._context = contextvars.copy_context()
 
     def start(self, owned: OwnedQueue, messages: list[StoredMessage], ended: Ended) -> object:
         """Call the listener with *messages*, then *ended* with the exception it raised, or None."""
         finished = partial(self._finished, owned, len(messages), self._now(), ended)
         own = list(messages)  # a copy: the listener may modify it
+        context = self._context.copy()
         if self._hooks is None:
-            return self._runs.start(own, finished)
-        return self._hooks.start(self._runs, owned, own, finished)
+            return context.run(self._runs.start, own, finished)
+        return self._hooks.start(self._runs, owned, own, finished, context)
 
     def stop(self, run: object) -> bool:
         """Try to end a call."""
@@ -101,7 +107,14 @@ class HookedCalls:
     def __init__(self, hooks: ConsumeHooks, group: str, client_id: str, *, timeout_s: float) -> None:
         self._hooks, self._group, self._client_id, self._timeout_s = hooks, group, client_id, timeout_s
 
-    def start(self, runs: ListenerRuns, owned: OwnedQueue, messages: list[StoredMessage], ended: Ended) -> object:
+    def start(
+        self,
+        runs: ListenerRuns,
+        owned: OwnedQueue,
+        messages: list[StoredMessage],
+        ended: Ended,
+        surroundings: contextvars.Context,
+    ) -> object:
         context = ConsumeContext(
             group=self._group,
             queue=msgspec.structs.replace(owned.queue, topic=messages[0].topic),
@@ -109,7 +122,6 @@ class HookedCalls:
             client_id=self._client_id,
         )
         began = time.monotonic()
-        surroundings = contextvars.copy_context()
 
         def finished(error: BaseException | None) -> None:
             context.error = error

@@ -9,7 +9,7 @@ In Java's terms: MessageListenerConcurrently, MessageListenerOrderly and their c
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from hanabi.errors import ConfigError
@@ -44,6 +44,29 @@ class ConsumeLater(Exception):
         self.suspend_s = suspend_s
 
 
+class DeadLetters(ConsumeLater):
+    """Raised by a listener to make dead letters of some messages of the batch, those at *positions*, at once.
+
+    The others count as consumed. An ordered listener may raise it, too: its queue goes on. A broadcasting group has no
+    dead letters: there the messages are skipped, with a warning.
+
+        raise hanabi.DeadLetters("not an order", positions=[0, 3])
+    """
+
+    def __init__(self, reason: str = "", *, positions: Sequence[int]) -> None:
+        super().__init__(reason, delay_level=DEAD_LETTER)
+        self.positions = tuple(sorted(set(positions)))
+        if not self.positions or self.positions[0] < 0:
+            raise ConfigError(f"positions must have at least one place in the batch, and none below 0: {positions!r}")
+
+
+def failed_positions(error: BaseException, batch: int) -> range | tuple[int, ...]:
+    """Return the positions of a *batch* that *error* is about; the other messages are consumed."""
+    if isinstance(error, DeadLetters):
+        return tuple(position for position in error.positions if position < batch)
+    return range(succeeded_of(error, batch), batch)
+
+
 def is_async(listener: Listener) -> bool:
     """Return True if the result of *listener* must be awaited: an `async def`, also in a partial or a `__call__`."""
     while isinstance(listener, functools.partial):
@@ -68,13 +91,13 @@ def suspend_seconds(error: BaseException, usual: float) -> float:
     return min(max(usual if chosen is None else chosen, shortest), longest)
 
 
-class Returned:
+class ReturnCheck:
     """Check of the listener's return value. Any value counts as consumed; False is warned about once."""
 
     def __init__(self, name: str) -> None:
         self._name, self._warned = name, False
 
-    def look(self, returned: object) -> None:
+    def check(self, returned: object) -> None:
         if returned is False and not self._warned:
             self._warned = True
             logger.warning(

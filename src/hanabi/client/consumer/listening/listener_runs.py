@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
-from hanabi.client.consumer.listening.listener import Listener, Returned, is_async, refuse_coroutine
+from hanabi.client.consumer.listening.listener import Listener, ReturnCheck, is_async, refuse_coroutine
 from hanabi.client.consumer.listening.listener_threads import ListenerThreads
 from hanabi.message import StoredMessage
 
@@ -49,7 +49,7 @@ class _TaskRuns:
     """Runner with one task per call, so that context set by one call does not reach the next."""
 
     def __init__(self, listener: Callable[[list[StoredMessage]], Awaitable[Any]], name: str, owner: object) -> None:
-        self._listener, self._name, self._owner, self._returned = listener, name, owner, Returned(name)
+        self._listener, self._name, self._owner, self._returned = listener, name, owner, ReturnCheck(name)
         self._create_task = asyncio.get_running_loop().create_task
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -61,7 +61,7 @@ class _TaskRuns:
 
     async def _call(self, messages: list[StoredMessage]) -> None:
         IN_LISTENER.set(self._owner)
-        self._returned.look(await self._listener(messages))
+        self._returned.check(await self._listener(messages))
 
     def _done(self, ended: Ended, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
@@ -91,7 +91,7 @@ class _ThreadRuns:
     def __init__(
         self, listener: Callable[[list[StoredMessage]], Any], concurrency: int, name: str, owner: object
     ) -> None:
-        self._listener, self._owner, self._returned = listener, owner, Returned(name)
+        self._listener, self._owner, self._returned = listener, owner, ReturnCheck(name)
         self._threads = ListenerThreads(concurrency, name)
 
     def start(self, messages: list[StoredMessage], ended: Ended) -> object:
@@ -103,7 +103,7 @@ class _ThreadRuns:
         returned = self._listener(messages)
         if returned is not None:
             refuse_coroutine(returned)
-            self._returned.look(returned)
+            self._returned.check(returned)
 
     def stop(self, run: object) -> bool:
         return False

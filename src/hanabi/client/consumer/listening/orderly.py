@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from hanabi.client.consumer.config.push_config import PushConfig
 from hanabi.client.consumer.listening.consumption import Calls, report_failure, tried_again
-from hanabi.client.consumer.listening.listener import succeeded_of, suspend_seconds
+from hanabi.client.consumer.listening.listener import DeadLetters, failed_positions, succeeded_of, suspend_seconds
 from hanabi.client.consumer.owned_queue import OwnedQueue
 from hanabi.errors import MQError
 from hanabi.message import StoredMessage
@@ -166,7 +166,9 @@ class Orderly:
 
     async def _failed(self, line: Line, batch: list[StoredMessage], error: BaseException) -> None:
         report_failure(self._group, line.owned, batch, error)
-        done = succeeded_of(error, len(batch))
+        done = await self._buried(line.owned, batch, error)
+        if done is None:
+            done = succeeded_of(error, len(batch))
         self._finish(line, done)
         rest = batch[done:]
         while rest and self._is_last_try(rest[0]) and await self._bury(line.owned, rest[0]):
@@ -177,6 +179,19 @@ class Orderly:
         for index, message in enumerate(tried_again(rest)):
             line.messages[index] = message
         await self._suspend(line.owned, suspend_seconds(error, self._settings.suspend_s))
+
+    async def _buried(self, owned: OwnedQueue, batch: list[StoredMessage], error: BaseException) -> int | None:
+        """Make dead letters as *error* asks; return how many messages from the first on are finished, None if it does
+        not ask. A broadcasting group has no dead letters: it skips the messages.
+        """
+        if not isinstance(error, DeadLetters):
+            return None
+        for position in failed_positions(error, len(batch)):
+            if self._give_up is None:
+                logger.warning("group %s broadcasts, so message %s is skipped", self._group, batch[position].message_id)
+            elif not await self._bury(owned, batch[position]):
+                return position
+        return len(batch)
 
     def _is_last_try(self, message: StoredMessage) -> bool:
         limit = self._settings.max_reconsume_times

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from hanabi.message import MessageQueue
 
 
-def in_two_rounds(queues: Iterable[MessageQueue]) -> tuple[list[MessageQueue], list[MessageQueue]]:
+def commit_rounds(queues: Iterable[MessageQueue]) -> tuple[list[MessageQueue], list[MessageQueue]]:
     """Split *queues* into one per broker and topic, and the rest."""
     ahead: dict[tuple[str, str], MessageQueue] = {}
     every = list(queues)

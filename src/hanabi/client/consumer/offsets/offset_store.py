@@ -20,12 +20,12 @@ from collections.abc import Coroutine, Iterable
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from hanabi.client.cluster.core import Core
 from hanabi.client.cluster.queue_access import QueueAccess
 from hanabi.client.config import ClientConfig
-from hanabi.client.consumer.offsets.commit_order import in_two_rounds
+from hanabi.client.consumer.offsets.commit_order import commit_rounds
 from hanabi.client.consumer.offsets.file_format import decode_offsets, encode_offsets
 from hanabi.client.consumer.offsets.file_location import Claim, claim
 from hanabi.client.in_thread import in_thread
@@ -75,7 +75,7 @@ class OffsetStore(Protocol):
         """Drop the offset in memory of *queue*: another member consumes it now."""
         ...
 
-    def insist(self, queue: MessageQueue) -> None:
+    def force_next_commit(self, queue: MessageQueue) -> None:
         """Force the offset in memory of *queue*, even if other members have committed a larger one."""
         ...
 
@@ -83,7 +83,7 @@ class OffsetStore(Protocol):
         """Record that the consumer starts in *queue* at *offset*, as none was saved."""
         ...
 
-    def is_sure(self, queue: MessageQueue) -> bool:
+    def is_undisputed(self, queue: MessageQueue) -> bool:
         """Return True if no other member can have passed the offset in memory of *queue*."""
         ...
 
@@ -108,13 +108,13 @@ class _Memory:
     def remove(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)
 
-    def insist(self, queue: MessageQueue) -> None:
+    def force_next_commit(self, queue: MessageQueue) -> None:
         """Do nothing: there is no other writer."""
 
     def begin(self, queue: MessageQueue, offset: int) -> None:
         """Do nothing, as Java: no offset is sent before something was consumed."""
 
-    def is_sure(self, queue: MessageQueue) -> bool:
+    def is_undisputed(self, queue: MessageQueue) -> bool:
         return True
 
     def close(self) -> None:
@@ -126,18 +126,26 @@ class _Memory:
         return saved
 
 
+class _Keeper(NamedTuple):
+    """Broker that keeps the offsets of a queue, and how often connections to brokers of its name ended."""
+
+    address: str | None  # None: the route was not known yet
+    losses: int
+
+
 class RemoteOffsets(_Memory):
     """Offsets at the brokers. Periodic commits are one-way, as in Java: the next one replaces a lost one.
 
-    A member that a broker lost sight of may find that other members have consumed its queues meanwhile. It then commits
-    its own offset only if it is larger: a group does not go back unless a program or an operator wants it to. Two
-    members may briefly own one queue, so the broker is also asked to enforce this.
+    A member that a broker lost sight of may find that other members have consumed its queues meanwhile. The same holds
+    when another broker keeps the offsets: a slave while the master is gone, whose offsets are older, and the master
+    again. The member then commits its own offset only if it is larger: a group does not go back unless a program or an
+    operator wants it to. Two members may briefly own one queue, so the broker is also asked to enforce this.
     """
 
     def __init__(self, core: Core, group: str) -> None:
         super().__init__()
         self._core, self._group, self._queues = core, group, QueueAccess(core)
-        self._losses: dict[MessageQueue, int] = {}  # disconnects of its broker, when we last knew the group's offset
+        self._known_at: dict[MessageQueue, _Keeper] = {}  # when we last knew the group's offset
         self._larger: dict[MessageQueue, int] = {}  # larger offsets committed by other members
         # queues with an offset set by a program or an operator, rather than progress
         self._set: set[MessageQueue] = set()
@@ -147,23 +155,30 @@ class RemoteOffsets(_Memory):
         if not increase_only:
             self._set.add(queue)
         if before is None:
-            self._losses.setdefault(queue, self._core.losses_of(queue.broker_name))
+            self._known_at.setdefault(queue, self._keeper(queue))
         elif offset < before and not increase_only:
-            self.insist(queue)  # going back is always intended
+            self.force_next_commit(queue)  # going back is always intended
         super().update(queue, offset, increase_only=increase_only)
 
     def remove(self, queue: MessageQueue) -> None:
         super().remove(queue)
-        self._losses.pop(queue, None)
+        self._known_at.pop(queue, None)
         self._larger.pop(queue, None)
         self._set.discard(queue)
 
-    def insist(self, queue: MessageQueue) -> None:
-        self._losses[queue] = self._core.losses_of(queue.broker_name)
+    def force_next_commit(self, queue: MessageQueue) -> None:
+        self._known_at[queue] = self._keeper(queue)
         self._larger.pop(queue, None)
 
-    def is_sure(self, queue: MessageQueue) -> bool:
-        return queue not in self._larger and self._losses.get(queue) == self._core.losses_of(queue.broker_name)
+    def is_undisputed(self, queue: MessageQueue) -> bool:
+        return queue not in self._larger and self._is_known(queue)
+
+    def _is_known(self, queue: MessageQueue) -> bool:
+        known, now = self._known_at.get(queue), self._keeper(queue)
+        return known is not None and known.losses == now.losses and known.address in (None, now.address)
+
+    def _keeper(self, queue: MessageQueue) -> "_Keeper":
+        return _Keeper(self._queues.known_address(queue), self._core.losses_of(queue.broker_name))
 
     async def load(self) -> None:
         """Do nothing: offsets are read from the brokers when a queue is taken."""
@@ -172,9 +187,11 @@ class RemoteOffsets(_Memory):
         known = self._offsets.get(queue)
         if where is ReadFrom.MEMORY or (where is ReadFrom.MEMORY_FIRST and known is not None):
             return known
+        keeper = self._keeper(queue)
         offset = await self._queues.committed_offset(self._group, queue)
         if known is None:
-            self.insist(queue)
+            self._known_at[queue] = keeper
+            self._larger.pop(queue, None)
         if offset is None or offset < 0:
             return None
         return self._learn(queue, offset)
@@ -182,7 +199,7 @@ class RemoteOffsets(_Memory):
     async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
         known = {queue: offset for queue in queues if (offset := self._offsets.get(queue)) is not None}
         answers: list[BaseException | None] = []
-        for together in in_two_rounds(known) if confirmed else (known,):
+        for together in commit_rounds(known) if confirmed else (known,):
             answers += await asyncio.gather(
                 *(self._commit(queue, known[queue], confirmed) for queue in together), return_exceptions=True
             )
@@ -191,7 +208,7 @@ class RemoteOffsets(_Memory):
                 raise answer
 
     async def _commit(self, queue: MessageQueue, offset: int, confirmed: bool) -> None:
-        if self.is_sure(queue) or await self._is_ahead(queue, offset):
+        if self.is_undisputed(queue) or await self._is_ahead(queue, offset):
             increase_only = queue not in self._set
             await self._queues.commit_offset(
                 self._group, queue, offset, oneway=not confirmed, increase_only=increase_only
@@ -199,10 +216,10 @@ class RemoteOffsets(_Memory):
 
     async def _is_ahead(self, queue: MessageQueue, offset: int) -> bool:
         """Return True unless another member passed *offset* while the broker had lost sight of us."""
-        losses = self._core.losses_of(queue.broker_name)
-        if self._losses.get(queue) != losses:
+        if not self._is_known(queue):
+            keeper = self._keeper(queue)
             saved = await self._queues.committed_offset(self._group, queue)
-            self._losses[queue] = losses
+            self._known_at[queue] = keeper
             if saved is not None and saved > offset:
                 self._larger[queue] = saved
         if offset < self._larger.get(queue, offset):

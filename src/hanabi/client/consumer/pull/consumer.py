@@ -20,7 +20,7 @@ from hanabi.client.consumer.offsets.offset_store import LocalOffsets, OffsetStor
 from hanabi.client.consumer.pull.lite_member import LiteMember
 from hanabi.client.consumer.pull_request import COUNT, Pulling, PullResult, restored
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
-from hanabi.client.hooks import ConsumeHooks, tell_pulled
+from hanabi.client.hooks import ConsumeHooks, report_pulled
 from hanabi.client.namespace import retry_topic, unwrap, wrap
 from hanabi.client.observe.tracing import Tracing, tracing
 from hanabi.client.options import PullOptions
@@ -133,7 +133,7 @@ class PullConsumer(Participant):
             messages = [restored(message, self._namespace) for message in result.messages]
             result = msgspec.structs.replace(result, messages=messages)
         if parts.hooks and result.messages:
-            tell_pulled(parts.hooks, self.group, parts.core.client_id, result.messages)
+            report_pulled(parts.hooks, self.group, parts.core.client_id, result.messages)
         return result
 
     def _subscription(self, topic: str, expression: Expression) -> SubscriptionData:
@@ -190,7 +190,7 @@ class PullConsumer(Participant):
         store = self._started().offsets
         for queue, offset in offsets.items():
             store.update(self._wire_queue(queue), offset, increase_only=False)
-            store.insist(self._wire_queue(queue))
+            store.force_next_commit(self._wire_queue(queue))
         await store.persist([self._wire_queue(queue) for queue in offsets], confirmed=True)
 
     # Identity and state

@@ -10,16 +10,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from hanabi.client.consumer.pull.fetched_queue import FetchedQueue
-from hanabi.client.consumer.pull_failure_log import PullFailureLog
+from hanabi.client.consumer.pull_failures import ERROR_S, PullFailures
 from hanabi.client.consumer.pull_request import PullResult, PullStatus
 from hanabi.client.consumer.queue_progress import QueueLimits
 from hanabi.clock import wall_ms
-from hanabi.errors import MQError, UnknownReplyError
+from hanabi.errors import MQError
 from hanabi.message import MessageQueue, StoredMessage
-from hanabi.wire.codes import ResponseCode
 
-ERROR_S: Final = 3.0
-BROKER_FLOW_CONTROL_S: Final = 0.02
 EMPTY_S: Final = 0.05  # shortest interval between pulls from a broker that does not hold them
 
 logger = logging.getLogger(__name__)
@@ -53,6 +50,7 @@ class Fetching:
         self._ending: set[asyncio.Task[None]] = set()
         self._ready: dict[MessageQueue, None] = {}  # in round-robin order
         self._held = 0  # messages of all queues
+        self.state = 0  # changes whenever taken messages may have become invalid
         self._arrived, self._room = asyncio.Event(), asyncio.Event()
 
     # Queues
@@ -67,6 +65,7 @@ class Fetching:
     def drop(self, queue: MessageQueue) -> FetchedQueue:
         """Stop fetching from the queue; its held messages are not handed out."""
         fetched = self.queues.pop(queue)
+        self.state += 1
         self._held -= fetched.count
         self._ready.pop(queue, None)
         self.moved.discard(fetched)
@@ -77,6 +76,7 @@ class Fetching:
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at *offset*. The result of a pull in flight is discarded."""
         fetched = self.queues[queue]
+        self.state += 1
         self._held -= fetched.count
         self._ready.pop(queue, None)
         fetched.seek(offset)
@@ -85,6 +85,7 @@ class Fetching:
         self._begin(queue)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
+        self.state += 1
         for queue in queues:
             self.queues[queue].paused = True
 
@@ -158,16 +159,13 @@ class Fetching:
     # Fetching
 
     async def _run(self, fetched: FetchedQueue) -> None:
-        complaints = PullFailureLog(self._group, fetched.queue)
+        failures = PullFailures(self._group, fetched.queue)
         while True:
             await self._until_room(fetched)
             try:
-                pause_s = await self._once(fetched)
-                complaints.succeeded()
+                pause_s = await self._once(fetched, failures)
             except MQError as error:
-                pause_s = _pause_after(error)
-                if pause_s == ERROR_S:
-                    complaints.failed(error, fetched.next_offset)
+                pause_s = failures.failed(error, fetched.next_offset)
             except Exception:
                 logger.exception("group %s: pulling from %s failed with an internal error", self._group, fetched.queue)
                 pause_s = ERROR_S
@@ -179,7 +177,7 @@ class Fetching:
             self._room.clear()
             await self._room.wait()
 
-    async def _once(self, fetched: FetchedQueue) -> float:
+    async def _once(self, fetched: FetchedQueue, failures: PullFailures) -> float:
         """Pull once; return the seconds to wait before the next pull."""
         loop = asyncio.get_running_loop()
         if fetched.next_offset is None:
@@ -187,6 +185,9 @@ class Fetching:
         began = loop.time()
         fetched.last_pull_ms = wall_ms()
         result = await self._pull(fetched.queue, fetched.next_offset)
+        if result.stands_still(fetched.next_offset):
+            return failures.behind(fetched.next_offset, result)
+        failures.succeeded()
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
                 "group %s: %s has no offset %d any more, or not yet; continuing at %d",
@@ -207,8 +208,3 @@ class Fetching:
         elif not before:
             self.moved.add(fetched)  # filtered messages move the position too
         return EMPTY_S if result.status is PullStatus.NO_NEW_MESSAGE and loop.time() - began < EMPTY_S else 0.0
-
-
-def _pause_after(error: MQError) -> float:
-    busy = isinstance(error, UnknownReplyError) and error.reply_code == ResponseCode.FLOW_CONTROL
-    return BROKER_FLOW_CONTROL_S if busy else ERROR_S

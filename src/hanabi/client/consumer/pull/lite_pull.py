@@ -23,7 +23,7 @@ from hanabi.client.consumer.offsets.offset_store import ReadFrom
 from hanabi.client.consumer.pull.lite_session import LiteSession
 from hanabi.client.consumer.pull_request import restored
 from hanabi.client.consumer.subscription import ALL, Expression, subscription_data
-from hanabi.client.hooks import ConsumeHooks, tell_pulled
+from hanabi.client.hooks import ConsumeHooks, report_pulled
 from hanabi.client.namespace import unwrap, wrap
 from hanabi.client.observe.tracing import Tracing, tracing
 from hanabi.client.options import LitePullOptions
@@ -204,8 +204,8 @@ class LitePullConsumer(Participant):
         """Shut down. With automatic commits, a block that ends without an exception has consumed everything handed
         out.
         """
-        if kind is None and self.settings.auto_commit and self._session is not None:
-            self._session.settle()
+        if kind is None:
+            self.settle()
         await super().__aexit__(kind, error, traceback)
 
     async def _leave(self, seconds: float | None) -> None:
@@ -262,7 +262,7 @@ class LitePullConsumer(Participant):
         if self._namespace:
             messages = [restored(message, self._namespace) for message in messages]
         if self._hooks and messages:
-            tell_pulled(self._hooks, self.group, self.client_id, messages)
+            report_pulled(self._hooks, self.group, self.client_id, messages)
         return messages
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
@@ -277,6 +277,27 @@ class LitePullConsumer(Participant):
         if not messages:
             raise StopAsyncIteration
         return self._handed_out(messages)[0]
+
+    async def take_ahead(self) -> tuple[list[StoredMessage], int]:
+        """Return the next messages, at most `poll_batch`, and `queues_state`; for the blocking iteration. Wait for the
+        first one; return none after `shutdown`.
+        """
+        session, count = self._session, self.settings.poll_batch
+        if session is None or session.ended:
+            return [], -1
+        messages = session.take(count) or await self._wait(session, count, None)
+        return self._handed_out(messages), self.queues_state
+
+    @property
+    def queues_state(self) -> int:
+        """Return a number that changes whenever taken messages may have become invalid; -1 when not running."""
+        session = self._session
+        return -1 if session is None or session.ended else session.fetching.state
+
+    def settle(self) -> None:
+        """Count everything handed out as consumed, if commits are automatic."""
+        if self._session is not None and self.settings.auto_commit:
+            self._session.settle()
 
     def give_back(self, messages: Iterable[StoredMessage]) -> None:
         """Return unprocessed messages of the last `poll`; the next `poll` returns them again. Messages of a queue that
@@ -359,7 +380,7 @@ class LitePullConsumer(Participant):
             for queue, offset in zip(queues, offsets.values(), strict=True):
                 session.fetching.queues[queue].done = offset
                 session.offsets.update(queue, offset, increase_only=False)
-                session.offsets.insist(queue)
+                session.offsets.force_next_commit(queue)
         await session.offsets.persist(queues, confirmed=True)
 
     async def committed(self, queue: MessageQueue) -> int | None:

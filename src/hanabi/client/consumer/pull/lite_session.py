@@ -18,7 +18,7 @@ from hanabi.client.cluster.queue_access import QueueAccess
 from hanabi.client.cluster.routes import Route
 from hanabi.client.consumer.config.pull_config import LitePullConfig
 from hanabi.client.consumer.group.rebalance import Rebalance
-from hanabi.client.consumer.group.start_checks import introduce
+from hanabi.client.consumer.group.start_checks import check_subscriptions
 from hanabi.client.consumer.offsets.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from hanabi.client.consumer.offsets.start_point import StartPoint
 from hanabi.client.consumer.pull.fetching import Fetching
@@ -95,7 +95,7 @@ class LiteSession:
     async def open(self) -> None:
         """Join the group. Refusals by brokers are raised; unreachable brokers are retried until they answer."""
         await self.offsets.load()
-        await introduce(self._core, self._group, (*self._subscriptions.values(), *self._filters.values()))
+        await check_subscriptions(self._core, self._group, (*self._subscriptions.values(), *self._filters.values()))
         await self._core.add_consumer(self._group, self._member)
         self._core.routes.on_change.append(self._route_changed)
         if self._subscriptions:

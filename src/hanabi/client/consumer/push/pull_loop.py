@@ -13,19 +13,15 @@ from typing import Final, Protocol
 from hanabi.client.consumer.consume_stats import ConsumeStats
 from hanabi.client.consumer.offsets.offset_store import OffsetStore
 from hanabi.client.consumer.owned_queue import OwnedQueue
-from hanabi.client.consumer.pull_failure_log import PullFailureLog
+from hanabi.client.consumer.pull_failures import ERROR_S, PullFailures
 from hanabi.client.consumer.pull_request import PullResult, PullStatus
 from hanabi.client.consumer.queue_progress import QueueLimits
 from hanabi.clock import wall_ms
-from hanabi.errors import MQError, UnknownReplyError
+from hanabi.errors import MQError
 from hanabi.message import StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
-from hanabi.wire.codes import ResponseCode
 
 HOLD_S: Final = 15.0
-FIRST_ERROR_S: Final = 0.1  # doubles each time: a restarting broker is back soon
-ERROR_S: Final = 3.0
-BROKER_FLOW_CONTROL_S: Final = 0.02
 EMPTY_S: Final = 0.05  # shortest interval between pulls from a broker that does not hold them
 COMPLAIN_S: Final = 60.0
 
@@ -64,7 +60,7 @@ class PullLoop:
         self._limits, self._resumed, self._deliver, self._progressed = limits, resumed, deliver, progressed
         self._stats, self._interval_s = stats, interval_s
         self._complained_at = -COMPLAIN_S
-        self._complaints = PullFailureLog(group, owned.queue)
+        self._failures = PullFailures(group, owned.queue)
 
     async def run(self) -> None:
         owned = self._owned
@@ -94,15 +90,17 @@ class PullLoop:
         owned.last_pull_ms = wall_ms()
         try:
             # None for 0, as in Java: nothing is consumed yet.
-            commits = self._commits and self._offsets.is_sure(owned.queue)
+            commits = self._commits and self._offsets.is_undisputed(owned.queue)
             commit_offset = (owned.progress.committable or None) if commits else None
             result = await self._pull(owned, subscription, commit_offset)
         except MQError as error:
-            return self._failed(error)
+            return self._failures.failed(error, owned.progress.next_offset)
         except Exception:
             logger.exception("group %s: pulling from %s failed with an internal error", self._group, owned.queue)
             return ERROR_S
-        self._complaints.succeeded()
+        if result.stands_still(owned.progress.next_offset):
+            return self._failures.behind(owned.progress.next_offset, result)
+        self._failures.succeeded()
         seconds = loop.time() - began
         if result.status is PullStatus.OFFSET_ILLEGAL:
             await self._move(result.next_offset)
@@ -121,12 +119,6 @@ class PullLoop:
             totals.pulls += 1
             totals.pull_s += seconds
             totals.pulled += len(result.messages)
-
-    def _failed(self, error: MQError) -> float:
-        if isinstance(error, UnknownReplyError) and error.reply_code == ResponseCode.FLOW_CONTROL:
-            return BROKER_FLOW_CONTROL_S
-        self._complaints.failed(error, self._owned.progress.next_offset)
-        return min(ERROR_S, FIRST_ERROR_S * 2.0 ** min(self._complaints.failures - 1, 10))
 
     async def _move(self, offset: int) -> None:
         """Continue at the offset that the broker returned because ours has no message. Held messages are finished

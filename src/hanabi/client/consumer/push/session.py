@@ -18,7 +18,7 @@ from hanabi.client.cluster.core import Core
 from hanabi.client.consumer.config.push_config import RECONSUME_TIMES, PushConfig
 from hanabi.client.consumer.consume_stats import ConsumeStats
 from hanabi.client.consumer.group.rebalance import HANDOVER_S, Rebalance
-from hanabi.client.consumer.group.start_checks import introduce
+from hanabi.client.consumer.group.start_checks import check_subscriptions
 from hanabi.client.consumer.listening.concurrent import Concurrent
 from hanabi.client.consumer.listening.consumption import Calls, Consumption, HookedCalls
 from hanabi.client.consumer.listening.listener import Listener
@@ -132,7 +132,7 @@ class PushSession:
                 settings,
                 calls,
                 needs_lock=shared,
-                give_up=self._bury if shared and settings.max_reconsume_times is not None else None,
+                give_up=self._bury if shared else None,
                 progressed=self._progressed,
                 now=clock,
             )
@@ -198,10 +198,11 @@ class PushSession:
         await self._send_back().send_back(message, topic, owned.queue.broker_name, delay_level)
 
     async def _bury(self, owned: OwnedQueue, message: StoredMessage) -> None:
+        limit = self._settings.max_reconsume_times
         await self._send_back().send_copy(
             message,
             wrap(self._namespace, message.topic),
-            reconsume_times=message.reconsume_times,
+            reconsume_times=max(message.reconsume_times, RECONSUME_TIMES if limit is None else limit),
             delay_level=FIRST_DELAY_LEVEL + message.reconsume_times,
         )
 
@@ -210,7 +211,7 @@ class PushSession:
     async def open(self) -> None:
         """Join the group. Refusals by brokers are raised; unreachable brokers are retried until they answer."""
         await self._offsets.load()
-        await introduce(self._core, self._group, self._subscriptions.values())
+        await check_subscriptions(self._core, self._group, self._subscriptions.values())
         await self._core.add_consumer(self._group, self._member)
         self._begin("shares queues", self._rebalance.run)
         if self._locks is not None:

@@ -8,6 +8,7 @@ Java's producers, so that both send one key to one queue.
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from hanabi.client.validation import check_kind
@@ -55,7 +56,10 @@ def hash_code(value: object) -> int:
 
 
 def chooser(message: Message, queue: MessageQueue | None, selector: Selector | None, arg: Any) -> Choose | None:
-    """Return the function that picks the queue of *message*, or None; a given *queue* must be one of its topic."""
+    """Return the function that picks the queue of *message*, or None; a given *queue* must be one of its topic.
+
+    A queue or a selector takes precedence over the ordering key of the message.
+    """
     check_kind(message)
     if queue is not None:
         if selector is not None:
@@ -65,7 +69,9 @@ def chooser(message: Message, queue: MessageQueue | None, selector: Selector | N
     if selector is None:
         if arg is not None:
             raise InvalidMessage(f"topic {message.topic}: arg={arg!r} is for a selector, and none is given")
-        return None
+        if queue is not None or message.ordering_key is None:
+            return None
+        return partial(by_hash, message=message, arg=_ordering_key(message))
 
     def choose(queues: Sequence[MessageQueue]) -> MessageQueue:
         chosen: object = selector(queues, message, arg)
@@ -74,3 +80,12 @@ def chooser(message: Message, queue: MessageQueue | None, selector: Selector | N
         return chosen
 
     return choose
+
+
+def _ordering_key(message: Message) -> str:
+    key = message.ordering_key
+    if not isinstance(key, str) or not key:
+        raise InvalidMessage(
+            f"topic {message.topic}: ordering_key must be a text with at least one character, not {key!r}"
+        )
+    return key

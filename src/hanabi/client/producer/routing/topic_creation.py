@@ -29,7 +29,7 @@ class TopicCreation:
         queues.rotate(-1)
         return queues[-1]
 
-    def had_its_chance(self, broker_name: str) -> None:
+    def mark_tried(self, broker_name: str) -> None:
         """Record that the broker responded, even with a refusal: it is not asked first again."""
         self._waiting.pop(broker_name, None)
 

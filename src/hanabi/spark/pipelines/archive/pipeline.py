@@ -166,7 +166,7 @@ def _drain(writer: StepWriter, left: Backlog, options: ArchiveOptions) -> None:
         done += sum(stop[queue] - left.start[queue] for queue in stop)
         left = left.after(stop)
         if options.group is not None:
-            writer.source.tell_progress(options.group, home.state.ends())
+            writer.source.commit_progress(options.group, home.state.ends())
 
 
 PIPELINE = Pipeline(

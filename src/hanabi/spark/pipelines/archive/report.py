@@ -4,7 +4,7 @@ from hanabi.spark.pipelines.archive.home import ArchiveHome
 from hanabi.spark.pipelines.archive.plan import deletable
 from hanabi.spark.pipelines.archive.source import Extent
 from hanabi.spark.pipelines.contract import Cell, Outcome, Table
-from hanabi.spark.pipelines.support.timestamps import moment
+from hanabi.spark.pipelines.support.text import moment
 
 
 def report(home: ArchiveHome, extent: Extent, messages: int, seconds: float) -> Outcome:

@@ -51,7 +51,7 @@ class ArchiveSource(Queues, Protocol):
     def read(self, start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int]) -> DataFrame:
         """Return the messages from *start* to *end*; none of queues that are not in *end*."""
 
-    def tell_progress(self, group: str, offsets: Offsets) -> None:
+    def commit_progress(self, group: str, offsets: Offsets) -> None:
         """Commit *offsets* for *group* to brokers, if there are any."""
 
 
@@ -105,10 +105,10 @@ class ClusterSource:
             .load()
         )
 
-    def tell_progress(self, group: str, offsets: Offsets) -> None:
+    def commit_progress(self, group: str, offsets: Offsets) -> None:
         ask_cluster(
             replace(self._options, group=group),
-            lambda cluster: cluster.tell_progress(group, offsets, self._know_group),
+            lambda cluster: cluster.commit_progress(group, offsets, self._know_group),
             PATIENCE_S,
         )
 
@@ -171,7 +171,7 @@ class StoreSource:
             options["brokerName"] = self._broker
         return self._spark.read.format("rocketmq-store").options(**options).load(self._directory)
 
-    def tell_progress(self, group: str, offsets: Offsets) -> None:
+    def commit_progress(self, group: str, offsets: Offsets) -> None:
         raise ConfigError(f"group={group}: offsets cannot be committed to the files of a broker; leave it out")
 
     def _chosen(self, there: set[str]) -> set[str]:

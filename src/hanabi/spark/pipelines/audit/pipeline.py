@@ -15,7 +15,7 @@ from hanabi.spark.pipelines.audit.layout import Layout
 from hanabi.spark.pipelines.audit.source import DELAY_LEVELS, NAME, AuditSource
 from hanabi.spark.pipelines.contract import Cell, Outcome, Pipeline, Progress, Table
 from hanabi.spark.pipelines.support.results import table_of, write_parquet
-from hanabi.spark.pipelines.support.task_progress import told
+from hanabi.spark.pipelines.support.task_progress import task_progress
 from hanabi.spark.store.options import parse_store_options
 from hanabi.store.inspection.config_files import known_topics
 from hanabi.store.inspection.state_files import read_checkpoint
@@ -70,13 +70,13 @@ class _Audit:
         given = self._given if levels is None else self._given | {DELAY_LEVELS: levels}
         found = self._spark.read.format(NAME).options(**given).load().persist()
         try:
-            with told(self._spark, self._progress):
+            with task_progress(self._spark, self._progress):
                 layout = Layout.read(found)
             # A running broker may have deleted its oldest files meanwhile. These are no differences.
             files = self._home.log_files()
             log_min = files[0].base if files else 0
             self._progress.step("comparing")
-            with told(self._spark, self._progress):
+            with task_progress(self._spark, self._progress):
                 return self._compare(found, layout, log_min)
         finally:
             found.unpersist()

@@ -10,8 +10,7 @@ from pyspark.sql import functions as f
 
 from hanabi.spark.pipelines.contract import Cell, Table
 from hanabi.spark.pipelines.replay.choice import origin
-from hanabi.spark.pipelines.support.body_text import body_text
-from hanabi.spark.pipelines.support.timestamps import moment
+from hanabi.spark.pipelines.support.text import body_text, moment
 from hanabi.wire.system_names import DEAD_LETTER_PREFIX
 
 COLUMNS: Final = (

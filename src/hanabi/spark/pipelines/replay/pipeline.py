@@ -18,7 +18,7 @@ from hanabi.spark.pipelines.origin import Origin
 from hanabi.spark.pipelines.replay.choice import TARGET, Choice, choose
 from hanabi.spark.pipelines.replay.send import Plan, send_all
 from hanabi.spark.pipelines.replay.source import read_messages
-from hanabi.spark.pipelines.support.body_text import body_text
+from hanabi.spark.pipelines.support.text import body_text
 from hanabi.spark.sink.check import check_destination
 from hanabi.spark.sink.options import SinkOptions, parse_sink_options
 from hanabi.wire.message import property_names as names

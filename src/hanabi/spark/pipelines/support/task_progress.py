@@ -13,7 +13,7 @@ _EVERY_S: Final = 0.5
 
 
 @contextmanager
-def told(spark: SparkSession, progress: Progress) -> Iterator[None]:
+def task_progress(spark: SparkSession, progress: Progress) -> Iterator[None]:
     """Advance *progress* by the tasks of all running stages while the block runs."""
     tracker, over = spark.sparkContext.statusTracker(), threading.Event()
 

@@ -1,0 +1,1 @@
+"""The simple consumer: receives, acknowledges and hides single messages by POP."""
