@@ -1,0 +1,31 @@
+"""Parts of a running dashboard that pages share."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from hanabi.client.config import ClientConfig
+from hanabi.dashboard.cluster.view import ClusterView
+from hanabi.dashboard.config import DashboardConfig
+from hanabi.dashboard.jobs.jobs import Jobs
+from hanabi.dashboard.render.pages import Pages
+from hanabi.dashboard.security.audit import Audit
+from hanabi.dashboard.security.sessions import Sessions
+from hanabi.dashboard.security.throttle import Throttle
+from hanabi.dashboard.security.users import Users
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What pages work with."""
+
+    config: DashboardConfig
+    cluster: ClusterView
+    pages: Pages
+    users: Users
+    sessions: Sessions
+    throttle: Throttle
+    audit: Audit
+    jobs: Jobs
+    client: ClientConfig  # for producers
+    live: set[object]  # open live tails
+    now_ms: Callable[[], int]

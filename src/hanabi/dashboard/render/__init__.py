@@ -1,0 +1,1 @@
+"""Templates, texts in two languages, and figures as text."""

@@ -1,0 +1,1 @@
+"""Parts that all pages share: a visit, routes, pages of a list, times in forms."""
