@@ -1,7 +1,7 @@
 """Spark imports every top-level package whose name begins with `pyspark_` and takes its `DefaultSource`.
 
-One that raises on import would hide the Python sources of everybody else, so this one never does. What is wrong is
-told to whoever uses the format.
+One that raises on import would hide the Python sources of all packages, so this one never does. The program that
+uses the format gets the error.
 """
 
 try:

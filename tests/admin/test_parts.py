@@ -1,4 +1,4 @@
-"""What of the administration decides alone, and what several brokers and name servers add to it."""
+"""Tests of the administration's parts: decisions alone, and answers of several brokers and name servers merged."""
 
 from pathlib import Path
 

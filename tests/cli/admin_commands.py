@@ -28,7 +28,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     handlers, level = root.handlers[:], root.level
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["hanabi", *arguments])
-        for name in ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY"):
+        for name in ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY", "HANABI_CREDENTIALS"):
             patch.delenv(name, raising=False)
         try:
             main()
@@ -42,28 +42,28 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def said(cluster: Serving, *arguments: str) -> str:
-    """What a command that works writes."""
+    """Return what a command that works writes."""
     result = run(*arguments, "-n", cluster.namesrv)
     assert (result.returncode, result.stderr) == (0, ""), result.stderr
     return result.stdout
 
 
 def answer(cluster: Serving, *arguments: str) -> Any:
-    """The JSON that a command that works writes; it is of the shape that is documented."""
+    """Return the JSON that a command that works writes; it is of the shape that is documented."""
     text = said(cluster, *arguments, "--json")
     check(shape_of(arguments), text)
     return json.loads(text)
 
 
 def answers(cluster: Serving, *arguments: str) -> list[Any]:
-    """As `answer`, for commands that write a JSON object a line."""
+    """Answer as `answer` does, for commands that write a JSON object a line."""
     text = said(cluster, *arguments, "--json")
     check(shape_of(arguments), text)
     return [json.loads(line) for line in text.splitlines()]
 
 
 def refusal(cluster: Serving, code: int, *arguments: str) -> str:
-    """The one sentence of a command that does not work."""
+    """Return the one sentence of a command that does not work."""
     return refused(run(*arguments, "-n", cluster.namesrv), code)
 
 

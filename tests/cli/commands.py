@@ -25,7 +25,7 @@ def log_as_before() -> Iterator[None]:
 
 def environment(**more: str) -> dict[str, str]:
     """Ours, without what would lead the command to another cluster."""
-    strange = ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY")
+    strange = ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY", "HANABI_CREDENTIALS")
     return {**{name: value for name, value in os.environ.items() if name not in strange}, **more}
 
 
@@ -43,7 +43,7 @@ def hanabi(*arguments: str, typed: bytes = b"", **variables: str) -> subprocess.
 
 
 def refused(result: subprocess.CompletedProcess[str], code: int) -> str:
-    """The one sentence of a command that could not do what was asked."""
+    """Return the one sentence of a command that could not do what was asked."""
     assert (result.returncode, result.stdout) == (code, ""), result.stderr
     (line,) = [line for line in result.stderr.splitlines() if not line.startswith("tailing ")]
     assert line.startswith("hanabi: ")

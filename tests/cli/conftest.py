@@ -9,6 +9,6 @@ from tests.serving import Serving, serving
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """A name server and a broker, for all tests together: each has topics of its own."""
+    """Yield a name server and a broker, for all tests together: each has topics of its own."""
     with serving(tmp_path_factory.mktemp("cluster")) as running:
         yield running

@@ -13,6 +13,7 @@ from typing import Any, Union
 import msgspec
 
 from hanabi.admin.brokers import BrokerSummary, BrokerTable, Flows, TopicFlow
+from hanabi.admin.controllers import ControllerState, Elected
 from hanabi.admin.dead_letters import DeadLetters, Resent
 from hanabi.admin.groups import (
     GroupMembers,
@@ -25,10 +26,22 @@ from hanabi.admin.groups import (
 from hanabi.admin.messages import DirectConsumption, TraceEvent
 from hanabi.admin.name_servers import NameServerTable, WritePerm
 from hanabi.admin.offsets import OffsetMove, QueueOffset, Reset
+from hanabi.admin.replication_report import BrokerReplication
 from hanabi.admin.topics import RouteEntry, TopicListing, TopicOnBroker, TopicStatus
+from hanabi.admin.users import Explanation, PolicyLine, UserSummary
 from hanabi.bench.results import Consumed, EndToEnd, Produced, StoreMeasured
 from hanabi.cli.messages.send import SentLine
-from hanabi.cli.shared.done import Cleaned, GroupDeleted, KeyForgotten, LettersSaved, TopicDeleted
+from hanabi.cli.shared.done import (
+    BrokersForgotten,
+    Cleaned,
+    FileChecked,
+    GroupDeleted,
+    KeyForgotten,
+    LettersSaved,
+    TopicDeleted,
+    UserChanged,
+    UsersCopied,
+)
 from hanabi.cli.shared.message_line import MessageLine
 from hanabi.doctor import Diagnosis
 
@@ -70,12 +83,30 @@ SHAPES: dict[str, Any] = {
     "broker status": list[BrokerTable],
     "broker config": list[BrokerTable],
     "broker stats": list[TopicFlow],
+    "broker replication": list[BrokerReplication],
     "broker clean": Cleaned,
     "cluster list": list[BrokerSummary],
     "namesrv config": list[NameServerTable],
     "namesrv kv": list[NameServerTable],
     "namesrv kv --delete": KeyForgotten,
     "namesrv write-perm": list[WritePerm],
+    "controller status": ControllerState,
+    "controller elect": Elected,
+    "controller clean": BrokersForgotten,
+    "user list": list[UserSummary],
+    "user show": UserSummary,
+    "user create": UserChanged,
+    "user update": UserChanged,
+    "user delete": UserChanged,
+    "user copy": UsersCopied,
+    "acl list": list[PolicyLine],
+    "acl show": list[PolicyLine],
+    "acl create": UserChanged,
+    "acl update": UserChanged,
+    "acl delete": UserChanged,
+    "acl copy": UsersCopied,
+    "acl explain": Explanation,
+    "acl check": FileChecked,
     "dlq list": list[DeadLetters],
     "dlq show": Lines(MessageLine),
     "dlq export": LettersSaved,
@@ -94,7 +125,7 @@ _PLAIN = {str: "text", int: "integer", float: "number", bool: "true/false", type
 
 
 def shape_of(arguments: tuple[str, ...]) -> Any:
-    """The shape of what a command with these arguments writes."""
+    """Return the shape of what a command with these arguments writes."""
     words = [word for word in arguments if word in ("--client", "--delete")]
     for count in (2, 1):
         name = " ".join(arguments[:count])
@@ -115,7 +146,7 @@ def check(shape: Any, text: str) -> None:
 
 
 def text_of(kind: Any) -> str:
-    """A type in the words of the document."""
+    """Return a type in the words of the document."""
     if isinstance(kind, Lines):
         return f"{text_of(kind.each)}, one a line"
     if kind in _PLAIN:
@@ -133,7 +164,7 @@ def text_of(kind: Any) -> str:
 
 
 def structs_in(kind: Any, found: dict[str, type[msgspec.Struct]]) -> None:
-    """All structs that a type mentions, itself too."""
+    """Add all structs that a type mentions, itself too."""
     if isinstance(kind, Lines):
         structs_in(kind.each, found)
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -147,7 +178,7 @@ def structs_in(kind: Any, found: dict[str, type[msgspec.Struct]]) -> None:
 
 
 def document_part() -> str:
-    """What stands between the marks."""
+    """Return what stands between the marks."""
     found: dict[str, type[msgspec.Struct]] = {}
     rows = []
     for command, shape in SHAPES.items():
@@ -168,7 +199,7 @@ def document_part() -> str:
 
 
 def rewritten(text: str) -> str:
-    """The document with that part as it should be."""
+    """Return the document with that part as it should be."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     assert begin, f"{DOCUMENT} lacks {BEGIN}"

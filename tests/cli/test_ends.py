@@ -1,4 +1,4 @@
-"""How commands end when something comes between: Ctrl-C, kill -9, a closed pipe, a terminal or none.
+"""Tests of how commands end when something comes between: Ctrl-C, kill -9, a closed pipe, a terminal or none.
 
 One line on stderr, the right exit code, nothing half done; what was interrupted is given again and is then whole.
 """
@@ -42,7 +42,7 @@ def started(cluster: Serving, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def resent(cluster: Serving, group: str) -> Counter[str]:
-    """How often each letter was sent to the group again."""
+    """Return how often each letter was sent to the group again."""
     return Counter(each["messageId"] for each in answers(cluster, "message", "print", f"%RETRY%{group}"))
 
 

@@ -16,7 +16,7 @@ BOX = re.compile(r"[\s╭╮╰╯│─]+")
 
 
 def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of *command* and of every command below it."""
+    """Yield the words of *command* and of every command below it."""
     yield path
     for name, each in getattr(command, "commands", {}).items():
         yield from paths(each, (*path, name))
@@ -39,7 +39,7 @@ def words(text: str) -> set[str]:
 
 
 def prose(text: str) -> list[str]:
-    """The paragraphs between the usage and the first table."""
+    """Return the paragraphs between the usage and the first table."""
     found = text.split("╭")[0].split("\n")
     return [line.strip() for line in found if line.strip() and not line.strip().startswith("Usage:")]
 

@@ -13,16 +13,17 @@ from hanabi.cli.main import app
 from tests.cli.shapes import DOCUMENT, SHAPES, check, rewritten, shape_of
 
 TESTS = Path(__file__).parents[1]
-NOUNS = ("topic", "group", "offset", "message", "broker", "cluster", "namesrv", "dlq", "bench")
+NOUNS = ("topic", "group", "offset", "message", "broker", "cluster", "namesrv", "controller", "dlq", "bench")
 ALONE = ("stats", "doctor")
 ASKED_FOR = {
     "topic": "list create update delete route status perm",
     "group": "list create delete progress members subscriptions",
     "offset": "reset skip clone show",
     "message": "get query send print trace consume-directly",
-    "broker": "status config stats clean",
+    "broker": "status config stats replication clean",
     "cluster": "list",
     "namesrv": "config kv write-perm",
+    "controller": "status elect clean",
     "dlq": "list show export resend",
     "bench": "produce consume latency store",
 }
@@ -58,7 +59,7 @@ def _as_written(verbs: str, noun: str, text: str) -> list[str]:
 
 
 def called(path: Path) -> Iterator[str]:
-    """The commands that a file of tests runs, by the words that it gives to `answer` and the like."""
+    """Yield the commands that a file of tests runs, by the words that it gives to `answer` and the like."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             words = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]

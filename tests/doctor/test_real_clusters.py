@@ -15,6 +15,7 @@ from hanabi import aio
 from hanabi.admin import Admin, GroupChange, TopicChange
 from hanabi.broker.addresses import local_address
 from hanabi.broker.config import BrokerConfig
+from hanabi.broker.replica.roles import BrokerRole
 from hanabi.broker.steady_clock import SteadyClock
 from hanabi.client.config import ClientConfig
 from hanabi.doctor import Diagnosis, examine
@@ -24,7 +25,8 @@ from hanabi.namesrv.config import NamesrvConfig
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.address import format_address
 from hanabi.testing.cluster import HOST, running_broker, running_cluster, small_store
-from hanabi.testing.waiting import within
+from hanabi.testing.waiting import eventually, within
+from tests.broker.replica.pairs import running_master, running_name_server, running_pair, running_slave
 from tests.interop.processes import ServerProcess
 
 BROKER = BrokerConfig(broker_name="broker-a")
@@ -147,7 +149,7 @@ async def test_members_that_subscribe_differently_are_found(tmp_path: Path) -> N
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB of which 15 are taken."""
+    """Yield a file system of 16 MiB of which 15 are taken."""
     mount = tmp_path / "full"
     mount.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(mount)]
@@ -276,3 +278,36 @@ async def test_queues_that_are_never_read_and_topics_on_some_brokers_are_found(t
             ("warning", "queues-unread", "Unread"),
             ("note", "topic-on-some", "Some"),
         ]
+
+
+SYNC = {"broker_role": BrokerRole.SYNC_MASTER}
+
+
+async def test_a_pair_that_works_is_well_and_a_sync_master_without_its_slave_is_found(tmp_path: Path) -> None:
+    async with running_pair(tmp_path, master=SYNC) as pair:
+        await pair.caught_up()
+        assert rules(await diagnosis(pair.namesrv)) == []
+        await pair.side.slave.stop()
+        await eventually(lambda: not pair.master.master_side.acks.slaves, "the master notices")
+        found = await diagnosis(pair.namesrv)
+        assert rules(found) == [
+            ("error", "sync-master-alone", "broker-a"),
+            ("warning", "slave-not-connected", "broker-a"),
+        ]
+
+
+async def test_a_slave_with_other_files_or_of_another_cluster_is_found(tmp_path: Path) -> None:
+    async with running_name_server(tmp_path) as namesrv, running_master(tmp_path / "master", namesrv):
+        store = small_store(tmp_path / "slave", commit_log_segment_bytes=1 << 21)
+        async with running_slave(tmp_path / "slave", namesrv, store, cluster_name="Other"):
+            found = rules(await diagnosis(namesrv))
+    assert ("error", "commit-log-files-differ", "broker-a") in found
+    assert ("error", "slave-of-another-cluster", "broker-a") in found
+
+
+async def test_two_slaves_with_one_id_are_found(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair, running_slave(tmp_path / "second", pair.namesrv):
+        await eventually(lambda: len(pair.master.master_side.acks.slaves) == 2, "both follow")
+        found = rules(await diagnosis(pair.namesrv))
+        assert ("error", "brokers-share-a-name", "broker-a") in found
+        assert ("warning", "slave-not-registered", "broker-a") in found

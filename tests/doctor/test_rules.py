@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from hanabi.admin.access import BrokerAt
+from hanabi.admin.replication_report import BrokerReplication, SlaveReplication, SlaveState
 from hanabi.doctor import Finding, Severity, Snapshot, diagnose
 from hanabi.doctor.diagnosis import RULES
 from hanabi.doctor.examination import broker_clock_ms, subscriptions_text
@@ -91,6 +92,37 @@ def test_where_a_trace_topic_is_or_will_be_tracing_is_possible(changed: dict[str
     assert "tracing-impossible" not in {finding.rule for finding in found(**changed)}
 
 
+A1 = msgspec.structs.replace(A, broker_id=1, address="10.0.0.5:10911")
+
+
+def slave(lag: int = 0, state: SlaveState = SlaveState.IN_SYNC, **more: Any) -> SlaveReplication:
+    told = {"broker_id": 1, "address": A1.address, "connection": "10.0.0.5:4711", "log_end": 9, "lag_bytes": lag}
+    return SlaveReplication(**{**told, "state": state, **more})
+
+
+def replicated(*slaves: SlaveReplication, role: str = "ASYNC_MASTER", **more: Any) -> BrokerReplication:
+    in_sync = sum(each.state is SlaveState.IN_SYNC for each in slaves)
+    told = {"cluster": "C", "broker": "a", "master": A.address, "in_sync_slaves": in_sync, "ha_status": True}
+    return BrokerReplication(**{**told, "role": role, "slaves": list(slaves), **more})
+
+
+def pair(*slaves: SlaveReplication, later: SlaveReplication | None = None, **more: Any) -> dict[str, Any]:
+    """Return a master and its slave; later the slave is *later*."""
+    second = (replicated(*slaves, **more),) if later is None else (replicated(later, **more),)
+    return {"replication": (replicated(*slaves, **more),), "replication_later": second}
+
+
+def settings(at: BrokerAt, **changed: str) -> BrokerSeen:
+    return broker(at, settings={**broker(at).settings, "brokerClusterName": "C", **changed})
+
+
+def two_settings(one: dict[str, str], other: dict[str, str]) -> dict[str, Any]:
+    return {"brokers": (settings(A, **one), settings(A1, **other), broker(B))}
+
+
+V5 = {**broker().runtime, "brokerVersionDesc": "V5_3_3"}
+NOT_WAITING = {**broker().settings, "brokerRole": "SYNC_MASTER", "inSyncReplicas": "1"}
+
 CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("name-server-unreachable", "error", {"name_servers": (server(), server(OTHER, problem="refused"))}, OTHER),
     ("name-server-elsewhere", "note", {"name_servers": (server(), server(OTHER, problem="?", asked_for=False))}, OTHER),
@@ -132,6 +164,40 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("known-vulnerability", "warning", runtime(brokerVersionDesc="V5_1_0"), "CVE-2023-33246"),
     ("known-vulnerability", "warning", {"name_servers": (server(version=405),)}, "CVE-2023-37582"),
     ("known-vulnerability", "warning", {"name_servers": (server(version=435),)}, "CVE-2023-37582"),
+    (
+        "slave-not-connected",
+        "warning",
+        pair(slave(state=SlaveState.NOT_CONNECTED, trouble="the logs differ", follows="10.0.0.9:10912")),
+        "slave 1 at 10.0.0.5:10911 of a does not copy its master 10.0.0.3:10911; it follows 10.0.0.9:10912: the logs",
+    ),
+    ("slave-falls-behind", "warning", pair(slave(20 << 20), later=slave(40 << 20)), "is 40 MiB behind, 20.0 MiB more"),
+    (
+        "slave-not-registered",
+        "warning",
+        pair(slave(), slave(broker_id=None, address=None, connection="10.0.0.6:4712")),
+        "lists, at 10.0.0.6:4712",
+    ),
+    ("slave-of-another-cluster", "error", two_settings({}, {"brokerClusterName": "D"}), "is of cluster D, its master"),
+    (
+        "commit-log-files-differ",
+        "error",
+        two_settings({"mappedFileSizeCommitLog": "1024"}, {"mappedFileSizeCommitLog": "2048"}),
+        "1024 bytes on a and 2048 on its slave 1",
+    ),
+    ("sync-master-alone", "error", pair(role="SYNC_MASTER"), "a is a SYNC_MASTER without a slave"),
+    (
+        "sync-master-alone",
+        "error",
+        pair(slave(state=SlaveState.BEHIND), role="SYNC_MASTER"),
+        "a is a SYNC_MASTER without a slave in sync",
+    ),
+    ("sync-master-alone", "error", pair(role="SYNC_MASTER", ha_status=False), "a is a SYNC_MASTER without a slave"),
+    (
+        "sync-master-does-not-wait",
+        "warning",
+        {"brokers": (broker(A, runtime=V5, settings=NOT_WAITING), broker(B, runtime=V5))},
+        "a (V5_3_3) is a SYNC_MASTER with inSyncReplicas=1",
+    ),
     (
         "queues-missing",
         "error",
@@ -215,6 +281,14 @@ def test_every_rule_is_tried() -> None:
         {"topics": (TopicSeen(topic="T", queues=(queues("a", read=8), queues("b"))),)},  # queues are being taken away
         {"name_servers": (server(version=407),)},
         {"name_servers": (server(version=437),)},
+        pair(slave(), role="SYNC_MASTER"),
+        pair(slave(40 << 20), later=slave(30 << 20)),
+        pair(slave(), later=slave(1 << 20)),
+        pair(slave(state=SlaveState.UNKNOWN), role="SYNC_MASTER", ha_status=False),  # 4.9 does not tell
+        pair(slave(state=SlaveState.NOT_CONNECTED), master=None, trouble="there is no master"),  # another rule's
+        # one host, two slaves, one connection: either of them
+        pair(slave(connection=None), slave(broker_id=None, address=None)),
+        two_settings({"mappedFileSizeCommitLog": "1024"}, {"mappedFileSizeCommitLog": "1024"}),
     ],
     ids=str,
 )

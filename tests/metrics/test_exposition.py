@@ -1,4 +1,4 @@
-"""What we write is what Prometheus reads: judged by the parser of its own Python client."""
+"""Tests that Prometheus reads what we write: judged by the parser of its own Python client."""
 
 import math
 

@@ -53,7 +53,7 @@ async def world(home: Path, store: StoreConfig | None = None, *, series_max: int
                 config,
                 store or small_store(home),
                 around=port.broker_times.around,
-                around_express=port.broker_times.around_express,
+                around_fast_path=port.broker_times.around_fast_path,
             ) as broker:
                 await broker.start(HOST, 0)
                 port.broker_started(broker)
@@ -72,7 +72,7 @@ async def send(world: World, topic: str, count: int, body: bytes = b"x" * 100) -
 
 
 async def consume(world: World, topic: str, group: str, count: int) -> None:
-    """All messages, and their offsets committed."""
+    """Consume all messages, and commit their offsets."""
     done, seen = asyncio.Event(), 0
     consumer = hanabi.aio.PushConsumer(group, namesrv=world.namesrv, consume_from="first")
     consumer.subscribe(topic)
@@ -223,7 +223,7 @@ async def test_a_group_that_subscribes_differently_is_counted(tmp_path: Path) ->
 
 
 def many_queues(running: World, topics: int, queues: int) -> None:
-    """As many as that, with a group that has consumed some of each."""
+    """Make as many as that, with a group that has consumed some of each."""
     tables = running.broker.tables
     for number in range(topics):
         name = f"Topic{number:04}"

@@ -145,8 +145,8 @@ def test_what_a_short_cut_answers_is_counted_by_its_code(answered: tuple[int, in
     times = RequestTimes()
     for code in Shortcut.codes:
         times.around(code, Handler(NoHeader, lambda *_: Reply()))
-    express = times.around_express(Shortcut(*answered))
-    assert express(b"data", None) == Shortcut(*answered)(b"data", None)
+    wrapped = times.around_fast_path(Shortcut(*answered))
+    assert wrapped(b"data", None) == Shortcut(*answered)(b"data", None)
     counted = {labels["request"]: sum(counts) for labels, counts, _ in times.series("broker")}
     names = ("SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE")
     assert counted == {name: count for name, count in zip(names, answered, strict=True) if count}
@@ -168,9 +168,9 @@ async def test_answers_of_a_short_cut_that_come_later_are_timed_until_then_and_a
             return self.answers[-1], 100, (3,)
 
     later = Later()
-    express = times.around_express(later)
-    express(b"", NOTHING)
-    express(b"", NOTHING)
+    wrapped = times.around_fast_path(later)
+    wrapped(b"", NOTHING)
+    wrapped(b"", NOTHING)
     assert count(times) == 0
     given_up, answered = later.answers
     given_up.cancel()

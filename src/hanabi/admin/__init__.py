@@ -12,12 +12,15 @@ from typing import Unpack
 
 from hanabi.admin.access import Access, BrokerAt, Where
 from hanabi.admin.brokers import Brokers, Clean
+from hanabi.admin.controllers import Controllers
 from hanabi.admin.dead_letters import DeadLetterOffice
 from hanabi.admin.groups import GroupChange, Groups
 from hanabi.admin.messages import Messages, Range
 from hanabi.admin.name_servers import NameServerAdmin
 from hanabi.admin.offsets import Offsets, Target
+from hanabi.admin.replication import Replication
 from hanabi.admin.topics import TopicChange, Topics
+from hanabi.admin.users import Users
 from hanabi.client.cluster.core import Core
 from hanabi.client.config import ClientConfig, client_config
 from hanabi.client.options import ClientOptions
@@ -32,10 +35,13 @@ class Admin:
     topics: Topics
     groups: Groups
     brokers: Brokers
+    controllers: Controllers
     messages: Messages
     dead_letters: DeadLetterOffice
     name_servers: NameServerAdmin
     offsets: Offsets
+    replication: Replication
+    users: Users
 
     def __init__(self, config: ClientConfig | None = None, **options: Unpack[ClientOptions]) -> None:
         """Make an Admin. *options* are those of `ClientConfig`; they override *config*."""
@@ -48,10 +54,13 @@ class Admin:
         self.topics = Topics(access)
         self.groups = Groups(access)
         self.brokers = Brokers(access)
+        self.controllers = Controllers(access)
         self.offsets = Offsets(access, self.groups)
         self.messages = Messages(access, self.groups)
         self.dead_letters = DeadLetterOffice(access, self.topics, self.messages)
         self.name_servers = NameServerAdmin(access)
+        self.replication = Replication(access)
+        self.users = Users(access)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -5,7 +5,7 @@ brokers": the masters that the name server lists under its name.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
 from hanabi.admin.answer import Answer
@@ -56,6 +56,7 @@ class Access:
         self.core = core
         self.api = core.api
         self.seconds = core.config.request_timeout_s
+        self.without_master: set[str] = set()  # broker names left out of answers that only masters give
 
     # Name servers
 
@@ -75,7 +76,7 @@ class Access:
                 reasons.append(str(error))
         raise ConnectError(f"no name server can be reached (-n, --namesrv): {'; '.join(reasons)}")
 
-    async def tell_name_servers(
+    async def ask_all_name_servers(
         self, code: int, header: Header | None = None, body: bytes = b"", *, accept: frozenset[int] = SUCCESS
     ) -> dict[str, Command]:
         """Send the same request to every name server: they do not replicate."""
@@ -108,10 +109,18 @@ class Access:
         """Return the chosen masters, which accept changes."""
         found = await self.brokers(where)
         masters = [broker for broker in found if broker.broker_id == MASTER_ID]
-        if not masters:
-            names = ", ".join(sorted({broker.broker for broker in found}))
-            raise ConnectError(f"{names} has no master now, only slaves, which accept no changes")
+        self._note_missing({broker.broker for broker in found}, masters)
         return masters
+
+    def _note_missing(self, names: Collection[str], masters: Collection[BrokerAt]) -> None:
+        """Record the broker *names* without a master; raise if no master is left."""
+        missing = set(names) - {broker.broker for broker in masters}
+        if missing and not masters:
+            raise ConnectError(
+                f"{', '.join(sorted(missing))} has no master now, only slaves: they accept no changes, and only a"
+                " master knows the current state"
+            )
+        self.without_master |= missing
 
     async def masters_of_one_cluster(self, where: Where) -> list[BrokerAt]:
         """Return the chosen masters of one cluster, for creating something: it must not land in all clusters by
@@ -130,14 +139,21 @@ class Access:
         return await self.core.routes.find(topic, fresh=True)
 
     async def topic_masters(self, topic: str) -> list[BrokerAt]:
-        """Return the masters that serve *topic*; raise TopicNotExist if none does."""
+        """Return the masters that serve *topic*; raise TopicNotExist if it has no broker."""
+        readers = await self.topic_readers(topic)
+        masters = [broker for broker in readers if broker.broker_id == MASTER_ID]
+        self._note_missing({broker.broker for broker in readers}, masters)
+        return masters
+
+    async def topic_readers(self, topic: str) -> list[BrokerAt]:
+        """Return a broker of each name that serves *topic*, for reading messages: the master, or else a slave."""
         route = await self.route(topic)
         return [
             BrokerAt(
-                cluster=route.cluster_of(name) or "", broker=name, broker_id=MASTER_ID, address=addresses[MASTER_ID]
+                cluster=route.cluster_of(name) or "", broker=name, broker_id=(number := min(ids)), address=ids[number]
             )
-            for name, addresses in sorted(route.brokers.items())
-            if MASTER_ID in addresses
+            for name, ids in sorted(route.brokers.items())
+            if ids
         ]
 
     async def ask(

@@ -10,7 +10,7 @@ from typing import Final
 
 from hanabi.admin.access import EVERYWHERE, SUCCESS, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
-from hanabi.errors import ConfigError, TopicNotExist, TransportError
+from hanabi.errors import ConfigError, MQError, TopicNotExist
 from hanabi.wire.bodies.groups import GroupList
 from hanabi.wire.bodies.route import KVTable, TopicList
 from hanabi.wire.bodies.stats import BrokerStatsData, ConsumeStats, OffsetWrapper
@@ -114,7 +114,7 @@ class Brokers:
         async def summary(broker: BrokerAt) -> BrokerSummary:
             try:
                 info = await self._runtime(broker)
-            except TransportError as error:
+            except MQError as error:  # also a refusal: Apache's slaves have no figures in their first second
                 return _summary(broker, {}, str(error))
             return _summary(broker, info, None)
 

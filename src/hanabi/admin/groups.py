@@ -4,7 +4,7 @@ Sends the requests of mqadmin's updateSubGroup, deleteSubGroup, consumerProgress
 getConsumerConfig. Each broker has its own groups, so every master is queried.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -203,7 +203,7 @@ class Groups:
 
         async def of(broker: BrokerAt) -> Iterable[str]:
             try:
-                return await self._configs(broker)
+                return await self.configs_at(broker)
             except TransportError:
                 return ()
 
@@ -214,21 +214,21 @@ class Groups:
         """Return all groups that brokers know, with their members and lag."""
         masters = await self._access.masters(where)
         names: dict[str, list[tuple[BrokerAt, SubscriptionGroupConfig]]] = {}
-        for broker, groups in zip(masters, await each(masters, self._configs), strict=True):
+        for broker, groups in zip(masters, await each(masters, self.configs_at), strict=True):
             for name, config in groups.items():
                 names.setdefault(name, []).append((broker, config))
         wanted = [name for name in sorted(names) if system or kind_of(name) == "normal"]
 
         async def summary(name: str) -> GroupSummary:
-            connections = [found for broker in masters if (found := await self._connection(broker, name)) is not None]
-            stats = [await self._stats(broker, name) for broker in masters]
+            connections = [found for broker in masters if (found := await self.connection_at(broker, name)) is not None]
+            stats = [await self.stats_at(broker, name) for broker in masters]
             return GroupSummary(
                 group=name,
                 kind=kind_of(name),
                 brokers=[_settings(broker, config) for broker, config in names[name]],
                 members=len({member.client_id for found in connections for member in found.connection_set}),
                 message_model=next((found.message_model for found in connections), None),
-                lag=sum(_lag(queue) for table in stats for queue in _progress(table)),
+                lag=sum(_lag(queue) for table in stats for queue in progress_of(table)),
                 consume_tps=sum(table.consume_tps for table in stats),
             )
 
@@ -241,7 +241,7 @@ class Groups:
     async def create(self, group: str, settings: GroupChange, where: Where = EVERYWHERE) -> list[GroupSettings]:
         """Create a group on the masters of a cluster, or on one broker. Raise if it exists."""
         masters = await self._access.masters_of_one_cluster(where)
-        tables = await each(masters, self._configs)
+        tables = await each(masters, self.configs_at)
         have = [broker.broker for broker, table in zip(masters, tables, strict=True) if group in table]
         if have:
             raise InvalidParameter(f"group {group} exists already, on {', '.join(have)}: change it with --update")
@@ -277,7 +277,7 @@ class Groups:
             for broker, _ in found:  # a topic that a broker does not have counts as deleted
                 await self._access.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic=topic))
             if where == EVERYWHERE:
-                await self._access.tell_name_servers(
+                await self._access.ask_all_name_servers(
                     RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic)
                 )
         return [broker.broker for broker, _ in found]
@@ -287,8 +287,8 @@ class Groups:
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
         """Return the progress of a group, in all topics where it has begun or in one."""
         masters = await self._access.masters()
-        tables = await each(masters, lambda broker: self._stats(broker, group, topic))
-        queues = [queue for table in tables for queue in _progress(table)]
+        tables = await each(masters, lambda broker: self.stats_at(broker, group, topic))
+        queues = [queue for table in tables for queue in progress_of(table)]
         if not queues:
             await self._found(group, EVERYWHERE)  # otherwise the group is unknown, which is a different error
         return GroupProgress(
@@ -302,15 +302,7 @@ class Groups:
 
     async def members(self, group: str) -> GroupMembers:
         """Return the members of a group; an empty list for a known group without members."""
-        found = await self._connections(group)
-        first = found[0][1] if found else None
-        return GroupMembers(
-            group=group,
-            consume_type=first.consume_type if first else None,
-            message_model=first.message_model if first else None,
-            consume_from_where=first.consume_from_where if first else None,
-            members=_members((broker, connection.connection_set) for broker, connection in found),
-        )
+        return members_of(group, await self._connections(group))
 
     async def producers(self, group: str) -> GroupMembers:
         """Return the connected producers of this group. Brokers know a producer group only while one is connected."""
@@ -365,13 +357,14 @@ class Groups:
 
     async def _connections(self, group: str) -> list[tuple[BrokerAt, ConsumerConnection]]:
         masters = await self._access.masters()
-        answers = await each(masters, lambda broker: self._connection(broker, group))
+        answers = await each(masters, lambda broker: self.connection_at(broker, group))
         found = [(broker, answer) for broker, answer in zip(masters, answers, strict=True) if answer is not None]
         if not found:
             await self._found(group, EVERYWHERE)
         return found
 
-    async def _connection(self, broker: BrokerAt, group: str) -> ConsumerConnection | None:
+    async def connection_at(self, broker: BrokerAt, group: str) -> ConsumerConnection | None:
+        """Return the members of a group at one broker; None if none is connected."""
         reply = await self._access.ask(
             broker,
             RequestCode.GET_CONSUMER_CONNECTION_LIST,
@@ -393,17 +386,19 @@ class Groups:
             return []
         return decode_body(reply.body, ProducerConnection).connection_set
 
-    async def _stats(self, broker: BrokerAt, group: str, topic: str | None = None) -> ConsumeStats:
+    async def stats_at(self, broker: BrokerAt, group: str, topic: str | None = None) -> ConsumeStats:
+        """Return the progress of a group at one broker."""
         header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
         return await self._access.ask_for(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
 
-    async def _configs(self, broker: BrokerAt) -> Mapping[str, SubscriptionGroupConfig]:
+    async def configs_at(self, broker: BrokerAt) -> Mapping[str, SubscriptionGroupConfig]:
+        """Return the settings of all groups that one broker knows."""
         table = await self._access.ask_for(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
         return table.subscription_group_table
 
     async def _found(self, group: str, where: Where) -> list[tuple[BrokerAt, SubscriptionGroupConfig]]:
         masters = await self._access.masters(where)
-        tables = await each(masters, self._configs)
+        tables = await each(masters, self.configs_at)
         found = [(broker, table[group]) for broker, table in zip(masters, tables, strict=True) if group in table]
         if not found:
             names = ", ".join(broker.broker for broker in masters)
@@ -412,6 +407,18 @@ class Groups:
 
     async def _put(self, broker: BrokerAt, config: SubscriptionGroupConfig) -> None:
         await self._access.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
+
+
+def members_of(group: str, found: Sequence[tuple[BrokerAt, ConsumerConnection]]) -> GroupMembers:
+    """Return the members of a group, from the brokers at which some are connected."""
+    first = found[0][1] if found else None
+    return GroupMembers(
+        group=group,
+        consume_type=first.consume_type if first else None,
+        message_model=first.message_model if first else None,
+        consume_from_where=first.consume_from_where if first else None,
+        members=_members((broker, connection.connection_set) for broker, connection in found),
+    )
 
 
 def _members(found: Iterable[tuple[BrokerAt, Iterable[Connection]]]) -> list[Member]:
@@ -500,7 +507,8 @@ def _running(client: Connection, body: bytes) -> RunningInfo:
     )
 
 
-def _progress(table: ConsumeStats) -> list[QueueProgress]:
+def progress_of(table: ConsumeStats) -> list[QueueProgress]:
+    """Return the progress in each queue, from the answer of one broker."""
     return [
         QueueProgress(
             topic=queue.topic,

@@ -4,6 +4,7 @@ Sends the requests of mqadmin's queryMsgById, queryMsgByUniqueKey, queryMsgByKey
 printMsg and of queryMsgById's direct consumption. Reading joins no group and saves no offset.
 """
 
+import contextlib
 from collections.abc import AsyncGenerator
 from typing import Final
 
@@ -12,9 +13,17 @@ from hanabi.admin.answer import Answer
 from hanabi.admin.groups import Groups
 from hanabi.admin.topics import kind_of
 from hanabi.client.cluster.queue_access import QueueAccess
+from hanabi.client.cluster.routes import MASTER_ID
 from hanabi.client.consumer.pull_request import Pulling, PullStatus
 from hanabi.client.consumer.subscription import ALL, subscription_data
-from hanabi.errors import BrokerError, InvalidParameter, QueryNotFound, RemoteProtocolError
+from hanabi.errors import (
+    BrokerError,
+    ConnectError,
+    InvalidParameter,
+    QueryNotFound,
+    RemoteProtocolError,
+    TransportError,
+)
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult
 from hanabi.wire.bodies.route import TopicList
@@ -98,15 +107,39 @@ class Messages:
             if topic is None and (found := await self._by_unique_key(message_id, await self._topics())):
                 return found
             raise QueryNotFound(f"no message of {_named(topic)} has the id {message_id}") from None
-        brokers = {broker.address: broker for broker in await self._access.brokers()}
-        if address in brokers:
-            return await self._view(brokers[address], place.log_offset, message_id, topic)
+        if found := await self._at_place(address, place.log_offset, message_id, topic):
+            return found
         if topic is None and (found := await self._by_unique_key(message_id, await self._topics())):
             return found
         raise QueryNotFound(
             f"message id {message_id}: no message of {_named(topic)} has it, and no broker is at {address}, where it"
             " would lie if a broker gave it"
         )
+
+    async def _at_place(
+        self, address: str, log_offset: int, message_id: str, topic: str | None
+    ) -> StoredMessage | None:
+        """Return the message that a broker gave this id; None if no broker is at *address*. Slaves have the same log as
+        their master, so they are asked while it is gone.
+        """
+        brokers = await self._access.brokers()
+        giver = next((broker for broker in brokers if broker.address == address), None)
+        if giver is not None:
+            try:
+                return await self._view(giver, log_offset, message_id, topic)
+            except TransportError:
+                slaves = [broker for broker in brokers if broker.broker == giver.broker and broker != giver]
+                if not slaves:
+                    raise
+        else:
+            masters = {broker.broker for broker in brokers if broker.broker_id == MASTER_ID}
+            slaves = [broker for broker in brokers if broker.broker not in masters]
+        for slave in slaves:
+            with contextlib.suppress(TransportError, BrokerError):
+                found = await self._view(slave, log_offset, message_id, topic)
+                if found.offset_message_id == message_id:
+                    return found
+        return None
 
     async def _view(self, broker: BrokerAt, log_offset: int, message_id: str, topic: str | None) -> StoredMessage:
         record = await self._access.api.view_message(broker.address, log_offset, topic=topic)
@@ -178,7 +211,7 @@ class Messages:
                 raise problem
             return messages
 
-        found = [message for part in await each(await self._access.topic_masters(topic), ask) for message in part]
+        found = [message for part in await each(await self._access.topic_readers(topic), ask) for message in part]
         # Brokers find keys by their hash codes.
         if by_unique_key:
             found = [message for message in found if message.message_id == key]
@@ -196,7 +229,7 @@ class Messages:
         if not queues:
             raise InvalidParameter(f"topic {topic} has no such queue: see topic route")
         for queue in queues:
-            start = await self._first_offset(queue, chosen.from_ms)
+            start = await self._queues.start_offset(queue, chosen.from_ms)
             async for message in self.read_queue(queue, start, tags=chosen.tags):
                 if chosen.until_ms is not None and message.store_timestamp_ms >= chosen.until_ms:
                     break
@@ -238,6 +271,11 @@ class Messages:
         if member is None:
             raise InvalidParameter(f"group {group} has no member {client_id or ''} online: see group members")
         brokers = {broker.broker: broker for broker in await self._access.masters()}
+        if message.broker_name not in brokers:
+            raise ConnectError(
+                f"message {message_id} is on {message.broker_name}, which has no master now, only slaves: they deliver"
+                " nothing directly"
+            )
         header = ConsumeMessageDirectlyHeader(
             consumer_group=group,
             client_id=member.client_id,
@@ -257,13 +295,6 @@ class Messages:
             remark=done.remark,
             spent_ms=done.spent_time_mills,
         )
-
-    async def _first_offset(self, queue: MessageQueue, from_ms: int | None) -> int:
-        address = await self._queues.reading_address(queue)
-        if from_ms is None:
-            return max(await self._access.api.get_min_offset(address, queue), 0)
-        found = await self._access.api.search_offset(address, queue, from_ms)
-        return max(found - 1, 0)  # 4.9 returns the nearest, before or after
 
 
 def parse_trace(text: str) -> list[TraceEvent]:

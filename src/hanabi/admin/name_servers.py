@@ -52,7 +52,7 @@ class NameServerAdmin:
 
     async def config(self) -> list[NameServerTable]:
         """Return the settings of each name server."""
-        replies = await self._access.tell_name_servers(RequestCode.GET_NAMESRV_CONFIG)
+        replies = await self._access.ask_all_name_servers(RequestCode.GET_NAMESRV_CONFIG)
         return [
             NameServerTable(name_server=address, values=dict(sorted(decode_properties(bytes(reply.body)).items())))
             for address, reply in replies.items()
@@ -63,7 +63,7 @@ class NameServerAdmin:
         if not settings:
             raise ConfigError("nothing to change: give KEY=VALUE")
         body = format_properties(dict(settings)).encode()
-        await self._access.tell_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
+        await self._access.ask_all_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
         return [
             NameServerTable(
                 name_server=each.name_server,
@@ -75,7 +75,9 @@ class NameServerAdmin:
     async def values(self, namespace: str) -> list[NameServerTable]:
         """Return all keys and values of a namespace, at each name server."""
         header = GetKVListHeader(namespace=namespace)
-        replies = await self._access.tell_name_servers(RequestCode.GET_KVLIST_BY_NAMESPACE, header, accept=_OR_NOTHING)
+        replies = await self._access.ask_all_name_servers(
+            RequestCode.GET_KVLIST_BY_NAMESPACE, header, accept=_OR_NOTHING
+        )
         return [
             NameServerTable(
                 name_server=address,
@@ -87,7 +89,7 @@ class NameServerAdmin:
     async def value(self, namespace: str, key: str) -> list[NameServerTable]:
         """Return one value, at each name server; raise if none has it."""
         header = GetKVConfigHeader(namespace=namespace, key=key)
-        replies = await self._access.tell_name_servers(RequestCode.GET_KV_CONFIG, header, accept=_OR_NOTHING)
+        replies = await self._access.ask_all_name_servers(RequestCode.GET_KV_CONFIG, header, accept=_OR_NOTHING)
         found = {
             address: reply.header(GetKVConfigReplyHeader).value if reply.code == ResponseCode.SUCCESS else None
             for address, reply in replies.items()
@@ -102,24 +104,24 @@ class NameServerAdmin:
     async def put(self, namespace: str, key: str, value: str) -> list[NameServerTable]:
         """Store a value under a key, at all name servers."""
         header = PutKVConfigHeader(namespace=namespace, key=key, value=value)
-        await self._access.tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        await self._access.ask_all_name_servers(RequestCode.PUT_KV_CONFIG, header)
         return await self.value(namespace, key)
 
     async def delete(self, namespace: str, key: str) -> None:
         """Delete a key, at all name servers."""
         header = DeleteKVConfigHeader(namespace=namespace, key=key)
-        await self._access.tell_name_servers(RequestCode.DELETE_KV_CONFIG, header, accept=_OR_NOTHING)
+        await self._access.ask_all_name_servers(RequestCode.DELETE_KV_CONFIG, header, accept=_OR_NOTHING)
 
     async def write_perm(self, broker: str, *, writable: bool) -> list[WritePerm]:
         """Allow or forbid producers to write to a broker, for example before stopping it; it can still be read."""
         await self._access.brokers(Where(broker=broker))
         if writable:
             header = AddWritePermHeader(broker_name=broker)
-            replies = await self._access.tell_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+            replies = await self._access.ask_all_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
             counts = {name: reply.header(AddWritePermReplyHeader).add_topic_count for name, reply in replies.items()}
         else:
             wipe = WipeWritePermHeader(broker_name=broker)
-            replies = await self._access.tell_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, wipe)
+            replies = await self._access.ask_all_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, wipe)
             counts = {name: reply.header(WipeWritePermReplyHeader).wipe_topic_count for name, reply in replies.items()}
         return [
             WritePerm(name_server=address, broker=broker, writable=writable, topics=count)

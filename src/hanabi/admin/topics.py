@@ -121,7 +121,7 @@ class Topics:
 
         async def tables(broker: BrokerAt) -> tuple[BrokerAt, dict[str, TopicConfig], set[str]]:
             try:
-                configs = await self._configs(broker)
+                configs = await self.configs_at(broker)
                 system = await access.ask_for(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, TopicList)
             except TransportError as error:
                 unreachable.append(str(error))
@@ -207,7 +207,7 @@ class Topics:
             await self._access.ask(
                 broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic=topic), seconds=CHANGE_SECONDS
             )
-        await self._access.tell_name_servers(
+        await self._access.ask_all_name_servers(
             RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic, cluster_name=cluster)
         )
         await self._free_order(topic)
@@ -247,13 +247,16 @@ class Topics:
 
     async def status(self, topic: str) -> TopicStatus:
         """Return the contents of each queue of a topic, and its last store time."""
+        masters = await self._access.topic_masters(topic)
+        found = await each(masters, lambda broker: self.queues_at(broker, topic))
+        queues = [queue for at_broker in found for queue in at_broker]
+        return TopicStatus(topic=topic, messages=sum(queue.messages for queue in queues), queues=queues)
 
-        async def of(broker: BrokerAt) -> TopicStatsTable:
-            header = GetTopicStatsInfoHeader(topic=topic)
-            return await self._access.ask_for(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsTable, header)
-
-        tables = await each(await self._access.topic_masters(topic), of)
-        queues = [
+    async def queues_at(self, broker: BrokerAt, topic: str) -> list[QueueStatus]:
+        """Return the contents of each queue of a topic at one broker."""
+        header = GetTopicStatsInfoHeader(topic=topic)
+        table = await self._access.ask_for(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsTable, header)
+        return [
             QueueStatus(
                 broker=queue.broker_name,
                 queue_id=queue.queue_id,
@@ -262,18 +265,16 @@ class Topics:
                 messages=offset.max_offset - max(offset.min_offset, 0),
                 last_stored=max(offset.last_update_timestamp, 0),
             )
-            for table in tables
             for queue, offset in sorted(table.offset_table.items())
         ]
-        return TopicStatus(topic=topic, messages=sum(queue.messages for queue in queues), queues=queues)
 
-    async def _configs(self, broker: BrokerAt) -> dict[str, TopicConfig]:
+    async def configs_at(self, broker: BrokerAt) -> dict[str, TopicConfig]:
         """Return all of the broker's topics: requesting a single one is 5.x's."""
         table = await self._access.ask_for(broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
         return table.topic_config_table
 
     async def _look(self, topic: str, brokers: Sequence[BrokerAt]) -> list[tuple[BrokerAt, TopicConfig | None]]:
-        tables = await each(brokers, self._configs)
+        tables = await each(brokers, self.configs_at)
         return [(broker, table.get(topic)) for broker, table in zip(brokers, tables, strict=True)]
 
     async def _found(self, topic: str, where: Where) -> list[tuple[BrokerAt, TopicConfig]]:
@@ -302,12 +303,12 @@ class Topics:
         """Have the name servers fix the queues even while a broker is down, so that the order of keys stays."""
         value = ";".join(f"{broker.broker}:{queues}" for broker in brokers)
         header = PutKVConfigHeader(namespace=ORDER_NAMESPACE, key=topic, value=value)
-        await self._access.tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        await self._access.ask_all_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def _free_order(self, topic: str) -> None:
         header = DeleteKVConfigHeader(namespace=ORDER_NAMESPACE, key=topic)
         accept = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
-        await self._access.tell_name_servers(RequestCode.DELETE_KV_CONFIG, header, accept=accept)
+        await self._access.ask_all_name_servers(RequestCode.DELETE_KV_CONFIG, header, accept=accept)
 
 
 def _changed(config: TopicConfig, change: TopicChange) -> TopicConfig:

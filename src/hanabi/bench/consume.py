@@ -9,7 +9,7 @@ import msgspec
 from hanabi.aio import PushConsumer
 from hanabi.bench.meter import Meter
 from hanabi.bench.results import Consumed, Ended, flow_of, times_of
-from hanabi.bench.run import Cpu, Told, clock, first_of, telling
+from hanabi.bench.run import Cpu, OnSecond, clock, reporting, wait_for_first
 from hanabi.bench.send_schedule import Limits
 from hanabi.client.config import ClientConfig
 from hanabi.message import StoredMessage
@@ -26,7 +26,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     start: Literal["first", "last"] = "last"
 
 
-async def consume(config: ClientConfig, reading: Reading, stop: asyncio.Event, told: Told) -> Consumed:
+async def consume(config: ClientConfig, reading: Reading, stop: asyncio.Event, on_second: OnSecond) -> Consumed:
     """Consume until so many seconds are over, so many messages have come, or *stop*."""
     limits, enough = reading.limits, asyncio.Event()
     consumer = PushConsumer(reading.group, config=config, consume_from=reading.start, consume_batch=AT_ONCE)
@@ -43,8 +43,8 @@ async def consume(config: ClientConfig, reading: Reading, stop: asyncio.Event, t
             enough.set()
 
     async with consumer:
-        async with telling(meter, told):
-            await first_of(stop, enough, seconds=limits.seconds)
+        async with reporting(meter, on_second):
+            await wait_for_first(stop, enough, seconds=limits.seconds)
         ended = Ended.COUNT if enough.is_set() else Ended.INTERRUPTED if stop.is_set() else Ended.TIME
         cpu_share = cpu.share
     return Consumed(

@@ -18,7 +18,7 @@ from hanabi.bench.journeys import Journeys
 from hanabi.bench.meter import Meter
 from hanabi.bench.produce import GROUP, SETTINGS
 from hanabi.bench.results import Ended, EndToEnd, flow_of, times_of
-from hanabi.bench.run import Cpu, Told, clock, first_of, take_turns, telling
+from hanabi.bench.run import Cpu, OnSecond, clock, reporting, run_workers, wait_for_first
 from hanabi.bench.send_schedule import Limits, SendSchedule
 from hanabi.client.config import ClientConfig
 from hanabi.errors import ConfigError, InvalidMessage, MQError
@@ -44,7 +44,7 @@ class Trip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def end_to_end(
-    config: ClientConfig, trip: Trip, stop: asyncio.Event, told: Told, *, topic_created: bool = False
+    config: ClientConfig, trip: Trip, stop: asyncio.Event, on_second: OnSecond, *, topic_created: bool = False
 ) -> EndToEnd:
     """Send at the rate of *trip* and wait for everything to come."""
     tag, listening = f"bench_{secrets.token_hex(4)}", _Listening()
@@ -57,8 +57,8 @@ async def end_to_end(
         began, cpu = clock(), Cpu()
         listening.meter, sending.meter = Meter("received", began), Meter("acknowledged", began)
         pace = SendSchedule(trip.limits, began, size=trip.size)
-        async with telling(listening.meter, told):
-            await take_turns(pace, trip.concurrency, stop, sending.send)
+        async with reporting(listening.meter, on_second):
+            await run_workers(pace, trip.concurrency, stop, sending.send)
             seconds = clock() - began
             await listening.until(lambda: not listening.journeys.missing, stop, trip.wait_seconds)
         cpu_share = cpu.share
@@ -105,7 +105,7 @@ class _Listening:
         ends = clock() + seconds
         while not true() and not stop.is_set() and (left := ends - clock()) > 0:
             self._came.clear()
-            await first_of(self._came, stop, seconds=left)
+            await wait_for_first(self._came, stop, seconds=left)
 
 
 class _Sending:

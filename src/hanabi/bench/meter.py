@@ -14,7 +14,7 @@ class Meter:
         self._what, self._began = what, began
         self._times, self._recent = Histogram(), Histogram()
         self._failures: dict[str, Failure] = {}
-        self._told = (began, 0, 0, 0)
+        self._last_second = (began, 0, 0, 0)
 
     def add(self, now: float, seconds: float, messages: int, body_bytes: int) -> None:
         """*messages* were done at *now*, and took *seconds*."""
@@ -47,8 +47,8 @@ class Meter:
 
     def second(self, now: float) -> Second:
         """Return the counts since the last call."""
-        before, messages, body_bytes, failed = self._told
-        self._told = (now, self.messages, self.body_bytes, self.failed)
+        before, messages, body_bytes, failed = self._last_second
+        self._last_second = (now, self.messages, self.body_bytes, self.failed)
         per_second = 1 / max(now - before, 1e-9)
         p99_ms = self._recent.percentile(99) / 1000
         self._times.merge(self._recent)

@@ -17,7 +17,7 @@ ROUTE_SECONDS: Final = 10.0  # until name servers tell of a topic that was made:
 AGAIN_SECONDS: Final = 0.1
 
 
-class Ground(msgspec.Struct, frozen=True):
+class BenchTopic(msgspec.Struct, frozen=True):
     """A topic that is there now, and whether that is our doing."""
 
     topic: str
@@ -26,10 +26,10 @@ class Ground(msgspec.Struct, frozen=True):
     created: bool
 
 
-async def topic_for(admin: Admin, topic: str, *, create: bool) -> Ground:
+async def ensure_topic(admin: Admin, topic: str, *, create: bool) -> BenchTopic:
     """*topic*, made if it is not there and *create* allows it."""
     try:
-        return await _ground(admin, topic, created=False)
+        return await _described(admin, topic, created=False)
     except TopicNotExist as error:
         if not create:
             raise TopicNotExist(f"topic {topic} does not exist: --create makes it, with {QUEUES} queues") from error
@@ -37,19 +37,21 @@ async def topic_for(admin: Admin, topic: str, *, create: bool) -> Ground:
     deadline = time.monotonic() + ROUTE_SECONDS
     while True:
         try:
-            return await _ground(admin, topic, created=True)
+            return await _described(admin, topic, created=True)
         except TopicNotExist:
             if time.monotonic() > deadline:
                 raise
             await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _ground(admin: Admin, topic: str, *, created: bool) -> Ground:
+async def _described(admin: Admin, topic: str, *, created: bool) -> BenchTopic:
     route = await admin.topics.route(topic)
-    return Ground(topic, sum(entry.write_queues for entry in route), sorted(entry.broker for entry in route), created)
+    return BenchTopic(
+        topic, sum(entry.write_queues for entry in route), sorted(entry.broker for entry in route), created
+    )
 
 
-class ThrowAway:
+class TemporaryGroup:
     """A group of this measurement alone. `trouble` says why it could not be removed, if so."""
 
     def __init__(self) -> None:
@@ -59,13 +61,13 @@ class ThrowAway:
 
 
 @asynccontextmanager
-async def throw_away_group(admin: Admin, topic: str, *, first: bool) -> AsyncIterator[ThrowAway]:
-    """A group that begins at the first message of *topic*, or at its end; afterwards it is removed, if that is allowed.
+async def temporary_group(admin: Admin, topic: str, *, first: bool) -> AsyncIterator[TemporaryGroup]:
+    """Yield a group that begins at the first message of *topic*, or at its end; remove it afterwards, if allowed.
 
     Its offsets are set before it begins: Apache's brokers let a new group begin at the first message of a young topic,
     whatever it wants.
     """
-    group, made = ThrowAway(), False
+    group, made = TemporaryGroup(), False
     try:
         for broker in await admin.access.topic_masters(topic):
             await admin.groups.create(group.name, GroupChange(), Where(broker=broker.broker))

@@ -10,7 +10,7 @@ import msgspec
 from hanabi.aio import Producer
 from hanabi.bench.meter import Meter
 from hanabi.bench.results import Ended, Produced, flow_of, times_of
-from hanabi.bench.run import Cpu, Told, clock, take_turns, telling
+from hanabi.bench.run import Cpu, OnSecond, clock, reporting, run_workers
 from hanabi.bench.send_schedule import Limits, SendSchedule
 from hanabi.client.config import ClientConfig
 from hanabi.client.producer.config import ProducerConfig
@@ -42,7 +42,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def produce(
-    config: ClientConfig, load: Load, stop: asyncio.Event, told: Told, *, topic_created: bool = False
+    config: ClientConfig, load: Load, stop: asyncio.Event, on_second: OnSecond, *, topic_created: bool = False
 ) -> Produced:
     """Send until the limits of *load* are reached, or *stop*."""
     body = os.urandom(load.size)
@@ -69,8 +69,8 @@ async def produce(
             now = clock()
             meter.add(now, now - begin, count, count * load.size)
 
-        async with telling(meter, told):
-            await take_turns(pace, load.concurrency, stop, send)
+        async with reporting(meter, on_second):
+            await run_workers(pace, load.concurrency, stop, send)
         seconds = clock() - began
         cpu_share = cpu.share
     return Produced(

@@ -15,31 +15,31 @@ from hanabi.bench.send_schedule import SendSchedule
 
 LOOK_SECONDS: Final = 0.1  # until a worker that waits for its turn sees the end
 
-Told = Callable[[Second], None]
+OnSecond = Callable[[Second], None]
 clock = time.perf_counter
 
 
 @asynccontextmanager
-async def telling(meter: Meter, told: Told) -> AsyncIterator[None]:
+async def reporting(meter: Meter, on_second: OnSecond) -> AsyncIterator[None]:
     """Tell once a second what *meter* has counted."""
 
-    async def tell() -> None:
+    async def report() -> None:
         due = clock()
         while True:
             due += 1.0
             await asyncio.sleep(max(due - clock(), 0))
-            told(meter.second(clock()))
+            on_second(meter.second(clock()))
 
-    teller = asyncio.create_task(tell())
+    reporter = asyncio.create_task(report())
     try:
         yield
     finally:
-        teller.cancel()
+        reporter.cancel()
         with suppress(asyncio.CancelledError):
-            await teller
+            await reporter
 
 
-async def take_turns(
+async def run_workers(
     pace: SendSchedule, workers: int, stop: asyncio.Event, send: Callable[[float, int], Awaitable[None]]
 ) -> None:
     """Call *send* for every turn of *pace*, *workers* at once, with the moment from which it counts and how many."""
@@ -68,12 +68,12 @@ async def take_turns(
 
 
 async def _wait_until(due: float, stop: asyncio.Event) -> None:
-    """Without a task for each message, which `first_of` would make."""
+    """Without a task for each message, which `wait_for_first` would make."""
     while (left := due - clock()) > 0 and not stop.is_set():  # noqa: ASYNC110 - the clock sets no event
         await asyncio.sleep(min(left, LOOK_SECONDS))
 
 
-async def first_of(*events: asyncio.Event, seconds: float | None) -> None:
+async def wait_for_first(*events: asyncio.Event, seconds: float | None) -> None:
     """Wait until one of *events* is set, or *seconds* are over."""
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:

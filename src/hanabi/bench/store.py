@@ -55,17 +55,17 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return Limits(seconds=seconds / 4, bytes_max=self.limits.bytes_max)
 
 
-def measure_store(work: Work, stopped: Callable[[], bool], told: Callable[[Second], None]) -> StoreMeasured:
+def measure_store(work: Work, stopped: Callable[[], bool], on_second: Callable[[Second], None]) -> StoreMeasured:
     """Measure, until the limits are reached or *stopped* is true."""
     with _fresh(work) as root:
         message = _message(work.size)
         with _opened(root / "async", FlushMode.ASYNC_FLUSH) as store:
             appended = _Phase("appended", work.limits, work.size)
-            appended.run(lambda: _checked(store.put(message())), stopped, told)
-            read = _read(store, work.size, stopped, told)
+            appended.run(lambda: _checked(store.put(message())), stopped, on_second)
+            read = _read(store, work.size, stopped, on_second)
         with _opened(root / "sync", FlushMode.SYNC_FLUSH) as store:
             synced = _Phase("synced", work.sync_limits, work.size)
-            synced.run(lambda: _put_and_wait(store, message()), stopped, told)
+            synced.run(lambda: _put_and_wait(store, message()), stopped, on_second)
     return StoreMeasured(
         directory=str(work.directory),
         ended=Ended.INTERRUPTED if stopped() else appended.ended,
@@ -87,7 +87,7 @@ class _Phase:
         self.ended = Ended.INTERRUPTED
         self.flow = flow_of(0, 0, 0)
 
-    def run(self, do: Callable[[], None], stopped: Callable[[], bool], told: Callable[[Second], None]) -> None:
+    def run(self, do: Callable[[], None], stopped: Callable[[], bool], on_second: Callable[[Second], None]) -> None:
         pace = SendSchedule(self._limits, self._began, size=self._size)
         meter, tell_at = self.meter, self._began + 1.0
         while not stopped() and pace.take(begin := clock()) is not None:
@@ -95,13 +95,13 @@ class _Phase:
             now = clock()
             meter.add(now, now - begin, 1, self._size)
             if now >= tell_at:
-                told(meter.second(now))
+                on_second(meter.second(now))
                 tell_at = now + 1.0
         self.ended = pace.ended or Ended.INTERRUPTED
         self.flow = flow_of(meter.messages, meter.body_bytes, clock() - self._began)
 
 
-def _read(store: MessageStore, size: int, stopped: Callable[[], bool], told: Callable[[Second], None]) -> Flow:
+def _read(store: MessageStore, size: int, stopped: Callable[[], bool], on_second: Callable[[Second], None]) -> Flow:
     """Everything once, queue by queue."""
     began = clock()
     meter, tell_at = Meter("read", began), began + 1.0
@@ -116,7 +116,7 @@ def _read(store: MessageStore, size: int, stopped: Callable[[], bool], told: Cal
             meter.add(now, now - begin, next_offset - offset, (next_offset - offset) * size)
             offset = next_offset
             if now >= tell_at:
-                told(meter.second(now))
+                on_second(meter.second(now))
                 tell_at = now + 1.0
     return flow_of(meter.messages, meter.body_bytes, clock() - began)
 

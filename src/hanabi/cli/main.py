@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from hanabi._version import __version__
-from hanabi.cli.admin import broker, cluster_list, doctor, group, namesrv, offset, stats, topic
+from hanabi.cli.admin import acl, broker, cluster_list, controller, doctor, group, namesrv, offset, stats, topic, user
 from hanabi.cli.bench import command as bench
 from hanabi.cli.messages import dlq, message, send, tail
 from hanabi.cli.pipeline import command as pipeline
 from hanabi.cli.serve import command as serve
+from hanabi.cli.serve import dashboard
 from hanabi.cli.shared import completion
 from hanabi.cli.shared.administration import INTERRUPTED, command
 from hanabi.cli.shared.cluster import FAILED
@@ -41,10 +42,14 @@ app.add_typer(cluster_list.app, name="cluster")
 app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(namesrv.app, name="namesrv")
+app.add_typer(controller.app, name="controller")
+app.add_typer(user.app, name="user")
+app.add_typer(acl.app, name="acl")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
 app.command()(send.send)
 app.command()(tail.tail)
+app.command()(dashboard.dashboard)
 command(app, "stats")(stats.stats)
 command(app, "doctor")(doctor.doctor)
 

@@ -4,7 +4,7 @@
         diagnosis = await examine(admin)
 
 `examine` queries the cluster and records the answers (`snapshot.py`); the rules (`reach.py`, `machines.py`,
-`groups.py`, `topics.py`) are functions of that record. It changes nothing and joins no group.
+`replication.py`, `groups.py`, `topics.py`) are functions of that record. It changes nothing and joins no group.
 """
 
 from hanabi.doctor.diagnosis import Diagnosis, diagnose

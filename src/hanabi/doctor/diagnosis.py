@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from hanabi.admin.answer import Answer
-from hanabi.doctor import groups, machines, reach, topics
+from hanabi.doctor import groups, machines, reach, replication, topics
 from hanabi.doctor.findings import Finding, Severity
 from hanabi.doctor.snapshot import Snapshot
 
@@ -25,12 +25,19 @@ RULES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     machines.work_that_is_behind,
     machines.versions_that_do_not_match,
     machines.versions_with_known_holes,
+    replication.slaves_that_do_not_follow,
+    replication.slaves_that_fall_behind,
+    replication.slaves_that_are_not_registered,
+    replication.slaves_of_another_cluster,
+    replication.commit_logs_of_different_files,
+    replication.sync_masters_without_a_slave,
+    replication.sync_masters_that_do_not_wait,
     topics.queues_on_missing_brokers,
-    topics.queues_that_nobody_reads,
+    topics.queues_without_readers,
     topics.topics_on_some_brokers,
     topics.tracing_without_a_topic,
     groups.groups_that_subscribe_differently,
-    groups.groups_that_nobody_attends_to,
+    groups.groups_without_members,
     groups.members_without_queues,
     groups.dead_letters_that_pile_up,
 )

@@ -69,15 +69,18 @@ async def take_snapshot(admin: Admin, *, seconds: float, now_ms: Callable[[], in
         )
     brokers = await asking.brokers(servers)
     servers += await asking.further_name_servers(servers, brokers)
-    told = next(server for server in servers if server.problem is None)
+    answering = next(server for server in servers if server.problem is None)
     masters = [broker for broker in brokers if broker.is_master and broker.answers]
-    topics = await asking.topics(told, masters)
+    topics = await asking.topics(answering, masters)
     groups = await asking.groups(masters)
-    letters = await _waiting(admin, told, brokers)
-    if groups or letters:
+    letters = await _waiting(admin, answering, brokers)
+    there = [broker.at for broker in brokers if broker.answers]
+    replication = await admin.replication.of(there)
+    has_slaves = any(each.slaves for each in replication)
+    if groups or letters or has_slaves:
         await asyncio.sleep(seconds)
     groups = await asking.groups_later(groups, masters)
-    letters_later = await _waiting(admin, told, brokers) if letters else {}
+    letters_later = await _waiting(admin, answering, brokers) if letters else {}
     return Snapshot(
         name_servers=tuple(servers),
         brokers=tuple(brokers),
@@ -87,16 +90,18 @@ async def take_snapshot(admin: Admin, *, seconds: float, now_ms: Callable[[], in
             DeadLettersSeen(group=group, waiting=letters.get(group, 0), waiting_later=count)
             for group, count in letters_later.items()
         ),
+        replication=tuple(replication),
+        replication_later=tuple(await admin.replication.of(there) if has_slaves else replication),
         seconds=seconds,
     )
 
 
-async def _waiting(admin: Admin, told: NameServerSeen, brokers: Iterable[BrokerSeen]) -> dict[str, int]:
+async def _waiting(admin: Admin, answering: NameServerSeen, brokers: Iterable[BrokerSeen]) -> dict[str, int]:
     """Return the number of waiting dead letters, by group; none while a master, which may have some, is unreachable."""
     if not all(broker.answers for broker in brokers if broker.is_master):
         return {}
     groups = sorted(
-        topic.removeprefix(DEAD_LETTER_PREFIX) for topic in told.topics if topic.startswith(DEAD_LETTER_PREFIX)
+        topic.removeprefix(DEAD_LETTER_PREFIX) for topic in answering.topics if topic.startswith(DEAD_LETTER_PREFIX)
     )
     found: dict[str, int] = {}
     for group in groups:
@@ -165,11 +170,11 @@ class _Asking:
         return (settings.get("brokerName"), settings.get("brokerId")) == (absent.broker, str(absent.broker_id))
 
     async def brokers(self, servers: Iterable[NameServerSeen]) -> list[BrokerSeen]:
-        told: dict[BrokerAt, list[str]] = {}
+        named_by: dict[BrokerAt, list[str]] = {}
         for server in servers:
             for broker in server.brokers:
-                told.setdefault(broker, []).append(server.address)
-        return await each(sorted(told), lambda broker: self._broker(broker, tuple(told[broker])))
+                named_by.setdefault(broker, []).append(server.address)
+        return await each(sorted(named_by), lambda broker: self._broker(broker, tuple(named_by[broker])))
 
     async def _broker(self, at: BrokerAt, told_by: tuple[str, ...]) -> BrokerSeen:
         seen = BrokerSeen(at=at, told_by=told_by, loopback=await is_loopback(at.address))
@@ -210,13 +215,13 @@ class _Asking:
 
     # Topics
 
-    async def topics(self, told: NameServerSeen, masters: Iterable[BrokerSeen]) -> list[TopicSeen]:
-        own = {broker.broker for broker in told.brokers} | {broker.cluster for broker in told.brokers}
+    async def topics(self, answering: NameServerSeen, masters: Iterable[BrokerSeen]) -> list[TopicSeen]:
+        own = {broker.broker for broker in answering.brokers} | {broker.cluster for broker in answering.brokers}
         for broker in masters:
             listed = await self._access.ask_for(broker.at, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, TopicList)
             own |= set(listed.topic_list)
-        names = [topic for topic in sorted(told.topics) if kind_of_topic(topic, frozenset(own)) == "normal"]
-        found = await each(names, lambda topic: self._topic(told.address, topic))
+        names = [topic for topic in sorted(answering.topics) if kind_of_topic(topic, frozenset(own)) == "normal"]
+        found = await each(names, lambda topic: self._topic(answering.address, topic))
         return [topic for topic in found if topic is not None]
 
     async def _topic(self, name_server: str, topic: str) -> TopicSeen | None:

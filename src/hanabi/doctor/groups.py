@@ -25,7 +25,7 @@ def groups_that_subscribe_differently(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
-def groups_that_nobody_attends_to(seen: Snapshot) -> Iterator[Finding]:
+def groups_without_members(seen: Snapshot) -> Iterator[Finding]:
     for group in seen.groups:
         if not group.members and group.lag_later > group.lag:
             yield Finding(

@@ -104,7 +104,7 @@ def versions_with_known_holes(seen: Snapshot) -> Iterator[Finding]:
     for broker in seen.brokers:
         if not broker.is_ours and broker.version is not None and _broker_has_hole(broker):
             yield _hole(broker.at.broker, f"{broker.at.broker} is of version {broker.version}", BROKER_CVE, "4.9.6")
-    for server in seen.told:
+    for server in seen.answering:
         if 0 < server.version < _V4_9_7 or _V5_0_0_SNAPSHOT <= server.version < _V5_1_2:
             what = f"the name server {server.address} is older than 4.9.7, or of 5.x older than 5.1.2"
             yield _hole(server.address, what, NAME_SERVER_CVE, "4.9.7")

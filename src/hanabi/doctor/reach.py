@@ -41,11 +41,11 @@ def name_servers_that_are_away(seen: Snapshot) -> Iterator[Finding]:
 
 def name_servers_that_miss_a_broker(seen: Snapshot) -> Iterator[Finding]:
     known: dict[str, set[str]] = {}
-    for server in seen.told:
+    for server in seen.answering:
         for broker in server.brokers:
             known.setdefault(broker.broker, set()).add(server.address)
     for name, knowing in sorted(known.items()):
-        for server in seen.told:
+        for server in seen.answering:
             if server.address not in knowing:
                 yield Finding(
                     severity=Severity.ERROR,
@@ -65,9 +65,9 @@ def _register_there(seen: Snapshot, name: str, missing: NameServerSeen) -> str:
 
 
 def name_servers_that_miss_topics(seen: Snapshot) -> Iterator[Finding]:
-    everything = frozenset[str]().union(*(server.topics for server in seen.told))
-    names = {broker.broker for server in seen.told for broker in server.brokers}
-    for server in seen.told:
+    everything = frozenset[str]().union(*(server.topics for server in seen.answering))
+    names = {broker.broker for server in seen.answering for broker in server.brokers}
+    for server in seen.answering:
         missing = everything - server.topics
         if missing and names == {broker.broker for broker in server.brokers}:  # otherwise that is the reason
             yield Finding(
@@ -82,7 +82,7 @@ def name_servers_that_miss_topics(seen: Snapshot) -> Iterator[Finding]:
 
 def name_servers_that_contradict_each_other(seen: Snapshot) -> Iterator[Finding]:
     addresses: dict[tuple[str, int], dict[str, list[str]]] = {}
-    for server in seen.told:
+    for server in seen.answering:
         for broker in server.brokers:
             place = addresses.setdefault((broker.broker, broker.broker_id), {})
             place.setdefault(broker.address, []).append(server.address)
@@ -117,7 +117,7 @@ def brokers_of_one_name(seen: Snapshot) -> Iterator[Finding]:
 
 
 def brokers_that_died(seen: Snapshot) -> Iterator[Finding]:
-    there = {(broker.broker, broker.broker_id) for server in seen.told for broker in server.brokers}
+    there = {(broker.broker, broker.broker_id) for server in seen.answering for broker in server.brokers}
     for absent, servers in _absent(seen, "gone"):
         if (absent.broker, absent.broker_id) not in there:
             yield Finding(
@@ -139,7 +139,7 @@ def _time(time_ms: int) -> str:
 def _absent(seen: Snapshot, why: str) -> Iterator[tuple[AbsentBroker, list[str]]]:
     """Return the brokers that are absent for this reason, and the name servers that report it."""
     found: dict[tuple[str, int, str], tuple[AbsentBroker, list[str]]] = {}
-    for server in seen.told:
+    for server in seen.answering:
         for absent in server.absent:
             if absent.why == why:
                 place = (absent.broker, absent.broker_id, absent.address)
@@ -148,13 +148,13 @@ def _absent(seen: Snapshot, why: str) -> Iterator[tuple[AbsentBroker, list[str]]
 
 
 def no_brokers_at_all(seen: Snapshot) -> Iterator[Finding]:
-    if seen.told and not seen.brokers:
-        told = named(server.address for server in seen.told)
+    if seen.answering and not seen.brokers:
+        answering = named(server.address for server in seen.answering)
         yield Finding(
             severity=Severity.ERROR,
             rule="no-brokers",
-            subject=told,
-            what=f"no broker is registered with {told}",
+            subject=answering,
+            what=f"no broker is registered with {answering}",
             why="nothing can be sent or consumed",
             todo="start a broker, and let namesrvAddr (-n) in its configuration be these name servers",
         )
@@ -184,7 +184,7 @@ def brokers_that_cannot_be_reached(seen: Snapshot) -> Iterator[Finding]:
 
 
 def brokers_that_say_this_machine(seen: Snapshot) -> Iterator[Finding]:
-    away = {server.address for server in seen.told if not server.loopback}
+    away = {server.address for server in seen.answering if not server.loopback}
     for broker in seen.brokers:
         tellers = [address for address in broker.told_by if address in away]
         if broker.loopback and tellers:

@@ -6,6 +6,7 @@ from msgspec import field
 
 from hanabi.admin.access import BrokerAt
 from hanabi.admin.answer import Answer
+from hanabi.admin.replication_report import BrokerReplication
 from hanabi.client.cluster.routes import MASTER_ID
 from hanabi.wire.bodies.absent import AbsentBroker
 
@@ -99,10 +100,12 @@ class Snapshot(Answer, frozen=True, kw_only=True):
     topics: tuple[TopicSeen, ...] = ()
     groups: tuple[GroupSeen, ...] = ()
     dead_letters: tuple[DeadLettersSeen, ...] = ()
+    replication: tuple[BrokerReplication, ...] = ()
+    replication_later: tuple[BrokerReplication, ...] = ()
     seconds: float = 0.0
 
     @property
-    def told(self) -> tuple[NameServerSeen, ...]:
+    def answering(self) -> tuple[NameServerSeen, ...]:
         """Return the name servers that answered."""
         return tuple(server for server in self.name_servers if server.problem is None)
 

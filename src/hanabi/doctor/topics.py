@@ -11,7 +11,7 @@ _TRACE_TOPIC_MAKERS: Final = ("traceTopicEnable", "autoCreateTopicEnable")  # th
 
 
 def queues_on_missing_brokers(seen: Snapshot) -> Iterator[Finding]:
-    there = {broker.broker for server in seen.told for broker in server.brokers}
+    there = {broker.broker for server in seen.answering for broker in server.brokers}
     for topic in seen.topics:
         lost = {each.broker for each in topic.queues if not each.has_address}
         fixed = set(topic.ordered_on) - there
@@ -31,7 +31,7 @@ def queues_on_missing_brokers(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
-def queues_that_nobody_reads(seen: Snapshot) -> Iterator[Finding]:
+def queues_without_readers(seen: Snapshot) -> Iterator[Finding]:
     for topic in seen.topics:
         unread = [each for each in topic.queues if each.write_queues > each.read_queues]
         if unread:
@@ -72,7 +72,7 @@ def topics_on_some_brokers(seen: Snapshot) -> Iterator[Finding]:
 
 
 def tracing_without_a_topic(seen: Snapshot) -> Iterator[Finding]:
-    known = frozenset().union(*(server.topics for server in seen.told))
+    known = frozenset().union(*(server.topics for server in seen.answering))
     for cluster in sorted({broker.at.cluster for broker in seen.brokers}):
         masters = [each for each in seen.brokers if each.at.cluster == cluster and each.is_master and each.settings]
         if not masters or any(_is_on(each, key) for each in masters for key in _TRACE_TOPIC_MAKERS):

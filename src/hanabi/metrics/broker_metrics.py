@@ -16,6 +16,7 @@ from typing import NamedTuple
 from hanabi.broker.broker import Broker
 from hanabi.broker.stats.store_stats import CLASS_LIMITS_MS
 from hanabi.metrics.exposition import Sample, counter, gauge, histogram, labels
+from hanabi.metrics.replication_metrics import replication_lines
 from hanabi.store.files.disk import used_ratio
 from hanabi.wire.system_names import SCHEDULE_TOPIC
 
@@ -64,6 +65,7 @@ def broker_lines(broker: Broker, disk: DiskFacts, series_max: int = SERIES_MAX) 
         _clients(broker, bounded),
         _store(broker, disk),
         _state(broker),
+        replication_lines(broker),
         gauge("hanabi_metrics_left_out", "Samples omitted over the limit.", bounded.left_out()),
     )
 
@@ -90,6 +92,18 @@ def _traffic(broker: Broker, bounded: Bounded) -> Iterator[str]:
     pulls = [(labels(result="found"), store.gets_found), (labels(result="missed"), store.gets_missed)]
     yield from counter("hanabi_pulls_total", "Answered pulls, with and without messages.", pulls)
     yield from _fast_path(broker)
+    yield from _access(broker)
+
+
+def _access(broker: Broker) -> Iterator[str]:
+    """Yield the counters of access control. Without it nothing is refused and no line written."""
+    control = broker.access_control
+    refused = control.refusals.count if control is not None else 0
+    yield from counter("hanabi_access_refused_total", "Requests that access control refused.", refused)
+    log = control.audit.log if control is not None and control.audit is not None else None
+    written, lost = (log.written, log.lost) if log is not None else (0, 0)
+    lines = [(labels(result="written"), written), (labels(result="lost"), lost)]
+    yield from counter("hanabi_audit_lines_total", "Lines of the audit log, written and lost.", lines)
 
 
 def _fast_path(broker: Broker) -> Iterator[str]:

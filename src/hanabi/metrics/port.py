@@ -3,7 +3,7 @@
     port = MetricsPort()
     await port.start("127.0.0.1", 9464)              before the servers, which may take a while to start
     NameServer(..., around=port.namesrv_times.around)   then `port.namesrv_started(server)`
-    Broker(..., around=port.broker_times.around)        then `port.broker_started(broker)`; `around_express`, too
+    Broker(..., around=port.broker_times.around)        then `port.broker_started(broker)`; `around_fast_path`, too
 
 A scrape is made in slices of a millisecond with longer pauses between them, so that tens of thousands of samples do not
 stall the event loop. Concurrent scrapes share one result.

@@ -3,7 +3,7 @@
 import pytest
 
 import hanabi
-from tests.cli.admin_commands import answer, refusal, said, send
+from tests.cli.admin_commands import answer, refusal, run, said, send
 from tests.serving import Serving
 
 
@@ -47,3 +47,12 @@ def test_what_is_wrong_is_told_in_one_sentence(cluster: Serving) -> None:
     assert "must be KEY=VALUE" in refusal(cluster, 2, "broker", "config", "fileReservedTime", "--yes")
     assert "knows no broker broker-z; brokers are broker-a" in refusal(cluster, 2, "broker", "status", "-b", "broker-z")
     assert "no broker serves topic Nowhere" in refusal(cluster, 1, "broker", "stats", "--topic", "Nowhere")
+
+
+def test_replication_of_a_broker_without_a_slave(cluster: Serving) -> None:
+    (found,) = answer(cluster, "broker", "replication")
+    assert (found["broker"], found["master"], found["slaves"]) == ("broker-a", cluster.broker, [])
+    assert f"ASYNC_MASTER {cluster.broker}" in said(cluster, "broker", "replication", "--broker", "broker-a")
+    checked = run("broker", "replication", "--max-lag", "0", "-n", cluster.namesrv)
+    assert (checked.returncode, checked.stderr) == (1, "hanabi: broker-a: the master has no slave\n")
+    assert "--max-lag looks once" in refusal(cluster, 2, "broker", "replication", "--max-lag", "0", "--watch", "1")

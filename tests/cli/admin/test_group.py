@@ -21,7 +21,7 @@ from tests.serving import Serving
 
 @pytest.fixture(scope="module")
 def consumer(cluster: Serving) -> Iterator[hanabi.PushConsumer]:
-    """A member of group `members` that has consumed four messages of topic Consumed."""
+    """Yield a member of group `members` that has consumed four messages of topic Consumed."""
     said(cluster, "topic", "create", "Consumed", "--queues", "2")
     seen: queue.Queue[object] = queue.Queue()
     consumer = hanabi.PushConsumer("members", namesrv=cluster.namesrv, persist_offsets_s=0.2)
@@ -60,7 +60,7 @@ def test_groups_of_tools_are_shown_on_request(cluster: Serving) -> None:
 
 
 def test_a_member_that_says_nothing_of_itself_is_shown_with_what_the_broker_knows(cluster: Serving) -> None:
-    """As some Go clients do: they answer, with an empty body."""
+    # As some Go clients do: they answer, with an empty body.
     beat = HeartbeatData(client_id="10.0.0.7@1", consumer_data_set=[a_consumer("silent", subscribed("T"))])
     host, _, port = cluster.broker.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as member, ThreadPoolExecutor(1) as answering:

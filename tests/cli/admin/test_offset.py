@@ -11,7 +11,7 @@ from tests.serving import Serving
 
 
 def place(cluster: Serving, topic: str, group: str, *, messages: int = 6) -> None:
-    """A topic of two queues with messages, and a group that has not begun."""
+    """Make a topic of two queues with messages, and a group that has not begun."""
     said(cluster, "topic", "create", topic, "--queues", "2")
     said(cluster, "group", "create", group)
     send(cluster, *(hanabi.Message(topic, str(number).encode()) for number in range(messages)))

@@ -144,7 +144,7 @@ def test_a_store_needs_a_directory_and_room(tmp_path: Path) -> None:
 
 
 def refused_alone(*arguments: str) -> str:
-    """As `refused`, where a line says beforehand what will be done."""
+    """Check as `refused` does, where a line says beforehand what will be done."""
     return refused(run("bench", "store", *arguments, "--json"), 2)
 
 
@@ -190,7 +190,7 @@ def test_ctrl_c_ends_it_with_what_was_measured_until_then(cluster: Serving, tmp_
 
 
 def _interrupted(process: "subprocess.Popen[str]", line: str) -> tuple[str, str]:
-    """What it wrote, with Ctrl-C when it had measured a second; it comes twice, as `timeout -s INT` sends it."""
+    """Return what it wrote, with Ctrl-C when it had measured a second; it comes twice, as `timeout -s INT` sends it."""
     assert process.stderr is not None
     seen = ""
     while line not in seen:

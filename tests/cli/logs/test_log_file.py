@@ -60,7 +60,7 @@ def test_a_file_that_somebody_moved_or_deleted_is_begun_anew(tmp_path: Path) -> 
 def test_a_full_disk_costs_lines_and_nothing_else(small_disk: Path) -> None:
     troubles: list[str] = []
     file = LogFile(small_disk / "x.log")
-    handler = QueuedHandler("test", file.write, told=troubles.append, retry_seconds=0.01)
+    handler = QueuedHandler("test", file.write, on_trouble=troubles.append, retry_seconds=0.01)
     handler.setFormatter(TextFormatter())
     file.open()
     handler.start()

@@ -12,7 +12,7 @@ from hanabi.cli.logs.log_output import (
     MESSAGE_CHARACTERS_MAX,
     TRACEBACK_CHARACTERS_MAX,
     JsonFormatter,
-    PatientHandler,
+    LimitedHandler,
     TextFormatter,
     on_one_line,
 )
@@ -85,7 +85,7 @@ def test_json_has_the_traceback_as_one_text() -> None:
 
 def test_a_kind_of_line_without_end_is_left_out_for_the_rest_of_its_minute() -> None:
     stream, clock = io.StringIO(), ManualClock(0)
-    handler = PatientHandler(stream, now=clock.seconds)
+    handler = LimitedHandler(stream, now=clock.seconds)
     for number in range(LINES_A_MINUTE_MAX + 7):
         handler.handle(record_of("broker %s has joined", number))
     handler.handle(record_of("something else"))

@@ -46,7 +46,7 @@ def kill_letters(cluster: Serving, topic: str, group: str, count: int = LETTERS)
 
 
 def consumed_again(cluster: Serving, topic: str, group: str, count: int) -> list[hanabi.StoredMessage]:
-    """What the group gets now."""
+    """Return what the group gets now."""
     seen: queue.Queue[hanabi.StoredMessage] = queue.Queue()
 
     def take(messages: list[hanabi.StoredMessage]) -> None:

@@ -12,7 +12,7 @@ from tests.serving import Serving
 
 @pytest.fixture(scope="module")
 def sent(cluster: Serving) -> hanabi.SendResult:
-    """One message of topic Letters, with tag, keys and a property; five others are there."""
+    """Return one message of topic Letters, with tag, keys and a property; five others are there."""
     said(cluster, "topic", "create", "Letters", "--queues", "2")
     message = hanabi.Message("Letters", b"dear", tags="a", keys=["k1", "k2"], properties={"colour": "blue"})
     others = [hanabi.Message("Letters", f"other {number}".encode(), tags="b") for number in range(5)]

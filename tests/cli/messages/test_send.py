@@ -13,7 +13,7 @@ from tests.serving import Serving
 
 
 def shown(cluster: Serving, topic: str, count: int) -> list[dict[str, object]]:
-    """The first messages of *topic*, as `hanabi tail` shows them, in the order in which they were stored."""
+    """Return the first messages of *topic*, as `hanabi tail` shows them, in the order in which they were stored."""
     result = hanabi("tail", topic, "--from", "first", "--count", str(count), "--json", "-n", cluster.namesrv)
     assert result.returncode == 0, result.stderr
     messages = [json.loads(line) for line in result.stdout.splitlines()]

@@ -12,7 +12,7 @@ from hanabi.testing.waiting import eventually
 
 @pytest.fixture
 def collections() -> Iterator[list[int]]:
-    """The generations that are collected while a test runs."""
+    """Yield the generations that are collected while a test runs."""
     seen: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:

@@ -34,7 +34,7 @@ def run(*arguments: str | Path | int) -> subprocess.CompletedProcess[str]:
 
 
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """The one sentence of a start that failed as it should."""
+    """Return the one sentence of a start that failed as it should."""
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     line = result.stderr.splitlines()[-1]
@@ -282,7 +282,7 @@ def test_an_option_before_the_command_is_not_passed_over_in_silence(tmp_path: Pa
 
 def test_a_key_that_we_do_not_have_is_one_warning(tmp_path: Path) -> None:
     config = tmp_path / "broker.conf"
-    config.write_text(SMALL + "enableControllerMode=true\n")
+    config.write_text(SMALL + "enableSingleTopicRegister=true\n")
     with serving(
         "broker", "-c", config, "--home", tmp_path / "h", "--host", "127.0.0.1", "--port", "0", "--log-json"
     ) as running:
@@ -290,7 +290,7 @@ def test_a_key_that_we_do_not_have_is_one_warning(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in err.splitlines()]
     warnings = [line["message"] for line in lines if line["level"] == "WARNING"]
     assert [text for text in warnings if "no name server" not in text] == [
-        f"{config}: enableControllerMode is not a setting of this broker and has no effect"
+        f"{config}: enableSingleTopicRegister is not a setting of this broker and has no effect"
     ]
 
 
@@ -321,3 +321,27 @@ def test_what_is_advertised_may_have_a_port(text: str, expected: tuple[str, int]
 def test_what_cannot_be_advertised_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--advertise"):
         _parse_advertise(text)
+
+
+def test_a_slave_follows_its_master_through_kill_9_and_says_so_when_it_is_ready(tmp_path: Path) -> None:
+    (tmp_path / "master.conf").write_text(SMALL + "brokerName=broker-a\n")
+    with both(tmp_path / "master", "-c", tmp_path / "master.conf") as master:
+        namesrv, address = master.addresses
+        send(address, b"0")
+        config = tmp_path / "slave.conf"
+        config.write_text(f"{SMALL}brokerName=broker-a\nbrokerRole=SLAVE\nbrokerId=1\nnamesrvAddr={namesrv}\n")
+        arguments = ("broker", "-c", config, "--home", tmp_path / "slave", "--host", "127.0.0.1", "--port", "0")
+        for number in range(1, 4):
+            with serving(*arguments) as slave:
+                assert slave.ready[0].startswith("ready broker broker-a (slave 1 of 127.0.0.1:")
+                send(address, b"%d" % number)
+                until_counted(slave.addresses[0], number + 1)
+                slave.process.kill()
+                slave.process.wait(DEADLINE_SECONDS)
+
+
+def until_counted(address: str, expected: int) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while count(address) != expected:
+        assert time.monotonic() < deadline, f"{count(address)} of {expected} messages"
+        time.sleep(0.02)

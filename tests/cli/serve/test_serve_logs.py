@@ -1,4 +1,4 @@
-"""Where `hanabi serve` logs: on stderr for people, and in files beside the data, which stay few and short."""
+"""Tests of where `hanabi serve` logs: on stderr for people, and in files beside the data, which stay few and short."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def stop(process: subprocess.Popen[str]) -> str:
 
 
 def with_a_warning(folder: Path) -> str:
-    """A file with a key that nobody knows, which is worth a line."""
+    """Return a file with a key that nobody knows, which is worth a line."""
     path = folder / "namesrv.conf"
     path.write_text("noSuchKey=1\n")
     return str(path)

@@ -19,7 +19,7 @@ SMALL = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=20000\nmaxH
 
 @contextmanager
 def serving(*arguments: str, lines: int) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """A process, and the addresses of what is ready in it."""
+    """Yield a process, and the addresses of what is ready in it."""
     with subprocess.Popen(
         [*HANABI, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     ) as process:

@@ -38,7 +38,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def serving(home: Path, *arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A name server that said it is ready, and what it said."""
+    """Yield a name server that said it is ready, and what it said."""
     command = [*HANABI, "serve", "namesrv", "--home", home, "--host", "127.0.0.1", "--port", "0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -49,7 +49,7 @@ def serving(home: Path, *arguments: str | Path) -> Iterator[tuple[subprocess.Pop
 
 
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """The one sentence of a start that failed as it should."""
+    """Return the one sentence of a start that failed as it should."""
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
@@ -129,7 +129,7 @@ def test_a_stdout_that_cannot_be_written_is_a_log_line_and_no_reason_not_to_serv
 
 @contextmanager
 def process_with(home: Path, port: int, redirection: str, loop: str) -> Iterator[subprocess.Popen[str]]:
-    """A name server whose streams a shell has changed: it cannot tell us its port, so it is told one."""
+    """Yield a name server whose streams a shell has changed: it cannot tell us its port, so it is told one."""
     command = [*HANABI, "serve", "namesrv", "--home", str(home), "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen(
         ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *command],

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hanabi.broker.config import BROKER_KEYS, BrokerConfig
-from hanabi.broker.home_name import remember_name
 from hanabi.broker.settings import CHANGEABLE, Settings
+from hanabi.broker.tables.home_name import remember_name
 from hanabi.cli.main import app
 from hanabi.cli.serve.settings_in_force import HIDDEN
 from hanabi.namesrv.config import KEYS

@@ -11,8 +11,8 @@ def test_all_brokers_are_listed(cluster: Serving) -> None:
     assert 0 <= found["diskUsed"] <= 1
     assert set(found) >= {"putTps", "getTps", "earliestStored"}
     head, row = said(cluster, "cluster", "list").splitlines()
-    assert head.split()[:4] == ["CLUSTER", "BROKER", "ID", "ADDRESS"]
-    assert row.split()[:4] == ["DefaultCluster", "broker-a", "0", cluster.broker]
+    assert head.split()[:5] == ["CLUSTER", "BROKER", "ID", "ROLE", "ADDRESS"]
+    assert row.split()[:5] == ["DefaultCluster", "broker-a", "0", "master", cluster.broker]
 
 
 def test_a_cluster_that_nobody_knows_is_one_sentence(cluster: Serving) -> None:

@@ -137,7 +137,7 @@ def test_fish_itself_completes_names_commands_and_options(tmp_path: Path, cluste
     assert hanabi_process("--install-completion", "fish", HOME=home["HOME"]).returncode == 0
 
     def offered(line: str) -> list[str]:
-        """The words that fish offers for the end of *line*, without their descriptions."""
+        """Return the words that fish offers for the end of *line*, without their descriptions."""
         asked = said_by(("fish", "-c", f"complete -C '{line}'"), home)
         return [each.partition("\t")[0] for each in asked.splitlines()]
 

@@ -38,7 +38,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """The one sentence of a command that could not do what was asked."""
+    """Return the one sentence of a command that could not do what was asked."""
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
@@ -46,7 +46,7 @@ def refused(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def lines(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    """What a command that succeeded wrote with --json."""
+    """Return what a command that succeeded wrote with --json."""
     assert (result.returncode, result.stderr) == (0, "")
     return [json.loads(line) for line in result.stdout.splitlines()]
 

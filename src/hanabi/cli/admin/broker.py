@@ -1,12 +1,14 @@
-"""`hanabi broker`: what brokers do, their settings, their figures, and cleaning up."""
+"""`hanabi broker`: what brokers do, their settings, their figures, their replication, and cleaning up."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanabi.cli.admin.replication_text import replication_text
 from hanabi.cli.admin.stats import Active, Topic, flows_text
 from hanabi.cli.shared import completion
-from hanabi.cli.shared.administration import Broker, Cluster, Site, Watch, Yes, command, where
+from hanabi.cli.shared.administration import Broker, Cluster, Site, Watch, Yes, command, warn, where
+from hanabi.cli.shared.cluster import FAILED
 from hanabi.cli.shared.done import Cleaned
 from hanabi.cli.shared.render import pairs
 from hanabi.errors import ConfigError
@@ -23,6 +25,10 @@ Changes = Annotated[
         help="Settings to change; without: show them.",
         autocompletion=completion.broker_settings,
     ),
+]
+MaxLag = Annotated[
+    int | None,
+    typer.Option("--max-lag", metavar="BYTES", min=0, help="Fail if a slave is further behind, or not connected."),
 ]
 CLEANABLE = ("queues", "topics", "log")
 
@@ -85,6 +91,28 @@ def stats(
     site.show(
         lambda admin: admin.brokers.stats(where(cluster, broker), topic), lambda found: flows_text(found, active), watch
     )
+
+
+@command(app, "replication")
+def replication(
+    site: Site, max_lag: MaxLag = None, cluster: Cluster = None, broker: Broker = None, watch: Watch = None
+) -> None:
+    """Show masters, their slaves, and how far behind they are.
+
+    The exit code is 1 if a master does not answer; with --max-lag also if a slave is further behind or not connected,
+    or a master has no slave.
+    """
+    if watch is not None:
+        if max_lag is not None:
+            raise ConfigError("--max-lag looks once: leave --watch out")
+        site.show(lambda admin: admin.replication.all(where(cluster, broker)), replication_text, watch)
+        return
+    found = site.run(lambda admin: admin.replication.all(where(cluster, broker)))
+    site.write(found, replication_text)
+    wrong = [] if max_lag is None else [sentence for each in found for sentence in each.too_far_behind(max_lag)]
+    warn(wrong)
+    if wrong or any(each.trouble for each in found):
+        raise typer.Exit(FAILED)
 
 
 @command(app, "clean")

@@ -27,12 +27,13 @@ def list_brokers(site: Site, cluster: Cluster = None, watch: Watch = None) -> No
 def _list_text(found: "list[BrokerSummary]") -> str:
     warn(each.problem for each in found if each.problem)
     return table(
-        ("cluster", "broker", "id", "address", "version", "in/s", "out/s", "disk", "oldest message"),
+        ("cluster", "broker", "id", "role", "address", "version", "in/s", "out/s", "disk", "oldest message"),
         [
             (
                 each.cluster,
                 each.broker,
                 each.broker_id,
+                "slave" if each.broker_id else "master",
                 each.address,
                 each.version,
                 each.put_tps,

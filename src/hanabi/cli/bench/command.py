@@ -12,13 +12,13 @@ from hanabi.cli.bench import text as bench_text
 from hanabi.cli.logs.log_output import LogLevel, configure_logging
 from hanabi.cli.shared import completion
 from hanabi.cli.shared.administration import INTERRUPTED, Json, Site, Yes, command
-from hanabi.cli.shared.cluster import FAILED, told_in_one_sentence
+from hanabi.cli.shared.cluster import FAILED, errors_as_exit_code
 from hanabi.cli.shared.output import json_line, output
 from hanabi.errors import ConfigError
 
 if TYPE_CHECKING:
     from hanabi.admin import Admin
-    from hanabi.bench.preparation import ThrowAway
+    from hanabi.bench.preparation import TemporaryGroup
     from hanabi.bench.results import Consumed, EndToEnd, Produced, StoreMeasured
     from hanabi.bench.send_schedule import Limits
     from hanabi.cli.bench.progress import Progress, Stopped
@@ -77,7 +77,7 @@ def produce(
 
     The messages stay in the topic. At most 1 GB is sent unless --yes. Exit code 1: some messages failed.
     """
-    from hanabi.bench.preparation import topic_for
+    from hanabi.bench.preparation import ensure_topic
     from hanabi.bench.produce import Load
     from hanabi.bench.produce import produce as measure
     from hanabi.cli.bench.progress import Progress, stop_signals
@@ -92,11 +92,11 @@ def produce(
     progress = Progress(as_json=site.as_json)
 
     async def work(admin: "Admin", stopped: "Stopped") -> "Produced":
-        ground = await topic_for(admin, topic, create=create)
-        progress.tell_ground(ground)
-        progress.tell(f"sending {size} bytes a message, {workers} at once, {bench_text.limits_text(limits)}")
+        bench_topic = await ensure_topic(admin, topic, create=create)
+        progress.show_topic(bench_topic)
+        progress.show(f"sending {size} bytes a message, {workers} at once, {bench_text.limits_text(limits)}")
         with stop_signals(stopped):
-            return await measure(site.config, load, stopped.event, progress.second, topic_created=ground.created)
+            return await measure(site.config, load, stopped.event, progress.second, topic_created=bench_topic.created)
 
     found, code = _measured(site, work, lambda found: bool(found.failed))
     site.write(found, bench_text.produced_text)
@@ -132,7 +132,7 @@ def consume(
     """
     from hanabi.bench.consume import Reading
     from hanabi.bench.consume import consume as measure
-    from hanabi.bench.preparation import throw_away_group, topic_for
+    from hanabi.bench.preparation import ensure_topic, temporary_group
     from hanabi.cli.bench.progress import Progress, stop_signals
     from hanabi.client.validation import check_group
 
@@ -150,20 +150,20 @@ def consume(
     async def work(admin: "Admin", stopped: "Stopped") -> "Consumed":
         import msgspec
 
-        await topic_for(admin, topic, create=False)
+        await ensure_topic(admin, topic, create=False)
 
         async def as_member(name: str) -> "Consumed":
             reading = Reading(topic=topic, group=name, limits=limits, start="first" if from_ == FIRST else "last")
-            progress.tell(f"receiving as group {name}, {bench_text.limits_text(limits)}")
+            progress.show(f"receiving as group {name}, {bench_text.limits_text(limits)}")
             with stop_signals(stopped):
                 return await measure(site.config, reading, stopped.event, progress.second)
 
         if group is not None:
             await admin.groups.settings(group)  # joining an unknown group would create it
             return await as_member(group)
-        async with throw_away_group(admin, topic, first=from_ == FIRST) as own:
+        async with temporary_group(admin, topic, first=from_ == FIRST) as own:
             found = await as_member(own.name)
-        _tell_removal(progress, own)
+        _show_removal(progress, own)
         return msgspec.structs.replace(found, group_removed=own.removed)
 
     found, code = _measured(site, work, lambda found: not found.received.messages)
@@ -193,7 +193,7 @@ def latency(
     """
     from hanabi.bench.end_to_end import Trip
     from hanabi.bench.end_to_end import end_to_end as measure
-    from hanabi.bench.preparation import throw_away_group, topic_for
+    from hanabi.bench.preparation import ensure_topic, temporary_group
     from hanabi.cli.bench.progress import Progress, stop_signals
 
     limits = _limits(site, seconds, count, rate, size, yes)
@@ -202,9 +202,9 @@ def latency(
     async def work(admin: "Admin", stopped: "Stopped") -> "EndToEnd":
         import msgspec
 
-        ground = await topic_for(admin, topic, create=create)
-        progress.tell_ground(ground)
-        async with throw_away_group(admin, topic, first=False) as own:
+        bench_topic = await ensure_topic(admin, topic, create=create)
+        progress.show_topic(bench_topic)
+        async with temporary_group(admin, topic, first=False) as own:
             trip = Trip(
                 topic=topic,
                 group=own.name,
@@ -213,12 +213,14 @@ def latency(
                 concurrency=concurrency or CONCURRENCY,
                 wait_seconds=wait,
             )
-            progress.tell(
+            progress.show(
                 f"sending {size} bytes a message, and receiving as group {own.name}, {bench_text.limits_text(limits)}"
             )
             with stop_signals(stopped):
-                found = await measure(site.config, trip, stopped.event, progress.second, topic_created=ground.created)
-        _tell_removal(progress, own)
+                found = await measure(
+                    site.config, trip, stopped.event, progress.second, topic_created=bench_topic.created
+                )
+        _show_removal(progress, own)
         return msgspec.structs.replace(found, group_removed=own.removed)
 
     found, code = _measured(site, work, lambda found: bool(found.failed or found.lost or found.duplicated))
@@ -251,14 +253,14 @@ def store(
     limits = _limits(None, seconds, count, None, size, yes)
     configure_logging(LogLevel.ERROR, as_json=False)
     progress, stopped = Progress(as_json=json), Stopped()
-    progress.tell(f"appending {size} bytes a message in a new folder in {home}, {bench_text.limits_text(limits)}")
+    progress.show(f"appending {size} bytes a message in a new folder in {home}, {bench_text.limits_text(limits)}")
 
     async def main() -> "StoreMeasured":
         work = Work(directory=home, limits=limits, size=size)
         with stop_signals(stopped):  # the loop hears of signals while a thread works
             return await asyncio.to_thread(measure_store, work, stopped.event.is_set, progress.second)
 
-    with told_in_one_sentence():
+    with errors_as_exit_code():
         found = run(main())
     with output() as write:
         write(json_line(found) if json else bench_text.store_text(found))
@@ -307,8 +309,8 @@ def _limits(
     return Limits(seconds=seconds, count=count, rate=rate, bytes_max=None if yes else UNASKED_BYTES)
 
 
-def _tell_removal(progress: "Progress", group: "ThrowAway") -> None:
+def _show_removal(progress: "Progress", group: "TemporaryGroup") -> None:
     if group.removed:
-        progress.tell(f"group {group.name} is removed")
+        progress.show(f"group {group.name} is removed")
     else:
         progress.warn(f"group {group.name} could not be removed: {group.trouble}")

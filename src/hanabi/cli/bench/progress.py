@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from hanabi.bench.preparation import Ground
+    from hanabi.bench.preparation import BenchTopic
     from hanabi.bench.results import Second
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -26,23 +26,23 @@ class Progress:
     def __init__(self, *, as_json: bool) -> None:
         self._shown = not as_json or sys.stderr.isatty()
 
-    def tell(self, sentence: str) -> None:
+    def show(self, sentence: str) -> None:
         if self._shown:
             typer.echo(sentence, err=True)
 
     def warn(self, sentence: str) -> None:
         typer.echo(f"hanabi: {sentence}", err=True)
 
-    def tell_ground(self, ground: "Ground") -> None:
-        where = f"{ground.queues} queues on {', '.join(ground.brokers)}"
-        if ground.created:
-            self.tell(f"made topic {ground.topic}, {where}; it stays: hanabi topic delete {ground.topic} removes it")
+    def show_topic(self, topic: "BenchTopic") -> None:
+        where = f"{topic.queues} queues on {', '.join(topic.brokers)}"
+        if topic.created:
+            self.show(f"made topic {topic.topic}, {where}; it stays: hanabi topic delete {topic.topic} removes it")
         else:
-            self.tell(f"topic {ground.topic}, {where}")
+            self.show(f"topic {topic.topic}, {where}")
 
     def second(self, second: "Second") -> None:
         failed = f", {second.failed} failed" if second.failed else ""
-        self.tell(
+        self.show(
             f"{second.at_seconds:6.1f} s  {second.what} {second.messages_per_second:,.0f}/s,"
             f" {second.megabytes_per_second:.1f} MB/s, p99 {second.p99_ms:.2f} ms{failed}"
         )

@@ -95,7 +95,7 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-class Patience:
+class LineLimit:
     """Lets so many lines of one kind a minute pass, and then says how many it left out. A kind is a message's
     template."""
 
@@ -133,20 +133,20 @@ def own_record(level: int, message: str, *arguments: object) -> logging.LogRecor
     return logging.LogRecord(__name__, level, __file__, 0, message, arguments, None)
 
 
-class PatientHandler(logging.StreamHandler[TextIO]):
-    """Writes lines at once, as far as patience goes."""
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes lines at once, as far as the limit of lines goes."""
 
     def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
-        self._patience = Patience(now)
+        self._limit = LineLimit(now)
 
     def emit(self, record: logging.LogRecord) -> None:
-        for each in self._patience.passes(record):
+        for each in self._limit.passes(record):
             super().emit(each)
 
 
 def configure_logging(level: LogLevel, *, as_json: bool) -> None:
     """Send every log line of this process to stderr, at once: for commands that end soon. Servers: `server_logs`."""
-    handler = PatientHandler(sys.stderr)
+    handler = LimitedHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from hanabi.cli.logs.log_output import Patience, own_record
+from hanabi.cli.logs.log_output import LineLimit, own_record
 
 LINES_WAITING_MAX: Final = 10_000
 LINES_A_WRITE_MAX: Final = 200  # so that a file is hardly longer than it may be
@@ -26,7 +26,7 @@ Write = Callable[[bytes], None]
 class QueuedHandler(logging.Handler):
     """Hands lines to *write*, in a thread of its own, from `start` to `close`; until then they wait.
 
-    *told* hears once of each trouble: one sentence. It must not log.
+    *on_trouble* hears once of each trouble: one sentence. It must not log.
     """
 
     def __init__(
@@ -34,14 +34,19 @@ class QueuedHandler(logging.Handler):
         name: str,
         write: Write,
         *,
-        told: Callable[[str], None] | None = None,
+        on_trouble: Callable[[str], None] | None = None,
         lines_max: int = LINES_WAITING_MAX,
         retry_seconds: float = RETRY_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self._write, self._told, self._lines_max, self._retry_seconds = write, told, lines_max, retry_seconds
-        self._patience = Patience(now)
+        self._write, self._on_trouble, self._lines_max, self._retry_seconds = (
+            write,
+            on_trouble,
+            lines_max,
+            retry_seconds,
+        )
+        self._limit = LineLimit(now)
         self._lines: deque[str] = deque()
         self._lost = 0
         self._trouble = ""
@@ -54,7 +59,7 @@ class QueuedHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            lines = [self.format(each) + "\n" for each in self._patience.passes(record)]
+            lines = [self.format(each) + "\n" for each in self._limit.passes(record)]
         except Exception:  # noqa: BLE001 - arguments that do not fit the message: the way of `logging` itself
             self.handleError(record)
             return
@@ -106,8 +111,8 @@ class QueuedHandler(logging.Handler):
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             if reason != self._trouble:
                 self._trouble = reason
-                if self._told is not None:
-                    self._told(reason)
+                if self._on_trouble is not None:
+                    self._on_trouble(reason)
             return False
         self._trouble = ""
         return True

@@ -31,7 +31,7 @@ class ServerLogs:
         self._stderr = QueuedHandler("stderr", lambda lines: _write_text(stderr, lines))
         self._stderr.setFormatter(JsonFormatter() if as_json else TextFormatter(in_colour=_has_colours(stderr)))
         self._log_file: LogFile | None = None
-        self._file = QueuedHandler("file", self._write_file, told=self._tell)
+        self._file = QueuedHandler("file", self._write_file, on_trouble=self._report)
         self._file.setFormatter(JsonFormatter() if as_json else TextFormatter())
         logging.basicConfig(level=level.upper(), handlers=[self._stderr, self._file], force=True)
         self._stderr.start()
@@ -66,7 +66,7 @@ class ServerLogs:
         if self._log_file is not None:
             self._log_file.write(lines)
 
-    def _tell(self, reason: str) -> None:
+    def _report(self, reason: str) -> None:
         if self._log_file is not None:
             message = "log file %s cannot be written, its lines are lost until it can be: %s"
             self._stderr.handle(own_record(logging.ERROR, message, self._log_file.path, reason))

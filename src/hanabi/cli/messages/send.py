@@ -104,7 +104,7 @@ def send(
 
         return Message(topic, body, tags=tags, keys=words, properties=dict(properties), delay_level=delay)
 
-    with cluster.told_in_one_sentence(), output() as write:
+    with cluster.errors_as_exit_code(), output() as write:
         show = _as_json if json else _as_text
         _send_all(config, timeout, (list(map(message, portion)) for portion in portions), lambda r: write(show(r)))
 

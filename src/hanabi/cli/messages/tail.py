@@ -73,7 +73,7 @@ def tail(
     start = _start(from_)
     configure_logging(LogLevel.WARNING, as_json=False)
 
-    with cluster.told_in_one_sentence(), output() as write:
+    with cluster.errors_as_exit_code(), output() as write:
 
         def show(message: "StoredMessage") -> None:
             line = message_line(message)
@@ -81,7 +81,7 @@ def tail(
             sys.stdout.flush()  # the reader of a pipe wants it now
 
         async def work() -> None:
-            await Tail(config, topic, expression, start, count=count, show=show, on_ready=_tell_ready).run()
+            await Tail(config, topic, expression, start, count=count, show=show, on_ready=_show_ready).run()
 
         try:
             run(work())
@@ -102,7 +102,7 @@ def _start(text: str) -> "Start":
         raise ConfigError(f"{error}, or {FIRST}, or {LAST}") from error
 
 
-def _tell_ready(queues: list["MessageQueue"]) -> None:
+def _show_ready(queues: list["MessageQueue"]) -> None:
     """Print to stderr, as stdout has the messages."""
     names = sorted({queue.broker_name for queue in queues})
     noun = "queue" if len(queues) == 1 else "queues"

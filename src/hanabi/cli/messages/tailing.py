@@ -110,12 +110,9 @@ class Tail:
 
     async def _first_offset(self, core: Core, queue: MessageQueue) -> int:
         access = QueueAccess(core)
-        if self._start.first:
-            return await access.first_offset(queue)
-        if self._start.since_ms is None:
+        if not self._start.first and self._start.since_ms is None:
             return await access.end_offset(queue)
-        found = await access.offset_at(queue, self._start.since_ms)
-        return max(found - 1, 0)  # 4.9 gives the nearest, be it before or after; what is too old is not shown
+        return await access.start_offset(queue, self._start.since_ms)  # older messages are not shown
 
     async def _pull_for_ever(self, core: Core, pulling: Pulling, queue: MessageQueue, offset: int) -> None:
         while self._left != 0:
@@ -127,8 +124,9 @@ class Tail:
                 logger.warning("%s; trying again", error)
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            if result.status is PullStatus.OFFSET_ILLEGAL and result.next_offset == offset:
-                await asyncio.sleep(AGAIN_SECONDS)  # a queue that was there and is empty now: nothing to go on to
+            is_empty = result.status is PullStatus.OFFSET_ILLEGAL and result.next_offset == offset
+            if is_empty or result.stands_still(offset):  # a queue lost its messages, or a slave has not got them yet
+                await asyncio.sleep(AGAIN_SECONDS)
             offset = result.next_offset
             for message in result.messages:
                 self._shown(restored(message, self._config.namespace))

@@ -11,7 +11,7 @@ import typer
 
 from hanabi.cli.shared import completion
 from hanabi.cli.shared.administration import INTERRUPTED, Json
-from hanabi.cli.shared.cluster import FAILED, told_in_one_sentence
+from hanabi.cli.shared.cluster import FAILED, errors_as_exit_code
 from hanabi.cli.shared.output import json_line, output
 from hanabi.cli.shared.render import pairs, table
 from hanabi.errors import ConfigError
@@ -104,17 +104,17 @@ def run(
     from hanabi.spark.pipelines.options import build, check_names, parse_flags
 
     pipeline = find(name)
-    told = read_config(config)
+    given = read_config(config)
     options = build(
         pipeline.options,
         {
-            **check_names(pipeline.options, told.options, name, str(config)),
+            **check_names(pipeline.options, given.options, name, str(config)),
             **parse_flags(pipeline.options, context.args, name),
         },
         name,
     )
-    settings = {**told.conf, **dict(_setting(each) for each in conf or ())}
-    outcome = _run(pipeline, options, master or told.master or DEFAULT_MASTER, settings, log)
+    settings = {**given.conf, **dict(_setting(each) for each in conf or ())}
+    outcome = _run(pipeline, options, master or given.master or DEFAULT_MASTER, settings, log)
     with output() as write:
         write(json_line({"pipeline": name, **_plain(outcome)}) if json else _text(outcome))
     if outcome.complaint is not None:
@@ -132,15 +132,15 @@ def _setting(text: str) -> tuple[str, str]:
 def _run(pipeline: "Pipeline[Any]", options: Any, master: str, settings: dict[str, str], log: Path | None) -> "Outcome":
     from hanabi.cli.pipeline.log import spark_log
     from hanabi.cli.pipeline.progress import shown_progress
-    from hanabi.spark.pipelines.failures import told_plainly
+    from hanabi.spark.pipelines.failures import plain_spark_errors
     from hanabi.spark.pipelines.session import session, settings_for
 
     all_settings = settings_for(pipeline.name, master, pipeline=pipeline.spark_conf, user=settings)
-    with told_in_one_sentence():
+    with errors_as_exit_code():
         try:
             with spark_log(log) as file, shown_progress() as progress:
                 progress.step("starting Spark")
-                with session(all_settings, file) as spark, told_plainly():
+                with session(all_settings, file) as spark, plain_spark_errors():
                     return pipeline.run(spark, options, progress)
         except KeyboardInterrupt:
             typer.echo("hanabi: interrupted", err=True)

@@ -21,21 +21,21 @@ def read_config(path: Path | None) -> ConfigFile:
     if path is None:
         return ConfigFile()
     try:
-        told = msgspec.yaml.decode(path.read_bytes())
+        given = msgspec.yaml.decode(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
         raise ConfigError(f"--config {path} is not YAML: {' '.join(str(error).split())}") from error
-    if told is None:
+    if given is None:
         return ConfigFile()
-    if not isinstance(told, dict) or not all(isinstance(key, str) for key in told):
+    if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
         raise ConfigError(f"--config {path}: must be options and their values, such as `topics: [Orders]`")
-    master, conf = told.pop("master", None), told.pop("conf", None) or {}
+    master, conf = given.pop("master", None), given.pop("conf", None) or {}
     if not (master is None or isinstance(master, str)):
         raise ConfigError(f"--config {path}: master={master!r} must be text, such as local[4]")
     if not isinstance(conf, dict):
         raise ConfigError(f"--config {path}: conf must be settings of Spark, such as `spark.driver.memory: 4g`")
-    return ConfigFile(told, master, {str(key): _setting(value) for key, value in conf.items()})
+    return ConfigFile(given, master, {str(key): _setting(value) for key, value in conf.items()})
 
 
 def _setting(value: object) -> str:

@@ -26,6 +26,7 @@ from hanabi.cli.serve.settings_in_force import (
     broker_settings,
     namesrv_settings,
     process_settings,
+    struct_settings,
     tls_settings,
 )
 from hanabi.cli.serve.threads import enough_threads
@@ -35,7 +36,7 @@ from hanabi.errors import ConfigError, MQError
 
 if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
-    from hanabi.cli.serve.serving import BrokerToStart, Metrics, Namesrv
+    from hanabi.cli.serve.serving import BrokerToStart, ControllerToStart, DashboardStart, Metrics, Namesrv
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.transport.tls import TlsConfig
 
@@ -54,7 +55,7 @@ app = typer.Typer(
 DEFAULT_HOME = options.DEFAULT_HOME
 EMBEDDED_BROKER_NAME = "broker-a"  # not the host's, which in a container is another at each start
 NAMESRV_PORT = 9876
-JUST_LOOKING = frozenset({"config", "json"})  # options that are about the settings, and none of them
+SHOW_ONLY_OPTIONS = frozenset({"config", "json"})  # options that are about the settings, and none of them
 
 
 @app.callback()
@@ -79,6 +80,7 @@ def both(
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+    dashboard_port: options.DashboardPort = None,
 ) -> None:
     if context.invoked_subcommand is not None:
         _refuse_options_before(context, context.invoked_subcommand)
@@ -145,7 +147,9 @@ def broker_alone(
 ) -> None:
     """Run a broker: it keeps messages, and gives them to consumers.
 
-    Prints "ready broker NAME HOST:PORT" on stdout once it accepts connections. Stops cleanly on SIGTERM and SIGINT.
+    Prints "ready broker NAME HOST:PORT" on stdout once it accepts connections. Stops cleanly on SIGTERM and SIGINT. A
+    slave (brokerRole=SLAVE in the file) also says which master it follows: "ready broker NAME (slave 1 of HOST:PORT)
+    HOST:PORT".
 
     A name server that cannot be reached is tried again and again; meanwhile the broker serves.
     """
@@ -154,12 +158,43 @@ def broker_alone(
         _broker(start, config_file, home, host, port, namesrv, advertise, default_namesrv=environment)
 
 
+@app.command("controller")
+def controller_alone(
+    context: typer.Context,
+    config_file: options.ControllerFile = None,
+    config: options.ShowConfig = False,
+    json: options.AsJson = False,
+    home: options.Home = Path(DEFAULT_HOME),
+    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is reached from other machines
+    port: Annotated[int | None, options.port_option("--port", "listenPort of the file, or 19876")] = None,
+    state: options.StateAt = None,
+    advertise: options.Advertise = None,
+    tls_config: options.TlsFile = None,
+    log_level: options.LogLevelOption = LogLevel.INFO,
+    log_json: options.LogJson = False,
+    log_dir: options.LogDir = None,
+    log_file: options.LogToFile = True,
+    log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
+    log_files: options.LogFiles = options.LOG_FILES,
+) -> None:
+    """Run a controller: it elects the master of each broker name, for brokers with enableControllerMode=true.
+
+    Prints "ready controller HOST:PORT" on stdout once it accepts connections. Stops cleanly on SIGTERM and SIGINT.
+    """
+    with _started(context, "controller") as start:
+        _controller(start, config_file, home, host, port, state, advertise)
+
+
 class Start:
     """The servers that one command starts: filled in by the functions below, and then shown or started."""
 
     def __init__(self, context: typer.Context) -> None:
         self.options = options.ProcessOptions(
-            **{name: context.params[name] for name in options.ProcessOptions.__struct_fields__}
+            **{
+                name: given
+                for name, given in context.params.items()
+                if name in options.ProcessOptions.__struct_fields__
+            }
         )
         given = (name for name in context.params if _is_given(context, name))
         self.given = frozenset(given)
@@ -167,6 +202,7 @@ class Start:
         self.home = Path()
         self.namesrv: Namesrv | None = None
         self.broker: BrokerToStart | None = None
+        self.controller: ControllerToStart | None = None
         self.sections: dict[str, Callable[[], list[Setting]]] = {}  # made when they are to be shown
         path: Path | None = context.params["tls_config"]
         self.tls: TlsConfig | None = read_tls(path) if path else None
@@ -187,6 +223,18 @@ class Start:
             host=self.options.metrics_host or self.host, port=port, series_max=self.options.metrics_series_max
         )
 
+    def dashboard(self) -> "DashboardStart | None":
+        """Return how to start the dashboard of the servers in this process, if it is wanted."""
+        if self.options.dashboard_port is None:
+            return None
+        from hanabi.cli.serve.dashboard import REQUEST_SECONDS, dashboard_config, running
+        from hanabi.cli.shared.cluster import request_seconds
+        from hanabi.client.config import ClientConfig
+
+        config = dashboard_config(home=self.home / "dashboard", port=self.options.dashboard_port)
+        seconds, tls = request_seconds(REQUEST_SECONDS), self.tls
+        return lambda namesrv: running(config, ClientConfig(namesrv=namesrv or "", tls=tls, request_timeout_s=seconds))
+
 
 @contextmanager
 def _started(context: typer.Context, name: str) -> Iterator[Start]:
@@ -202,14 +250,14 @@ def _started(context: typer.Context, name: str) -> Iterator[Start]:
                 _show(start, json)
             else:
                 _open_log_file(logs, start, name)
-                _tell_fatal_signals()
+                _report_fatal_signals()
                 _run(start)
         except MQError as error:
             logs.note_failure(str(error))
             raise
 
 
-def _tell_fatal_signals() -> None:
+def _report_fatal_signals() -> None:
     """Let a signal that ends the process leave a stack on stderr: SIGBUS, where a mapped file cannot be read."""
     if not faulthandler.is_enabled():
         with suppress(OSError, ValueError):  # stderr is no stream of the system: a program embeds us
@@ -217,7 +265,7 @@ def _tell_fatal_signals() -> None:
 
 
 def _show(start: Start, json: bool) -> None:
-    given = start.given - JUST_LOOKING
+    given = start.given - SHOW_ONLY_OPTIONS
     values = {
         "home": start.home.absolute(),
         "host": start.host,
@@ -255,7 +303,7 @@ def _run(start: Start) -> None:
     from hanabi.remoting.transport.descriptors import raise_descriptor_limit
 
     raise_descriptor_limit()
-    run(serve(start.namesrv, start.broker, start.metrics()))
+    run(serve(start.namesrv, start.broker, start.metrics(), start.controller, start.dashboard()))
 
 
 def _namesrv(
@@ -274,6 +322,40 @@ def _namesrv(
     return start.namesrv
 
 
+def _controller(
+    start: Start,
+    file: Path | None,
+    home: Path,
+    host: str,
+    port: int | None,
+    state: str | None,
+    advertise: str | None,
+) -> None:
+    from hanabi.cli.serve.serving import ControllerToStart
+    from hanabi.controller.config import ControllerConfig, read_config
+    from hanabi.controller.storage.etcd_client import parse_endpoints
+
+    config = read_config(file) if file is not None else ControllerConfig()
+    sources = dict.fromkeys(_properties(file) if file is not None else {}, Source.FILE)
+    if port is not None:
+        sources["listenPort"] = Source.COMMAND_LINE
+        config = msgspec.structs.replace(config, listen_port=port)
+    if state is not None:
+        parse_endpoints(state)
+    advertised = _parse_advertise(advertise)[0] if advertise is not None else ""
+    start.home = home
+    start.sections["controller"] = partial(struct_settings, config, sources)
+    start.controller = ControllerToStart(
+        config=config,
+        home=home,
+        host=host,
+        port=config.listen_port,
+        state=state,
+        advertised_host=advertised,
+        tls=start.tls,
+    )
+
+
 def _broker(
     start: Start,
     file: Path | None,
@@ -289,7 +371,7 @@ def _broker(
     """Return what the file says, and over it what the command line says. *name* is for a new broker that no file
     describes, *default_namesrv* for one without name servers in its settings."""
     from hanabi.broker.config import BrokerConfig, read_broker_config
-    from hanabi.broker.home_name import remembered_name
+    from hanabi.broker.tables.home_name import remembered_name
     from hanabi.cli.serve.serving import BrokerToStart
     from hanabi.store.config import StoreConfig
 

@@ -14,7 +14,7 @@ MIB = 1 << 20
 LOG_FILE_MIB = FILE_BYTES_MAX // MIB
 SERIES_MAX = 20_000  # samples of one family; as `hanabi.metrics` has it, which is not imported before it is wanted
 
-_IN_FILES, _METRICS = "Log files", "Metrics and health"
+_IN_FILES, _METRICS = "Log files", "Metrics, health and dashboard"
 
 
 class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +26,10 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_file: bool
     log_file_mib: int
     log_files: int
-    metrics_port: int | None
-    metrics_host: str | None
-    metrics_series_max: int
+    metrics_port: int | None = None  # this and what follows: not of every server
+    metrics_host: str | None = None
+    metrics_series_max: int = SERIES_MAX
+    dashboard_port: int | None = None
 
 
 Home = Annotated[Path, typer.Option("--home", metavar="DIR", help="Where data is kept; made if it is not there.")]
@@ -51,6 +52,21 @@ NamesrvFile = Annotated[
 BrokerFile = Annotated[
     Path | None,
     typer.Option("-c", "--config-file", metavar="FILE", help="RocketMQ's configuration file, for example broker.conf."),
+]
+ControllerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-c", "--config-file", metavar="FILE", help="RocketMQ's configuration file, for example controller.conf."
+    ),
+]
+StateAt = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="URL",
+        show_default="a file below --home",
+        help="Where elections are kept, for several controllers: etcd://HOST:PORT,HOST:PORT.",
+    ),
 ]
 ShowConfig = Annotated[
     bool, typer.Option("--config", help="Show the settings in force and where each comes from, and exit.")
@@ -150,6 +166,19 @@ MetricsSeriesMax = Annotated[
         metavar="N",
         min=0,
         help="How many topics, groups and queues each metric may show.",
+        rich_help_panel=_METRICS,
+    ),
+]
+
+DashboardPort = Annotated[
+    int | None,
+    typer.Option(
+        "--dashboard-port",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        show_default="none",
+        help="Port of the dashboard on 127.0.0.1, 0 for any free one. `hanabi dashboard` has more options.",
         rich_help_panel=_METRICS,
     ),
 ]

@@ -9,13 +9,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from hanabi.cli.serve import open_doors
 from hanabi.cli.serve.garbage import collect_when_idle
 from hanabi.cli.serve.threads import start_pool
 from hanabi.errors import ConfigError
@@ -23,6 +24,7 @@ from hanabi.remoting.address import format_address
 
 if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
+    from hanabi.controller.config import ControllerConfig
     from hanabi.metrics.port import MetricsPort
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.transport.tls import TlsConfig
@@ -54,6 +56,18 @@ class BrokerToStart(msgspec.Struct, frozen=True, kw_only=True):
     tls: "TlsConfig | None"
 
 
+class ControllerToStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A controller that is to be started."""
+
+    config: "ControllerConfig"
+    home: Path
+    host: str
+    port: int
+    state: str | None  # etcd://HOST:PORT[,HOST:PORT]; None: a file of the home
+    advertised_host: str  # empty: where it listens, or the machine's address
+    tls: "TlsConfig | None"
+
+
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """A port for operators that is to be opened."""
 
@@ -62,7 +76,17 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     series_max: int
 
 
-async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None, metrics: Metrics | None = None) -> None:
+# From the address of the name server in this process, if there is one, to a running dashboard and its ready lines.
+DashboardStart = Callable[[str | None], AbstractAsyncContextManager[list[str]]]
+
+
+async def serve(
+    namesrv: Namesrv | None,
+    broker: BrokerToStart | None,
+    metrics: Metrics | None = None,
+    controller: ControllerToStart | None = None,
+    dashboard: DashboardStart | None = None,
+) -> None:
     """Start what there is, the name server first, and stop in the opposite order when a signal comes.
 
     No server is reported ready before all are: a reader of the first line may take it for a successful start.
@@ -73,6 +97,7 @@ async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None, metrics: 
     if broker is not None:
         _check(broker)
     ready: list[str] = []
+    own_namesrv: str | None = None
     async with AsyncExitStack() as servers:
         port: MetricsPort | None = None
         if metrics is not None:
@@ -80,18 +105,35 @@ async def serve(namesrv: Namesrv | None, broker: BrokerToStart | None, metrics: 
         if namesrv is not None:
             address = await _start_namesrv(namesrv, servers, port)
             ready.append(f"ready namesrv {format_address(address)}")
+            own_namesrv = _reachable(address)
             if broker is not None:
-                broker = _registered_with(broker, address)
+                broker = _registered_with(broker, own_namesrv)
+        if controller is not None:
+            address = await _start_controller(controller, servers)
+            ready.append(f"ready controller {format_address(address)}")
         if broker is not None:
-            address = await _start_broker(broker, servers, port)
-            ready.append(f"ready broker {broker.config.broker_name} {format_address(address)}")
+            ready.append(await _start_broker(broker, servers, port))
+        if dashboard is not None:
+            ready += await servers.enter_async_context(dashboard(own_namesrv))
         if port is not None:
             ready.append(f"ready metrics {format_address(metrics_address)}")
             servers.callback(port.stopping)
+        open_doors.warn(_doors(namesrv, broker, controller))
         async with _collecting():
             for line in ready:
                 _announce(line)
             await stopped.wait()
+
+
+def _doors(
+    namesrv: Namesrv | None, broker: BrokerToStart | None, controller: ControllerToStart | None
+) -> Iterator[open_doors.Door]:
+    if namesrv is not None:
+        yield open_doors.Door(namesrv.host, namesrv.config.write_protection_enable, namesrv.tls)
+    if broker is not None:
+        yield open_doors.Door(broker.host, broker.config.checks_access, broker.tls)
+    if controller is not None:
+        yield open_doors.Door(controller.host, controller.config.write_protection_enable, controller.tls)
 
 
 @asynccontextmanager
@@ -135,13 +177,34 @@ async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack, port: "Metric
     return address
 
 
-async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None") -> tuple[str, int]:
+async def _start_controller(wanted: ControllerToStart, servers: AsyncExitStack) -> tuple[str, int]:
+    from hanabi.broker.addresses import advertised_host
+    from hanabi.controller.controller import Controller
+
+    store = None
+    if wanted.state is not None:
+        from hanabi.controller.storage.etcd_client import EtcdClient, parse_endpoints
+        from hanabi.controller.storage.etcd_store import EtcdStore
+
+        store = EtcdStore(EtcdClient(parse_endpoints(wanted.state)), wanted.home.absolute() / "controller")
+    server = await servers.enter_async_context(Controller(wanted.config, wanted.home, store, tls=wanted.tls))
+    told = advertised_host(wanted.advertised_host, wanted.host)
+    try:
+        return await server.start(wanted.host, wanted.port, told)
+    except (OSError, UnicodeError) as error:
+        where = format_address((wanted.host, wanted.port))
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot listen on {where}: {reason}") from error
+
+
+async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None") -> str:
+    """Start the broker; return its ready line."""
     from hanabi.broker.broker import Broker
 
     times = port.broker_times if port is not None else None
-    around, around_express = (times.around, times.around_express) if times is not None else (None, None)
+    around, around_fast_path = (times.around, times.around_fast_path) if times is not None else (None, None)
     broker = await servers.enter_async_context(
-        Broker(wanted.config, wanted.store, tls=wanted.tls, around=around, around_express=around_express)
+        Broker(wanted.config, wanted.store, tls=wanted.tls, around=around, around_fast_path=around_fast_path)
     )
     address = await broker.start(wanted.host, wanted.port)
     if port is not None:
@@ -155,7 +218,8 @@ async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "M
     with suppress(TimeoutError):
         async with asyncio.timeout(_REGISTRATION_SECONDS):
             await broker.registration.until_registered()
-    return address
+    role = f"({broker.slave_side.summary()}) " if broker.slave_side is not None else ""
+    return f"ready broker {wanted.config.broker_name} {role}{format_address(address)}"
 
 
 def _check(wanted: BrokerToStart) -> None:
@@ -165,9 +229,13 @@ def _check(wanted: BrokerToStart) -> None:
     Broker(wanted.config, wanted.store, tls=wanted.tls)
 
 
-def _registered_with(broker: BrokerToStart, address: tuple[str, int]) -> BrokerToStart:
-    """*broker*, which is also to register with the name server at *address*, in this process."""
-    own = format_address((_ANY_TO_LOOPBACK.get(address[0], address[0]), address[1]))
+def _reachable(address: tuple[str, int]) -> str:
+    """Return the address by which this process reaches its own listener."""
+    return format_address((_ANY_TO_LOOPBACK.get(address[0], address[0]), address[1]))
+
+
+def _registered_with(broker: BrokerToStart, own: str) -> BrokerToStart:
+    """*broker*, which is also to register with the name server at *own*, in this process."""
     addresses = ";".join(dict.fromkeys((own, *broker.config.namesrv_addresses)))
     config = msgspec.structs.replace(broker.config, namesrv_addr=addresses)
     return msgspec.structs.replace(broker, config=config)

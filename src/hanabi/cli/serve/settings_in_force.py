@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hanabi.store.config import StoreConfig
 
 HIDDEN = "(hidden)"
-_SECRET = re.compile("password|secret|token|credential|access.?key", re.IGNORECASE)
+_SECRET = re.compile("password|secret|token|credential|access.?key|authenticationuser", re.IGNORECASE)
 
 
 class Source(StrEnum):
@@ -53,10 +53,10 @@ def broker_settings(
     """Return the settings of the broker and its store. *in_file* is the file: some of its keys may have no effect."""
     from hanabi.broker.config import BROKER_KEYS, parse_broker_config
     from hanabi.broker.ignored_keys import IGNORED_KEYS
-    from hanabi.broker.settings import kept_changes
+    from hanabi.broker.settings import stored_changes
     from hanabi.store.config import STORE_KEYS
 
-    kept = kept_changes(Path(store.root) / "config" / "broker.properties")
+    kept = stored_changes(Path(store.root) / "config" / "broker.properties")
     config, store = parse_broker_config(kept, config, store)
     sources = {**sources, **dict.fromkeys(kept, Source.RUN_TIME)}
     notes = {
@@ -75,10 +75,10 @@ def namesrv_settings(
 ) -> list[Setting]:
     """Return the settings of the name server."""
     from hanabi.namesrv.config import KEYS
-    from hanabi.namesrv.settings import kept_changes
+    from hanabi.namesrv.settings import stored_changes
     from hanabi.wire.settings_text import with_properties
 
-    kept = kept_changes(home / "namesrv" / "namesrv.properties", config)
+    kept = stored_changes(home / "namesrv" / "namesrv.properties", config)
     config = with_properties(config, kept)
     notes = {
         "kvConfigPath": "" if config.kv_config_path else str(home / "namesrv" / "kvConfig.json"),
@@ -92,6 +92,11 @@ def namesrv_settings(
 def tls_settings(config: "TlsConfig", in_file: Iterable[str]) -> list[Setting]:
     """Return the settings of --tls-config."""
     return list(_of_struct(config, dict.fromkeys(in_file, Source.FILE), {}))
+
+
+def struct_settings(config: msgspec.Struct, sources: Sources) -> list[Setting]:
+    """Return the settings of one struct."""
+    return list(_of_struct(config, sources, {}))
 
 
 def process_settings(values: Mapping[str, Any], given: Iterable[str]) -> list[Setting]:

@@ -73,9 +73,14 @@ class Site:
 
         async def main() -> T:
             async with Admin(self.config) as admin:
-                return await work(admin)
+                found = await work(admin)
+                warn(
+                    f"{name} has no master now, only slaves: what its master would answer is missing here"
+                    for name in sorted(admin.access.without_master)
+                )
+                return found
 
-        with cluster.told_in_one_sentence():
+        with cluster.errors_as_exit_code():
             return run(main())
 
     def show(

@@ -37,7 +37,9 @@ AccessKey = Annotated[
     typer.Option(
         "--access-key",
         envvar="HANABI_ACCESS_KEY",
-        help=f"Sign requests with this key; its secret is in the variable {SECRET_VARIABLE}.",
+        metavar="KEY|file:PATH",
+        show_default="the file in $HANABI_CREDENTIALS",
+        help=f"Sign requests with this key; its secret is in the variable {SECRET_VARIABLE}, or both are in a file.",
     ),
 ]
 TlsFile = Annotated[
@@ -46,22 +48,23 @@ TlsFile = Annotated[
 ]
 
 
-def client_config(namesrv: str | None, namespace: str, access_key: str | None, tls_file: Path | None) -> "ClientConfig":
+def client_config(
+    namesrv: str | None,
+    namespace: str,
+    access_key: str | None,
+    tls_file: Path | None,
+    seconds: float = REQUEST_SECONDS,
+) -> "ClientConfig":
     """Return how to reach the cluster that the options describe."""
-    from hanabi.client.config import NAMESRV_VARIABLE, ClientConfig, Credentials
+    from hanabi.client.config import NAMESRV_VARIABLE, ClientConfig
+    from hanabi.client.credentials import find_credentials
 
-    access = None
-    if access_key is not None:
-        secret = os.environ.get(SECRET_VARIABLE, "")
-        if not secret:
-            raise ConfigError(f"--access-key {access_key}: its secret must be in the variable {SECRET_VARIABLE}")
-        access = Credentials(access_key, secret)
     return ClientConfig(
         namesrv=namesrv or os.environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV,
         namespace=namespace,
-        access=access,
+        access=find_credentials(access_key, f"--access-key {access_key}"),
         tls=None if tls_file is None else read_tls(tls_file),
-        request_timeout_s=request_seconds(REQUEST_SECONDS),
+        request_timeout_s=request_seconds(seconds),
     )
 
 
@@ -78,7 +81,7 @@ def request_seconds(default: float) -> float:
 
 
 @contextmanager
-def told_in_one_sentence() -> Iterator[None]:
+def errors_as_exit_code() -> Iterator[None]:
     """Turn refusals of the cluster and failed connections into exit code 1; usage errors stay 2."""
     try:
         yield
