@@ -1,1 +1,1 @@
-"""What things cost, ours and Apache's side by side: `python -m benches`, or one: `python -m benches.route_scale`."""
+"""Costs, ours and Apache's side by side: `python -m benches`, or one: `python -m benches.route_scale`."""

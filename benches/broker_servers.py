@@ -43,6 +43,7 @@ class RunningBroker:
     port: int
     pid: int
     namesrv: str = ""
+    access: str = ""  # KEY:SECRET, with which requests are signed
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def placed(topics: int, brokers: int, per_topic: int) -> list[list[int]]:
 
 @contextmanager
 def registered(namesrv: str, placement: Sequence[Sequence[int]]) -> Iterator[list[RegisteredBroker]]:
-    """A broker for each list of topics, registered until the end of the block."""
+    """Yield a broker for each list of topics, registered until the end of the block."""
     brokers: list[RegisteredBroker] = []
     try:
         for number, topics in enumerate(placement):

@@ -1,4 +1,4 @@
-"""Which clients can be measured here, and how each is started. Each has an interpreter of its own in `benches/out/`."""
+"""Clients that can be measured here, and how each is started. Each has an interpreter of its own in `benches/out/`."""
 
 import os
 import subprocess
@@ -91,7 +91,7 @@ def command(name: str, site: ClientSite, home: Path) -> list[str]:
 
 
 def python_path(name: str) -> str:
-    """Where the program of this name finds its modules, beside its environment."""
+    """Return where the program of this name finds its modules, beside its environment."""
     root = str(Path(__file__).parent.parent)
     source = os.environ.get(PURE_SOURCE)
     return f"{root}:{Path(source, 'src')}" if source and "tt67wq" in name else root

@@ -47,7 +47,7 @@ class Program:
         self.start()
 
     def start(self) -> None:
-        """From the beginning, also when it runs already."""
+        """Start from the beginning, also when it runs already."""
         environment = os.environ | {"HOME": str(self._home), "PYTHONPATH": python_path(self.name)}
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
@@ -104,7 +104,7 @@ class Program:
 
 @contextmanager
 def program(name: str, site: ClientSite, home: Path) -> Iterator[Program]:
-    """The program of this name, until the end of the block."""
+    """Yield the program of this name, until the end of the block."""
     running = Program(name, site, home)
     try:
         yield running

@@ -1,4 +1,4 @@
-"""What the comparison of clients found: the table, the demands and whether they are met, the figures for programs.
+"""Findings of the comparison of clients: the table, the demands and whether they are met, the figures for programs.
 
 Pure: rounds in, text and plain values out.
 """

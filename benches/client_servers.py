@@ -21,7 +21,7 @@ APACHE = f"Apache {versions(PROXY_5)}"
 
 @dataclass(frozen=True)
 class ClientSite:
-    """Where clients find the broker."""
+    """Addresses by which clients find the broker."""
 
     namesrv: str
     broker: str

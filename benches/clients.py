@@ -50,7 +50,7 @@ DEMANDED: Final = tuple(row for row, (word, _) in CONSUMES.items() if word != "p
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured."""
+    """Extent of a measurement."""
 
     rounds: int
     warm_ups: int

@@ -1,4 +1,4 @@
-"""What 10,000 consumers cost that wait for messages which do not come: polls of 15 s, asked again when they end."""
+"""Cost of 10,000 consumers that wait for messages which do not come: polls of 15 s, asked again when they end."""
 
 import asyncio
 import contextlib

@@ -10,7 +10,7 @@ from benches.c_programs import compiled
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked of a server, and for how long."""
+    """Request to a server, and for how long it is repeated."""
 
     connections: int
     in_flight: int  # on each connection

@@ -40,7 +40,7 @@ SHARES = (25, 50, 75)  # per cent of what the slower one can do
 
 @dataclass(frozen=True)
 class Effort:
-    """How long it is measured. Only the long one is for quoting."""
+    """Length of a measurement. Only the long one is for quoting."""
 
     rounds: int
     seconds: float
@@ -123,7 +123,7 @@ def main(*, quick: bool = False) -> None:
 
 
 def relays(brokers: list[RunningBroker], at_most: Results, effort: Effort) -> list[Results]:
-    """From send to arrival at a consumer that waits, at parts of what the slowest broker can take."""
+    """Measure from send to arrival at a consumer that waits, at parts of what the slowest broker can take."""
     slowest = min(at_most.median(server.name) for server in brokers)
     found: list[Results] = []
     for share in SHARES:
@@ -208,7 +208,7 @@ def _megabytes(server: RunningBroker) -> float:
 
 
 def chart(results: list[Results]) -> None:
-    """How we compare with Apache, a bar a load."""
+    """Draw the comparison with Apache, a bar a load."""
     ratios = [(result.title, result.ratio(OURS, APACHE) or 0.0) for result in results if APACHE in result.rounds]
     rates = [(title, ratio) for title, ratio in ratios if "a second" not in title or "the same" in title]
     bars("messages_ratio", f"Messages a second, {OURS} to {APACHE} (1 is equal)", rates, line=1.0)

@@ -23,7 +23,7 @@ HEAD = ("load", "server", "messages/s", "spread", "p50 us", "p99 us", "CPU us/me
 
 
 class Load:
-    """What the load generator shall do: see the head of loadgen/messages.c for the options."""
+    """Task of the load generator: see the head of loadgen/messages.c for the options."""
 
     def __init__(self, title: str, kind: str, **options: object) -> None:
         self.title, self.kind, self.options = title, kind, options
@@ -33,6 +33,8 @@ class Load:
 
     def command(self, server: RunningBroker) -> list[str]:
         options = [f"{name}={value}" for name, value in self.options.items()]
+        if server.access:
+            options.append(f"access={server.access}")
         return [str(compiled("messages")), self.kind, server.host, str(server.port), *options]
 
 
@@ -65,7 +67,7 @@ def run_load(server: RunningBroker, load: Load) -> Measured:
 
 
 class Results:
-    """What was measured of one load, by server."""
+    """Measurements of one load, by server."""
 
     def __init__(self, title: str, rounds: dict[str, list[Measured]]) -> None:
         self.title, self.rounds = title, rounds
@@ -103,13 +105,13 @@ class Results:
         ]
 
     def figures(self) -> dict[str, object]:
-        """For programs: every round."""
+        """Return every round, for programs."""
         return {name: [asdict(round_) for round_ in mine] for name, mine in self.rounds.items()}
 
 
 @contextmanager
 def alone(server: RunningBroker, servers: Sequence[RunningBroker]) -> Iterator[None]:
-    """All of *servers* but *server* stand still: one that is idle may take a quarter of a core."""
+    """Stop all of *servers* but *server* for the block: one that is idle may take a quarter of a core."""
     others = [psutil.Process(other.pid) for other in servers if other is not server]
     for other in others:
         other.suspend()

@@ -28,7 +28,7 @@ class RunningServer:
 
 @contextmanager
 def name_server(name: str, home: Path) -> Iterator[RunningServer]:
-    """The server of this name, in a process of its own until the end of the block."""
+    """Yield the server of this name, in a process of its own until the end of the block."""
     server: ApacheNameServer | OurNameServer
     server = OurNameServer(home) if name == OURS else ApacheNameServer(home, jvm=APACHE_JVM)
     try:

@@ -79,7 +79,7 @@ def main(*, quick: bool = False, directory: str | None = None) -> None:
 
 
 class Bench:
-    """What is measured, by group."""
+    """Measurements, by group."""
 
     def __init__(self, spark: SparkSession, broker: RunningBroker, home: Path, messages: int) -> None:
         self._spark, self._broker, self._home, self._messages = spark, broker, home, messages
@@ -98,7 +98,8 @@ class Bench:
             make_topic(self._broker, f"Live-{offered}")
 
     def prove(self) -> None:
-        """All ways of reading deliver the same rows, to the last byte. The files do not know the broker's name."""
+        """Check that all ways of reading deliver the same rows, to the last byte. The files do not know the broker's
+        name."""
         parquet = digest(self._spark.read.parquet(self._parquet))
         assert parquet["rows"] == self._messages
         assert parquet["bytes of bodies"] == self._messages * BODY_BYTES
@@ -108,7 +109,7 @@ class Bench:
         same_digest(parquet, digest(self._store_reader("tags string").load(self._store)))
 
     def prove_written(self, times: int) -> None:
-        """The last copy has all that it should, and every message of the sink arrived."""
+        """Check that the last copy has all that it should, and every message of the sink arrived."""
         same_digest(
             digest(self._spark.read.parquet(self._parquet)), digest(self._spark.read.parquet(f"{self._parquet}.copy"))
         )
@@ -235,7 +236,7 @@ def serving(home: Path) -> Iterator[RunningBroker]:
 
 
 def make_topic(broker: RunningBroker, topic: str) -> None:
-    """With as many queues as the store has; the name server knows it when this returns."""
+    """Create it with as many queues as the store has; the name server knows it when this returns."""
 
     async def make() -> None:
         core = await Core.acquire(ClientConfig(namesrv=broker.namesrv))

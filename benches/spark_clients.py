@@ -1,4 +1,4 @@
-"""What Spark is compared with on the same broker: plain programs on our client.
+"""Plain programs on our client, with which Spark is compared on the same broker.
 
     python -m benches.spark_clients pull NAMESRV TOPIC COUNT
 
@@ -22,7 +22,7 @@ BATCH, IN_FLIGHT = 128, 8  # as the sink's defaults
 
 @dataclass(frozen=True)
 class Told:
-    """What a program said of itself."""
+    """Result that a program printed."""
 
     messages: int
     seconds: float

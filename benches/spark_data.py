@@ -1,4 +1,4 @@
-"""What Spark is measured on: a store full of messages, and a source that reads it as one would without our decoder."""
+"""Data for measuring Spark: a store full of messages, and a source that reads it as one would without our decoder."""
 
 import os
 import random
@@ -32,7 +32,7 @@ HOST = encode_host("127.0.0.1", 10911)
 
 
 def fill(root: Path, count: int) -> None:
-    """A store with messages as a Java client sends them."""
+    """Write a store with messages as a Java client sends them."""
     ids = UniqueIds(lambda: int(time.time() * 1000), ip=bytes(4), process_id=os.getpid(), loader_hash=1)
     randoms = random.Random(1)
     noise = randoms.randbytes(1 << 20)
@@ -53,7 +53,7 @@ def fill(root: Path, count: int) -> None:
 
 
 class RowSource(DataSource):
-    """What one would write without the vectorised decoder: a tuple for each message."""
+    """Reader as one would write it without the vectorised decoder: a tuple for each message."""
 
     @classmethod
     def name(cls) -> str:

@@ -108,7 +108,7 @@ class LiveStream:
 def measure_live(
     spark: SparkSession, broker: RunningBroker, topic: str, checkpoint: Path, offered: int, seconds: float
 ) -> Live:
-    """What becomes of *offered* messages a second, in a window of about so many *seconds*."""
+    """Return what becomes of *offered* messages a second, in a window of about so many *seconds*."""
     spark.conf.set(*QUICK_CHECKPOINTS)
     query = (
         spark.readStream.format("rocketmq")

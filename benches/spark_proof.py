@@ -1,4 +1,4 @@
-"""What a frame really delivers, so that nothing is compared which does less than the others.
+"""Proof of what a frame really delivers, so that nothing is compared which does less than the others.
 
 A digest reads every value of every column in the JVM: Spark can leave out none of them. It is taken outside of the
 measured time; within it, Spark counts the rows.
@@ -19,7 +19,7 @@ def digest(frame: DataFrame) -> dict[str, int]:
 
 
 def digest_of_records(frame: DataFrame, body_bytes: int) -> dict[str, int]:
-    """What `digest` says of bodies, from whole records."""
+    """Return what `digest` says of bodies, from whole records."""
     return _collect(frame, {"body": f.substring("record", BODY_AT + 1, body_bytes)})
 
 

@@ -1,4 +1,4 @@
-"""How long until servers accept connections, and how much memory they hold before anybody came."""
+"""Time until servers accept connections, and the memory that they hold before the first client."""
 
 import tempfile
 import time

@@ -199,7 +199,7 @@ def read_all(store: MessageStore, offset: int, end: int) -> None:
 
 
 def sync_flush(root: Path, waiters: int, *, quick: bool) -> list[str]:
-    """So many messages are on their way to the disk at any time."""
+    """Measure with so many messages on their way to the disk at any time."""
     fresh = messages(waiters * (20 if quick else 200), keyed=True)
     free = threading.Semaphore(waiters)
     taken: list[float] = []

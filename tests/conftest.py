@@ -44,7 +44,7 @@ def descriptors_are_closed() -> Iterator[None]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
+    """Yield a file system of 64 KiB."""
     mount = tmp_path / "small"
     mount.mkdir()
     mounted = subprocess.run(
@@ -69,7 +69,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes minutes is left out, and counted as deselected, unless it is asked for."""
+    """Leave out tests that take minutes, unless they are asked for; they count as deselected."""
     if os.environ.get("HANABI_SLOW_TESTS"):
         return
     slow = [item for item in items if item.get_closest_marker("slow") is not None]

@@ -27,7 +27,7 @@ class GoldenFrame(msgspec.Struct, frozen=True):
 
 
 def golden_frames(name: str) -> Iterator[GoldenFrame]:
-    """The frames of `frames-json.jsonl` or `frames-binary.jsonl`, in time order."""
+    """Yield the frames of `frames-json.jsonl` or `frames-binary.jsonl`, in time order."""
     for number, line in enumerate((GOLDEN / name).read_text().splitlines(), start=1):
         row = json.loads(line)
         yield GoldenFrame(

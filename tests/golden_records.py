@@ -16,19 +16,19 @@ _RECORD_CODES = {11, 12, 33, 39}
 
 @cache
 def golden_store(name: str) -> dict[str, bytes]:
-    """Every file of a recorded store, by its path inside."""
+    """Return every file of a recorded store, by its path inside."""
     with tarfile.open(GOLDEN / name) as archive:
         files = ((member, archive.extractfile(member)) for member in archive)
         return {member.name.removeprefix("./"): file.read() for member, file in files if file}
 
 
 def golden_logs(name: str) -> list[bytes]:
-    """The segments of a recorded commit log."""
+    """Return the segments of a recorded commit log."""
     return [content for path, content in sorted(golden_store(name).items()) if path.startswith("commitlog/")]
 
 
 def frames_with_records() -> list[tuple[GoldenFrame, Command]]:
-    """Every recorded frame whose body is records."""
+    """Return every recorded frame whose body is records."""
     frames = ((frame, decode_command(frame.frame[4:])) for frame in ALL_FRAMES if frame.request_code in _RECORD_CODES)
     return [(frame, command) for frame, command in frames if command.body and frame.sent_by == "server"]
 

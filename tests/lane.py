@@ -37,7 +37,9 @@ def run_lane(name: str, arguments: list[str]) -> int:
     memory.parent.mkdir(parents=True, exist_ok=True)
     memory.unlink(missing_ok=True)
     failures = Failures()
-    outcome = int(pytest.main(["-q", "-o", f"cache_dir=.pytest_cache/{name}", *arguments], plugins=[failures]))
+    outcome = int(
+        pytest.main(["-q", "--durations=30", "-o", f"cache_dir=.pytest_cache/{name}", *arguments], plugins=[failures])
+    )
     if outcome != _TESTS_FAILED or failures.final or len(failures.timing) > FAILURES_MAX:
         return outcome
     retried = sorted(failures.timing)

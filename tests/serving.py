@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.interop.processes import ServerProcess
@@ -44,3 +44,11 @@ def serving(home: Path, settings: Mapping[str, object] = QUICK) -> Iterator[Serv
         yield Serving(process)
     finally:
         process.kill()
+
+
+def namesrv_process(home: Path, stack: ExitStack) -> str:
+    """Start a name server that ends with *stack*; return its address."""
+    command = [sys.executable, "-m", "hanabi", "serve", "namesrv", "--home", str(home), "--host", "127.0.0.1"]
+    process = ServerProcess("name server", [*command, "--port", "0"], home / "console.log")
+    stack.callback(process.kill)
+    return process.wait_for_line("ready namesrv ").split()[-1]

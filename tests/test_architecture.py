@@ -17,25 +17,33 @@ MAY_IMPORT = {
     "_version": "",
     "errors": "",
     "clock": "",
+    "home_lock": "errors",
     "memory": "",
     "message": "errors",
     "durable_table": "errors",
     "wire": "errors message",
+    "access": "errors durable_table wire remoting",
     "remoting": "errors memory wire",
     "store": "errors clock memory durable_table message wire",
-    "replication": "errors wire remoting store",
-    "namesrv": "errors clock durable_table wire remoting",
-    "broker": "errors clock durable_table message wire remoting store replication",
-    "metrics": "_version errors wire remoting store namesrv broker",
+    "replication": "errors durable_table wire remoting store",
+    "namesrv": "errors clock durable_table home_lock wire remoting access",
+    "controller": "errors clock durable_table home_lock wire remoting access",
+    "broker": "errors clock durable_table message wire remoting access store replication",
+    "metrics": "_version errors wire remoting store replication namesrv broker",
     "client": "errors clock durable_table message wire remoting",
-    "admin": "errors message wire client",
+    "admin": "errors message wire access client",
     "doctor": "errors clock message wire remoting client admin",
     "bench": "errors clock message wire store client aio admin",  # the store: it measures a disk with ours
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
-    "cli": "_version errors message wire remoting store namesrv broker metrics client admin doctor bench spark",
-    "dashboard": "errors message admin",
+    "cli": (
+        "_version errors message wire remoting store namesrv controller broker metrics access client admin doctor "
+        "bench dashboard spark"
+    ),
+    # The broker: only its SQL92 evaluator, which is pure.
+    "dashboard": "errors clock message wire remoting broker client admin doctor",
     "spark": "errors clock message wire store client",  # the store: its reader looks into the files
     "aio": "client",
+    "codecs": "errors message client",
     "__init__": "_version errors message client aio",
     "__main__": "cli",
 }
@@ -46,9 +54,13 @@ ROOMS = {
     "wire": "",
     "wire.message": "",
     "wire.bodies": "wire",
+    "wire.bodies.v5": "wire wire.bodies",
     "wire.headers": "wire",
     "wire.headers.v5": "wire wire.headers",
-    "wire.registry": "wire wire.bodies wire.headers wire.headers.v5",
+    "wire.registry": "wire wire.bodies wire.bodies.v5 wire.headers wire.headers.v5",
+    "access": "",
+    "access.plain": "access",
+    "access.policies": "access access.plain",
     "remoting": "",
     "remoting.connection": "remoting",
     "remoting.transport": "remoting remoting.connection",
@@ -56,7 +68,7 @@ ROOMS = {
     "store.config": "",
     "store.files": "",
     "store.index": "store._speedups store.files",
-    "store.log": "store.config store.files",
+    "store.log": "store._speedups store.config store.files",
     "store.queues": "store.files",
     "store.indexer": "store.index store.log store.queues",
     "store.fast_path": "store.files store.index store.indexer store.log store.queues",
@@ -70,11 +82,16 @@ ROOMS = {
     "store.inspection.verify": "store.inspection store.queues store.upkeep",
     "replication.rules": "",
     "replication": "replication.rules",
+    "replication.autoswitch": "replication replication.rules",
+    "controller.rules": "",
+    "controller.storage": "controller.rules",
+    "controller": "controller.rules controller.storage",
     "broker.filters.sql": "",
     "broker.ignored_keys": "",
     "broker.stats": "",
-    "broker.config": "broker.ignored_keys",
-    "broker.settings": "broker.config broker.ignored_keys",
+    "broker.replica.roles": "",
+    "broker.config": "broker.ignored_keys broker.replica.roles",
+    "broker.settings": "broker.config broker.ignored_keys broker.replica.roles",
     "broker.tables": "broker.settings",
     "broker.delay": "broker.settings broker.tables",
     "broker.filters": "broker.filters.sql broker.settings broker.tables",
@@ -83,20 +100,36 @@ ROOMS = {
     "broker.clients": "broker.send broker.settings",
     "broker.offsets": "broker.clients broker.tables",
     "broker.pull": "broker.clients broker.filters broker.settings broker.tables",
+    "broker.pop": "broker.filters broker.offsets broker.send broker.settings broker.tables",
     "broker.fast_path": "broker.filters broker.pull broker.send",
     "broker.handlers": (
         "broker.clients broker.fast_path broker.filters broker.filters.sql broker.offsets broker.pull "
         "broker.send broker.settings broker.stats broker.tables broker.transactions"
+    ),
+    "broker.handlers.pop": (
+        "broker.clients broker.filters broker.pop broker.pull broker.settings broker.stats broker.tables"
     ),
     "broker.handlers.admin.support": "broker.clients broker.handlers broker.offsets broker.settings",
     "broker.handlers.admin": (
         "broker.clients broker.filters broker.handlers broker.handlers.admin.support broker.ignored_keys "
         "broker.offsets broker.settings broker.stats broker.tables"
     ),
+    "broker.replica": "broker.delay broker.offsets broker.replica.roles broker.settings broker.tables",
+    "broker.background": "",
+    "broker.registration": "broker.replica broker.settings broker.tables",
+    "broker.parts": (
+        "broker.clients broker.delay broker.filters broker.handlers broker.offsets broker.pop broker.pull "
+        "broker.replica broker.send broker.settings broker.stats broker.tables broker.transactions"
+    ),
+    "broker.acting": (
+        "broker.background broker.delay broker.offsets broker.parts broker.registration broker.replica "
+        "broker.replica.roles broker.settings"
+    ),
     "broker": (
+        "broker.acting broker.background broker.parts broker.registration "
         "broker.clients broker.config broker.delay broker.fast_path broker.filters broker.handlers "
-        "broker.handlers.admin broker.offsets broker.pull broker.send broker.settings broker.stats "
-        "broker.tables broker.transactions"
+        "broker.handlers.admin broker.handlers.pop broker.offsets broker.pop broker.pull broker.replica "
+        "broker.replica.roles broker.send broker.settings broker.stats broker.tables broker.transactions"
     ),
     "client": "",
     "client.cluster": "client",
@@ -116,13 +149,31 @@ ROOMS = {
         "client client.cluster client.consumer client.consumer.config client.consumer.group "
         "client.consumer.listening client.consumer.offsets client.observe client.options client.producer"
     ),
+    "client.consumer.simple": (
+        "client client.cluster client.consumer client.consumer.config client.consumer.pull client.options"
+    ),
     "client.deduplicate": "client.consumer.listening",
     "client.producer": (
         "client client.cluster client.consumer.listening client.observe client.options client.producer.routing"
     ),
     "client.blocking": (
         "client client.consumer client.consumer.config client.consumer.listening client.consumer.pull "
-        "client.consumer.push client.options client.producer client.producer.routing"
+        "client.consumer.push client.consumer.simple client.options client.producer client.producer.routing"
+    ),
+    "dashboard.config": "",
+    "dashboard.render": "",
+    "dashboard.cluster": "",
+    "dashboard.jobs": "",
+    "dashboard.security": "dashboard.config",
+    "dashboard.parts": "dashboard.cluster dashboard.config dashboard.jobs dashboard.render dashboard.security",
+    "dashboard.web": "dashboard.parts dashboard.render dashboard.security",
+    "dashboard.pages": (
+        "dashboard.cluster dashboard.jobs dashboard.parts dashboard.render dashboard.security dashboard.web"
+    ),
+    "dashboard.pages.operate": "dashboard.cluster dashboard.jobs dashboard.security dashboard.web",
+    "dashboard": (
+        "dashboard.cluster dashboard.config dashboard.jobs dashboard.pages dashboard.pages.operate dashboard.parts "
+        "dashboard.render dashboard.security dashboard.web"
     ),
     "cli.logs": "",
     "cli.shared": "cli.logs",
@@ -166,7 +217,7 @@ PACKAGES_WITH_ROOMS = {room.split(".")[0] for room in ROOMS}
 
 @cache
 def imported_names(path: Path) -> set[str]:
-    """Every module that *path* imports, with dots."""
+    """Return every module that *path* imports, with dots."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -195,7 +246,7 @@ def room_of(path: Path) -> str:
 
 
 def imported_rooms(path: Path) -> set[str]:
-    """The other rooms of the same package from which *path* imports."""
+    """Return the other rooms of the same package from which *path* imports."""
     rooms = set()
     for name in imported_names(path):
         file = module_file(name)
@@ -205,7 +256,7 @@ def imported_rooms(path: Path) -> set[str]:
 
 
 def module_file(name: str) -> Path | None:
-    """The file of the module *name*; none for a package or for what is no module."""
+    """Return the file of the module *name*; none for a package or for what is no module."""
     base = SRC.parent.joinpath(*name.split("."))
     return next((file for file in (base.with_suffix(".py"), base.with_suffix(".pyx")) if file.is_file()), None)
 
@@ -255,7 +306,7 @@ def test_the_wire_knows_no_socket_no_clock_and_no_log(path: Path) -> None:
 
 
 def test_nothing_imports_a_package_that_is_only_an_extra_at_module_level() -> None:
-    core = {"hanabi", "msgspec", "rich", "typer", "uvloop", *sys.stdlib_module_names}
+    core = {"hanabi", "msgspec", "rich", "typer", "uvloop", "yaml", *sys.stdlib_module_names}
     extras_by_part = {
         "spark": {"pyspark", "py4j", "pyarrow", "numpy"},
         "dashboard": {"starlette", "uvicorn", "jinja2"},

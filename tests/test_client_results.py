@@ -1,4 +1,5 @@
-"""What the comparison of clients says of its figures: ratios of neighbours, failures as such, demands met or missed."""
+"""Tests of what the comparison of clients says of its figures: ratios of neighbours, failures as such, demands met or
+missed."""
 
 from benches.client_peers import JAVA, OURS
 from benches.client_programs import Round

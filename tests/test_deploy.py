@@ -70,7 +70,7 @@ def pods() -> Iterator[tuple[str, Yaml]]:
 
 
 def commands() -> Iterator[tuple[str, list[str], Path | None]]:
-    """Where it stands, the arguments, and the configuration file that is there when it runs."""
+    """Yield where it stands, the arguments, and the configuration file that is there when it runs."""
     for unit in UNITS:
         name = "namesrv.conf" if "namesrv" in unit.name else "broker.conf"
         yield unit.name, exec_start(unit), ROOT / "conf" / name
@@ -139,7 +139,8 @@ def test_the_units_as_installed_give_a_broker_that_is_registered(tmp_path: Path)
 
 @contextmanager
 def unit_running(name: str, root: Path, places: dict[str, str] | None = None) -> "Iterator[tuple[ServerProcess, str]]":
-    """The process that systemd would start, with files below *root* and free ports, and its port for operators."""
+    """Yield the process that systemd would start, with files below *root* and free ports, and its port for
+    operators."""
     text = (DEPLOY / "systemd" / f"{name}.service").read_text()
     environment = dict(line.split("=", 1) for line in re.findall(r"^Environment=(.*)$", text, re.MULTILINE))
     for key, value in environment.items():
@@ -158,7 +159,7 @@ def unit_running(name: str, root: Path, places: dict[str, str] | None = None) ->
 
 
 def checks(address: str) -> dict[str, str]:
-    """What the page /ready says."""
+    """Return what the page /ready says."""
     connection = HTTPConnection(address, timeout=DEADLINE_SECONDS)
     connection.request("GET", "/ready")
     found: dict[str, str] = json.loads(connection.getresponse().read())["checks"]

@@ -111,7 +111,8 @@ def test_every_folder_that_a_document_names_exists(name: str) -> None:
 
 
 def is_source_file(document: Path, path: str) -> bool:
-    """Whether *path*, as a document writes it, is a file: from the root, the package or the document, or by name."""
+    """Return whether *path*, as a document writes it, is a file: from the root, the package or the document, or by
+    name."""
     if "/" in path:
         return any((folder / path).is_file() for folder in (ROOT, ROOT / "src" / "hanabi", document.parent))
     return path in SOURCE_FILE_NAMES

@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 def run(name: str, home: Path, *arguments: str, seconds: float = SECONDS) -> str:
-    """What the example printed; it must end well and complain of nothing."""
+    """Return what the example printed; it must end well and complain of nothing."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-X", "dev", EXAMPLES / name, *arguments],
         capture_output=True,

@@ -76,7 +76,7 @@ def test_where_nothing_fails_nothing_is_retried(tmp_path: Path) -> None:
 
 
 def marks_of(path: Path) -> Iterator[ast.Call | ast.Attribute]:
-    """Every use of `pytest.mark.timing` in a module."""
+    """Yield every use of `pytest.mark.timing` in a module."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     called = [node for node in nodes if isinstance(node, ast.Call) and is_timing(node.func)]
     functions = [call.func for call in called]

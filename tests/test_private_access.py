@@ -38,7 +38,7 @@ def sources() -> list[Path]:
 
 
 def accesses(path: Path) -> Iterator[str]:
-    """Each access as `file:line: expression`."""
+    """Yield each access as `file:line: expression`."""
     if path.suffix == ".pyx":
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if line.startswith(("from ", "import ", "cimport ")):  # a compiled module has a private name

@@ -220,16 +220,19 @@ def test_a_chain_of_an_index_file_leads_to_the_same_entries(
                 follow(mapped, entries_at, 1, 2, 0, 0, 0, 1, bytearray(1))
 
 
-@given(st.lists(st.tuples(st.lists(st.integers(0, 2**31 - 1), max_size=4), i64, st.integers(0, 99)), max_size=8))
+hashes_of_message = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(hashes_of_message, i64, st.integers(0, 2**45)), max_size=8))
 def test_an_index_file_gets_the_same_entries(messages: list[tuple[list[int], int, int]]) -> None:
-    slots, number = 3, 1
+    slots, number, used = 3, 1, 0
     with mmap.mmap(-1, 4096) as ours, mmap.mmap(-1, 4096) as theirs:
-        for hashes, log_offset, seconds in messages:
+        for hashes, log_offset, store_ms in messages:
             pairs = b"".join(index_file.PAIR.pack(hashed_key, log_offset) for hashed_key in hashes)
-            used = [
-                link(mapped, 40, slots, number, pairs, seconds, 5)
+            told = [
+                link(mapped, slots, number, pairs, 5_000, store_ms, used)
                 for link, mapped in ((index_file.python_link_entries, ours), (index_file.link_entries, theirs))
             ]
-            assert used[0] == used[1]
-            number += len(hashes)
+            assert told[0] == told[1]
+            used, number = told[0][0], number + len(hashes)
         assert ours[:] == theirs[:]

@@ -1,4 +1,4 @@
-"""What every measured program does: read a line, do what it says, answer with how many messages in how many seconds.
+"""Loop of every measured program: read a line, do what it says, answer with how many messages in how many seconds.
 
     send SECONDS TOPIC BODY_BYTES               one after the other, each when the last is stored
     concurrent SECONDS TOPIC BODY_BYTES DEPTH   so many under way at a time
@@ -26,7 +26,7 @@ Measured = tuple[int, float]  # messages, seconds
 
 
 def serve(commands: Mapping[str, Callable[..., Measured]]) -> None:
-    """Until stdin ends. The first line of the output says what can be asked for."""
+    """Wait until stdin ends. The first line of the output says what can be asked for."""
     print("can", *commands, flush=True)
     for line in sys.stdin:
         name, *words = line.split()

@@ -110,7 +110,7 @@ def test_second_deliveries_and_second_copies_are_counted_apart() -> None:
 
 
 def ordered(*offsets: int) -> Story:
-    """A queue that is delivered in this order; messages are stored in the order of their numbers."""
+    """Return a queue that is delivered in this order; messages are stored in the order of their numbers."""
     story = Story()
     for number in sorted(set(offsets)):
         story.sent(number, Kind.ORDERLY, offset=number)

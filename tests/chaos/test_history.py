@@ -1,4 +1,4 @@
-"""What was recorded is read, also of a writer that was killed in the middle of a line."""
+"""Tests of reading a recorded history, also of a writer that was killed in the middle of a line."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""What an attacker asks a live cluster for: bombs, giant counts, names that are paths, names that forge log lines.
+"""Tests of what an attacker asks a live cluster for: bombs, giant counts, names that are paths, names that forge log
+lines.
 
 After each of them the servers hold no more than before, nothing lies outside their folders, and a normal client is
 served.
@@ -76,7 +77,7 @@ def peak_kib() -> int:
 
 @asynccontextmanager
 async def attacked(home: Path) -> AsyncIterator[tuple[Cluster, Peer, Peer]]:
-    """A cluster with peers of its broker and its name server; afterwards a normal client is served."""
+    """Yield a cluster with peers of its broker and its name server; afterwards a normal client is served."""
     async with running_cluster(home) as running:
         broker, namesrv = await Peer.connect(running.address), await Peer.connect(running.namesrv)
         try:
@@ -226,7 +227,7 @@ PATHS = [name for name in NASTY if name] + [
 
 
 def named(name: str) -> list[tuple[int, dict[str, str], bytes]]:
-    """Every request that makes a file or a folder after a name it carries."""
+    """Return every request that makes a file or a folder after a name it carries."""
     send = {field: str(value) for field, value in msgspec.to_builtins(SEND).items()}
     pull = {field: str(value) for field, value in msgspec.to_builtins(PULL).items()}
     return [

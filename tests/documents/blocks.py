@@ -5,6 +5,8 @@ A block begins with three backticks and its language. A comment on the line abov
     <!-- not run: REASON -->    it cannot run here
     <!-- until: TEXT -->        it runs for ever: end it (SIGINT) when it has printed TEXT
     <!-- stays: TEXT -->        a server that has printed TEXT; later blocks talk to it, and it ends with the document
+    <!-- stops: TEXT -->        not run: the server that was started with TEXT in its command is stopped instead
+    <!-- kills: TEXT -->        the same, by SIGKILL
     <!-- file: NAME -->         save it as NAME, for later blocks
     <!-- exit: 1 -->            it ends with this code
 
@@ -16,7 +18,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)\s*$")
-_MARK = re.compile(r"^\s*<!-- (?P<name>not run|until|stays|file|exit): (?P<value>.+?) -->\s*$")
+_MARK = re.compile(r"^\s*<!-- (?P<name>not run|until|stays|stops|kills|file|exit): (?P<value>.+?) -->\s*$")
 _HIDDEN = re.compile(r"^\s*<!-- hidden (?P<language>bash|python)\s*$")
 _HEADING = re.compile(r"^#+ (?P<text>.+?)\s*$")
 _SPAN = re.compile(r"`(?P<text>[^`\n]+)`")
@@ -49,7 +51,7 @@ class Command:
 
 
 def blocks_of(document: str, text: str) -> list[Block]:
-    """All blocks of a document, in order, hidden ones too."""
+    """Return all blocks of a document, in order, hidden ones too."""
     found: list[Block] = []
     lines = text.splitlines()
     marks: dict[str, str] = {}
@@ -82,7 +84,7 @@ def _end(lines: list[str], start: int, closing: str, place: str) -> int:
 
 
 def commands_of(transcript: str) -> list[Command]:
-    """The commands of a transcript; a backslash at its end continues one."""
+    """Return the commands of a transcript; a backslash at its end continues one."""
     found: list[Command] = []
     command: list[str] | None = None
     prints: list[str] = []
@@ -103,26 +105,26 @@ def commands_of(transcript: str) -> list[Command]:
 
 
 def line_pattern(line: str) -> re.Pattern[str]:
-    """What a printed line must be: `...` is anything, a port of this machine is any port."""
+    """Return what a printed line must be: `...` is anything, a port of this machine is any port."""
     text = re.escape(" ".join(line.split()))
     text = re.sub(r"127\\\.0\\\.0\\\.1:\d+", r"127\\.0\\.0\\.1:\\d+", text)
     return re.compile(text.replace(r"\.\.\.", ".*"))
 
 
 def missing_lines(wanted: tuple[str, ...], printed: str) -> list[str]:
-    """The lines of *wanted* that were not printed; how many blanks there are does not matter."""
+    """Return the lines of *wanted* that were not printed; how many blanks there are does not matter."""
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     return [line for line in wanted if not any(line_pattern(line).fullmatch(each) for each in lines)]
 
 
 def missing_pieces(wanted: tuple[str, ...], printed: str) -> list[str]:
-    """As `missing_lines`, for programs whose threads print: a line of one may run into that of another."""
+    """Compare as `missing_lines` does, for programs whose threads print: a line of one may run into that of another."""
     text = " ".join(printed.split())
     return [line for line in wanted if not line_pattern(line).search(text)]
 
 
 def links_of(text: str) -> Iterator[str]:
-    """Where a document's links lead, those in code left out."""
+    """Return where a document's links lead, those in code left out."""
     prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     prose = re.sub(r"`[^`\n]*`", "", prose)
     return (link["target"] for link in _LINK.finditer(prose))
@@ -142,7 +144,7 @@ def folders_of(text: str, tops: Collection[str]) -> Iterator[str]:
 
 
 def anchors_of(text: str) -> set[str]:
-    """The names of a document's headings, as GitHub makes them."""
+    """Return the names of a document's headings, as GitHub makes them."""
     prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     headings = (heading["text"] for line in prose.splitlines() if (heading := _HEADING.match(line)))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -67,6 +67,8 @@ class Reader:
             file = self.work / block.marks["file"]
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
+        elif "stops" in block.marks or "kills" in block.marks:
+            self._end(block)
         elif block.language == "bash":
             self._shell(block, Command(text, ()))
         elif block.language == "console":
@@ -80,7 +82,7 @@ class Reader:
             _parse(block.language, text)
 
     def _here(self, text: str) -> str:
-        """The same with the addresses and paths of this machine."""
+        """Return the same with the addresses and paths of this machine."""
         text = text.replace("127.0.0.1:9876", self._namesrv).replace("127.0.0.1:10911", self._broker)
         text = re.sub(r"(?<![\w/.])/data/", f"{self.work}/data/", text)
         return SERVE.sub(_on_free_ports, text)
@@ -118,6 +120,15 @@ class Reader:
         if found := re.search(r"^ready broker \S+ (\S+)$", server.output(), re.MULTILINE):
             self._broker = found[1]
         assert not missing_lines(command.prints, server.output()), f"{block.place}:\n{server.output()}"
+
+    def _end(self, block: Block) -> None:
+        """End the newest server whose command has the text of the mark."""
+        text = block.marks.get("stops") or block.marks["kills"]
+        server = next(server for server in reversed(self._servers) if text in server.name)
+        if "kills" in block.marks:
+            server.kill()
+        else:
+            server.stop()
 
     def _until(self, block: Block, command: list[str], prints: tuple[str, ...]) -> None:
         """Run until it has printed what it shall, then end it as Ctrl-C does."""

@@ -10,7 +10,7 @@ from tests.faults.shim import Faults, ShimUnavailable, compile_shim
 
 @pytest.fixture(scope="session")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled library."""
+    """Return the compiled library."""
     try:
         return compile_shim(tmp_path_factory.mktemp("shim"))
     except ShimUnavailable as unavailable:
@@ -25,5 +25,5 @@ def faults(shim: Path, tmp_path: Path) -> Faults:
 
 @pytest.fixture
 def recording(shim: Path, tmp_path: Path) -> Recording:
-    """What processes that this test starts make durable below the directory `store`."""
+    """Return what processes that this test starts make durable below the directory `store`."""
     return Recording(shim, tmp_path / "store", tmp_path / "record")

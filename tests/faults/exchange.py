@@ -85,7 +85,7 @@ class Exchange:
         return int(answer.fields()["offset"]) if answer.code == ResponseCode.SUCCESS else -1
 
     async def end(self, *, topic: str = TOPIC) -> int:
-        """The offset that the next message of the queue will get."""
+        """Return the offset that the next message of the queue will get."""
         answer = await self.peer.ask(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(topic=topic, queue_id=QUEUE))
         return int(answer.fields()["offset"])
 
@@ -111,7 +111,7 @@ class Exchange:
         return await self.peer.ask(RequestCode.PULL_MESSAGE, pull)
 
     async def bodies(self, *, topic: str = TOPIC, since: int = 0) -> list[bytes]:
-        """The bodies of all messages of the queue from *since* on."""
+        """Return the bodies of all messages of the queue from *since* on."""
         found: list[bytes] = []
         at = since
         while at < await self.end(topic=topic):
@@ -124,7 +124,7 @@ class Exchange:
 
 
 def talk(port: int, work: Callable[[Exchange], Awaitable[T]]) -> T:
-    """What *work* returns, done with a client of the broker at *port*."""
+    """Return what *work* returns, done with a client of the broker at *port*."""
 
     async def run() -> T:
         async with connected(("127.0.0.1", port)) as peer:

@@ -38,7 +38,7 @@ def limits(
     descriptors: int | None = None,
     address_space_bytes: int | None = None,
 ) -> Iterator[list[str]]:
-    """The launcher to put before a command. End its process before the block ends."""
+    """Yield the launcher to put before a command. End its process before the block ends."""
     rlimits = {"RLIMIT_NOFILE": descriptors, "RLIMIT_AS": address_space_bytes}
     cgroups = {"memory": memory_bytes, "pids": processes}
     with ExitStack() as stack:
@@ -59,13 +59,13 @@ class Cgroup(NamedTuple):
 
     @property
     def launcher(self) -> list[str]:
-        """What to put before a command, so that it runs in this group."""
+        """Return what to put before a command, so that it runs in this group."""
         entries = [str(self.directory / "cgroup.procs")]
         return [sys.executable, str(LAUNCHER), json.dumps({"rlimits": {}, "cgroups": entries})]
 
     @property
     def own_memory(self) -> int:
-        """How many bytes its processes have that belong to no file."""
+        """Return how many bytes its processes have that belong to no file."""
         lines = (line.split() for line in (self.directory / "memory.stat").read_text().splitlines())
         stat = {name: int(value) for name, value in lines}
         return stat["total_rss"] if "total_rss" in stat else stat["anon"]

@@ -39,6 +39,6 @@ class OurServers:
         self.process.wait_for_line("ready broker ")
 
     def start_again(self) -> None:
-        """After they were killed or stopped."""
+        """Start them again after they were killed or stopped."""
         self.process = self._start()
         self.wait_ready()

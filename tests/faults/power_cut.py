@@ -37,7 +37,7 @@ class _Durable(NamedTuple):
 
 
 class Recording:
-    """What the processes that are started with `environment` make durable below *root*."""
+    """Record of what the processes that are started with `environment` make durable below *root*."""
 
     def __init__(self, library: Path, root: Path, folder: Path) -> None:
         self._library, self._root, self._folder = library, root.absolute(), folder
@@ -90,7 +90,7 @@ class Recording:
 
 
 def durable_names(events: list[str]) -> dict[Path, _Durable]:
-    """The names that are on the disk after these events of the shim."""
+    """Return the names that are on the disk after these events of the shim."""
     names: dict[Path, _Durable] = {}
     synced: set[str] = set()
     directory, before = Path(), dict[Path, _Durable]()

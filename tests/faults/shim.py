@@ -54,7 +54,7 @@ class ShimUnavailable(Exception):
 
 
 class Counts(NamedTuple):
-    """What became of a rule: calls that matched it, and calls that it delayed or failed."""
+    """Outcome of a rule: calls that matched it, and calls that it delayed or failed."""
 
     seen: int
     hit: int
@@ -116,7 +116,7 @@ class Faults:
 
 
 def preloaded(*environments: Mapping[str, str]) -> dict[str, str]:
-    """One environment of several, with the libraries of all of them."""
+    """Return one environment of several, with the libraries of all of them."""
     libraries = dict.fromkeys(each["LD_PRELOAD"] for each in environments)
     together = {name: value for each in environments for name, value in each.items()}
     return {**together, "LD_PRELOAD": ":".join(libraries)} if libraries else together

@@ -34,7 +34,7 @@ def clock(tmp_path: Path) -> ShiftedClock:
 
 
 def first(broker: BrokerProcess) -> int:
-    """The offset of the oldest message that is kept."""
+    """Return the offset of the oldest message that is kept."""
 
     async def ask(client: Exchange) -> int:
         header = GetMinOffsetHeader(topic=TOPIC, queue_id=QUEUE)

@@ -123,7 +123,7 @@ def send_and_see_written(port: int, root: Path, body: bytes) -> None:
 
 
 def entries_in_file(root: Path) -> int:
-    """How many messages the queue's file has: entries with a size."""
+    """Return how many messages the queue's file has: entries with a size."""
     raw = (root / "consumequeue" / TOPIC / str(QUEUE) / f"{0:020d}").read_bytes()
     return sum(size > 0 for _, size, _ in ENTRY.iter_unpack(raw))
 
@@ -186,7 +186,7 @@ class ThinDisk:
         (self._backing / "filler").unlink()
 
     def after_a_power_cut(self, target: Path) -> None:
-        """A copy of the device as it is now, mounted at *target*: what only the page cache has is not there."""
+        """Mount a copy of the device as it is now at *target*: what only the page cache has is not there."""
         copy = target.with_name(target.name + ".image")
         shutil.copyfile(self.image, copy)
         subprocess.run(["e2fsck", "-fy", copy], check=False, capture_output=True)

@@ -132,7 +132,7 @@ async def play(cluster: OurServers, consumers: Consumers) -> Story:
 
 
 async def progress(consumers: Consumers, load: Load) -> None:
-    """Until messages were sent, and consumed by each that runs, for a while."""
+    """Wait until messages were sent, and consumed by each that runs, for a while."""
     sent, got = len(load.acknowledged), len(consumers.consumed())
     running = {process.name for process in consumers.running}
     since = time.time()
@@ -164,8 +164,8 @@ def test_nothing_is_consumed_that_was_never_stored(story: Story) -> None:
 def test_what_is_consumed_twice_was_not_saved_when_its_queue_changed_hands(
     story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A second delivery of one place in a queue comes after somebody was killed or has joined, and only of what was new
-    then."""
+    # A second delivery of one place in a queue comes after somebody was killed or has joined, and only of what was new
+    # then.
     by_place: dict[tuple[int, int], list[Consumption]] = defaultdict(list)
     by_body: dict[str, set[tuple[int, int]]] = defaultdict(set)
     for each in story.consumed:

@@ -33,7 +33,7 @@ def write(path, text, synced=False):
 
 
 def after_the_cut(recording: Recording, tmp_path: Path, program: str, more: Mapping[str, str] | None = None) -> Path:
-    """The image of the directory in which *program* ran."""
+    """Return the image of the directory in which *program* ran."""
     store, image = tmp_path / "store", tmp_path / "image"
     store.mkdir(exist_ok=True)
     env = {**os.environ, **(more or {}), **recording.environment}

@@ -92,7 +92,7 @@ def test_a_power_cut_before_the_sync_of_the_directory_leaves_the_offset_of_the_s
 def test_a_mapped_offset_that_outlived_its_messages_becomes_the_end_of_the_queue(
     recording: Recording, tmp_path: Path
 ) -> None:
-    """The kernel may write the page of the newest offsets whenever it likes, so before the log."""
+    # The kernel may write the page of the newest offsets whenever it likes, so before the log.
     store, image = tmp_path / "store", tmp_path / "image"
     unsaved = {**LAZY_LOG, "flushConsumerOffsetInterval": 600_000}
     with broker_process(store, unsaved, env=recording.environment) as broker:
@@ -174,7 +174,7 @@ def test_what_counts_as_delivered_lies_in_the_log_that_survives(
 
 
 async def next_offset(client: Exchange, offset: int) -> int:
-    """Where a consumer at *offset* is sent that lies behind the end of the queue."""
+    """Return where a consumer at *offset* is sent that lies behind the end of the queue."""
     answer = await client.ask_pull(offset)
     assert answer.code == ResponseCode.PULL_OFFSET_MOVED
     return int(answer.fields()["nextBeginOffset"])
@@ -184,7 +184,7 @@ async def next_offset(client: Exchange, offset: int) -> int:
 def test_a_consumer_that_lived_through_the_power_cut_passes_over_no_new_message(
     recording: Recording, tmp_path: Path, lane: str
 ) -> None:
-    """It stands behind the end of its queue, and messages come before it pulls again."""
+    # It stands behind the end of its queue, and messages come before it pulls again.
     store, image = tmp_path / "store", tmp_path / "image"
     kept = OLD[:5]
 

@@ -57,7 +57,7 @@ async def send_many(client: Exchange, dice: random.Random, count: int) -> dict[i
 
 
 async def records(client: Exchange) -> tuple[dict[int, bytes], int]:
-    """All messages by their queue offset, and the group's offset."""
+    """Return all messages by their queue offset, and the group's offset."""
     found: dict[int, bytes] = {}
     at, end = 0, await client.end()
     while at < end:
@@ -108,7 +108,7 @@ def test_with_async_flush_a_power_cut_takes_the_newest_messages_and_leaves_no_ga
 def test_with_async_flush_a_page_that_is_lost_within_a_message_ends_the_log(
     recording: Recording, tmp_path: Path
 ) -> None:
-    """The kernel may have written every other page, so a whole message follows: it is given up, to leave no gap."""
+    # The kernel may have written every other page, so a whole message follows: it is given up, to leave no gap.
     lazy = {"flushIntervalCommitLog": 600_000, "flushConsumerOffsetInterval": 600_000, "flushCommitLogTimed": "true"}
     settings = {**SETTINGS, **lazy, "flushDiskType": "ASYNC_FLUSH"}
     sent = [random.Random(number).randbytes(9000) for number in range(10)]

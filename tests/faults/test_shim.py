@@ -51,7 +51,7 @@ class Child:
         return int(self._process.stdout.readline())
 
     def run(self, line: str) -> int:
-        """The number of the error that *line* raised, or 0."""
+        """Return the number of the error that *line* raised, or 0."""
         self.start(line)
         return self.answer()
 

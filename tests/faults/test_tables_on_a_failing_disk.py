@@ -54,7 +54,7 @@ def test_a_new_topic_on_a_full_disk_is_refused_and_what_is_acknowledged_later_su
 
 
 def test_a_topic_that_was_refused_at_the_last_step_is_in_no_file(faults: Faults, tmp_path: Path) -> None:
-    """The new table has its name already when the directory cannot be synced."""
+    # The new table has its name already when the directory cannot be synced.
     file = tmp_path / "store" / "config" / "topics.json"
 
     async def ask(broker: BrokerProcess) -> None:

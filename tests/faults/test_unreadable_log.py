@@ -64,7 +64,7 @@ async def pull_first(client: Exchange) -> None:
 def test_a_recent_message_whose_page_is_gone_ends_the_process_with_a_stack_and_the_next_start_names_the_file(
     tmp_path: Path,
 ) -> None:
-    """Its pages are taken for present, for the speed of pulls."""
+    # Its pages are taken for present, for the speed of pulls.
     store = tmp_path / "store"
     with broker_process(store) as broker:
         talk(broker.port, send)

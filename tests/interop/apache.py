@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.interop.jars import SERVERS_4, classpath
+from tests.interop.jars import CONTROLLER_5, SERVERS_4, classpath
 from tests.interop.probe import knows_broker
 from tests.interop.processes import ServerProcess, free_port
 
@@ -44,7 +44,7 @@ _LOGBACK = """<configuration>
 
 
 def java(home: Path, class_path: str, main: str, *arguments: str, jvm: Sequence[str] = QUICK_START) -> list[str]:
-    """The command line of a Java program that keeps to *home*."""
+    """Return the command line of a Java program that keeps to *home*."""
     conf = home / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     for part in ("namesrv", "broker", "tools"):
@@ -73,6 +73,28 @@ class ApacheNameServer:
 
     def wait_ready(self) -> None:
         self.process.wait_for_line("The Name Server boot success")
+
+
+class ApacheController:
+    """Apache's controller of 5.3, alone in its group."""
+
+    def __init__(self, home: Path) -> None:
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        settings = {
+            "controllerDLegerGroup": "group1",
+            "controllerDLegerPeers": f"n0-{self.address}",
+            "controllerDLegerSelfId": "n0",
+            "controllerStorePath": home / "store",
+            "mappedFileSize": 1 << 22,
+        }
+        config = properties(home / "controller.conf", settings)
+        main = "org.apache.rocketmq.controller.ControllerStartup"
+        command = java(home, classpath(CONTROLLER_5), main, "-c", str(config))
+        self.process = ServerProcess("Apache's controller", command, home / "console.log", java_environment())
+
+    def wait_ready(self) -> None:
+        self.process.wait_for_line("The Controller Server boot success")
 
 
 class ApacheBroker:
@@ -119,29 +141,29 @@ class ApacheBroker:
         self.process = ServerProcess(f"Apache's {name}", command, home / "console.log", java_environment())
 
     def start_again(self) -> None:
-        """After it was killed: with the same files, at the same address."""
+        """Start again after a kill: with the same files, at the same address."""
         self.process = ServerProcess(self.process.name, self._command, self.process.log, java_environment())
 
     def wait_ready(self) -> None:
-        """Until it serves and its name server, if it has one, knows it."""
+        """Wait until it serves and its name server, if it has one, knows it."""
         self.process.wait_for_line(f"The broker[{self.name}, {self.address}] boot success")
         if namesrv := self.namesrv:
             self.process.wait_until(lambda: knows_broker(namesrv, self.name), f"register with {namesrv}")
 
     def logged(self) -> list[str]:
-        """Every line of its logs."""
+        """Return every line of its logs."""
         logs = sorted(self.home.glob("logs/rocketmqlogs/**/*.log"))
         return [line for log in logs for line in log.read_text(errors="replace").splitlines()]
 
     def complaints(self) -> list[str]:
-        """What it logged about its name server as a warning or an error."""
+        """Return what it logged about its name server as a warning or an error."""
         about = ("register", "name server", "nameserver", "namesrv", "name_server")
         serious = [line for line in self.logged() if " WARN " in line or " ERROR " in line]
         return [line for line in serious if any(word in line.lower() for word in (*about, str(self.namesrv)))]
 
 
 def properties(path: Path, values: Mapping[str, object]) -> Path:
-    """A file of settings, as the Java servers read them."""
+    """Return a file of settings, as the Java servers read them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     return path

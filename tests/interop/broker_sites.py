@@ -40,14 +40,15 @@ class BrokerSite:
 
     @property
     def is_monitored(self) -> bool:
-        """Whether the consumer of startMonitoring is there."""
+        """Return whether the consumer of startMonitoring is there."""
         header = {"consumerGroup": "__MONITOR_CONSUMER"}
         return ask(self.broker.address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header).code == ResponseCode.SUCCESS
 
     @property
     def has_committed(self) -> bool:
-        """Whether the consumer's offsets are stored. Apache's broker loses one of two first offsets that arrive at the
-        same moment (ConsumerOffsetManager.commitOffset); the client's next commit, after five seconds, brings it."""
+        """Return whether the consumer's offsets are stored. Apache's broker loses one of two first offsets that
+        arrive at the same moment (ConsumerOffsetManager.commitOffset); the client's next commit, after five
+        seconds, brings it."""
         header = {"consumerGroup": ONLINE_GROUP, "topic": GUEST_TOPIC}
         answers = [
             ask(self.broker.address, RequestCode.QUERY_CONSUMER_OFFSET, {**header, "queueId": queue})
@@ -57,7 +58,8 @@ class BrokerSite:
 
     @property
     def own_names(self) -> dict[str, str]:
-        """What is this site's alone in the output of a command, and the word that stands for it on every site."""
+        """Return what is this site's alone in the output of a command, and the word that stands for it on every
+        site."""
         return {
             str(self.broker.home): "BROKER_HOME",
             str(self.home): "SITE_HOME",

@@ -10,7 +10,7 @@ from cryptography.x509.oid import NameOID
 
 
 def tls_properties(folder: Path, mode: str) -> Path:
-    """A tls.properties in *folder* with a new certificate; *mode* is permissive or enforcing."""
+    """Return a tls.properties in *folder* with a new certificate; *mode* is permissive or enforcing."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)

@@ -96,7 +96,7 @@ IMPOSSIBLE: dict[Column, dict[str, str]] = {
 
 
 class Outcome(NamedTuple):
-    """How a scenario ended: OK, FAILED, SKIPPED, or MISSING when the driver said nothing about it."""
+    """Outcome of a scenario: OK, FAILED, SKIPPED, or MISSING when the driver said nothing about it."""
 
     result: str
     words: str
@@ -116,7 +116,7 @@ class Driver:
         )
 
     def wait(self, deadline: float) -> None:
-        """Until it has ended, or the time has come; then its last lines are missing."""
+        """Wait until it has ended, or the time has come; then its last lines are missing."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=max(deadline - time.monotonic(), 0.1))
 
@@ -126,7 +126,7 @@ class Driver:
         return {name: Outcome(result, " ".join(words)) for _, name, result, *words in results}
 
     def complaint(self, scenario: str) -> str:
-        """What the driver printed when *scenario* failed."""
+        """Return what the driver printed when *scenario* failed."""
         text = (self.home / "stderr").read_text(errors="replace")
         parts = [part for part in text.split("--- ") if part.startswith(f"{scenario}\n")]
         return "\n".join(parts)[:8_000]
@@ -161,7 +161,7 @@ class Broker:
         stack.callback(self._broker.process.kill)
 
     def wait_ready(self) -> str:
-        """Its address, when clients can find it."""
+        """Return its address, when clients can find it."""
         self._broker.wait_ready()
         return self._broker.address
 

@@ -1,4 +1,4 @@
-"""How consumers of other clients start: how many begin late, and how many get messages twice.
+"""Starts of consumers of other clients: how many begin late, and how many get messages twice.
 
     python -m tests.interop.client_starts rust|npm ours|apache-4|apache-5 RUNS [MEMBERS]
 
@@ -38,7 +38,7 @@ class Peer:
         self._command, self._environment = command, environment
 
     def run(self, *arguments: str) -> list[str]:
-        """The lines that it writes."""
+        """Return the lines that it writes."""
         done = subprocess.run(
             [*self._command, *arguments],
             env=self._environment,
@@ -51,13 +51,14 @@ class Peer:
         return done.stdout.splitlines()
 
     def consumed(self, namesrv: str, topic: str, group: str, *, tags: str = "*", seconds: int = SECONDS) -> list[str]:
-        """The messages of a consumer that runs for so many *seconds*: tag, key and body, in the order they came."""
+        """Return the messages of a consumer that runs for so many *seconds*: tag, key and body, in the order they
+        came."""
         lines = self.run("consume", namesrv, topic, group, tags, str(seconds))
         return [line.split(maxsplit=4)[4] for line in lines if line.startswith("got ")]
 
 
 def peer(name: str) -> Peer:
-    """The client *name*; raises JavaUnavailable where it cannot be had."""
+    """Return the client *name*; raises JavaUnavailable where it cannot be had."""
     if name == "rust":
         return Peer([str(rust_peer())], dict(os.environ))
     return Peer(["node", str(NODE_PEER)], {**os.environ, "NODE_PATH": str(node_modules())})
@@ -65,7 +66,7 @@ def peer(name: str) -> Peer:
 
 @contextmanager
 def site(kind: str, home: Path) -> Iterator[tuple[str, str]]:
-    """The addresses of our name server and of a broker of some *kind*."""
+    """Yield the addresses of our name server and of a broker of some *kind*."""
     name_server = OurNameServer(home / "namesrv")
     try:
         name_server.wait_ready()
@@ -96,7 +97,7 @@ def make_topic(namesrv: str, broker: str, topic: str, queues: int = 4) -> None:
 
 
 def measure(client: Peer, namesrv: str, runs: int, members: int) -> tuple[int, int]:
-    """How many of so many starts were late, and how many were double."""
+    """Return how many of so many starts were late, and how many were double."""
     late = double = 0
     with ThreadPoolExecutor(members) as pool:
         for number in range(runs):

@@ -67,7 +67,7 @@ def admin_5(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="package")
 def transcripts(both_sites: tuple[Site, Site], admin_4: MqAdmin, admin_5: MqAdmin) -> Transcripts:
-    """For mqadmin of both lines: what each step printed with Apache's name server, and with ours."""
+    """Return for mqadmin of both lines what each step printed with Apache's name server, and with ours."""
     apache, ours = both_sites
     return {
         "4.9": (hold(SCRIPT_4, admin_4, apache), hold(SCRIPT_4, admin_4, ours)),

@@ -21,6 +21,7 @@ SERVERS_4 = "servers-4"
 ADMIN_4 = "admin-4"
 ALL_5 = "all-5"
 PROXY_5 = "proxy-5"
+CONTROLLER_5 = "controller-5"
 
 
 class JavaUnavailable(Exception):
@@ -28,14 +29,14 @@ class JavaUnavailable(Exception):
 
 
 def versions(jar_set: str) -> str:
-    """Which release of RocketMQ *jar_set* is, as its pom.xml says."""
+    """Return which release of RocketMQ *jar_set* is, as its pom.xml says."""
     text = (JAVA / jar_set / "pom.xml").read_text()
     return text.partition("<rocketmq.version>")[2].partition("</rocketmq.version>")[0]
 
 
 @cache
 def classpath(jar_set: str) -> str:
-    """The class path of a jar set, downloaded when it is not in the cache."""
+    """Return the class path of a jar set, downloaded when it is not in the cache."""
     _need("java")
     pom = JAVA / jar_set / "pom.xml"
     folder = CACHE / f"{jar_set}-{_digest(pom)}"
@@ -47,7 +48,7 @@ def classpath(jar_set: str) -> str:
 
 @cache
 def driver_classpath(jar_set: str) -> str:
-    """The class path of a jar set and of our drivers, compiled against it."""
+    """Return the class path of a jar set and of our drivers, compiled against it."""
     jars = classpath(jar_set)
     sources = sorted([*JAVA.glob("*.java"), *JAVA.glob("clients/*.java")])
     folder = CACHE / f"drivers-{jar_set}-{_digest(*sources, JAVA / jar_set / 'pom.xml')}"
@@ -58,7 +59,7 @@ def driver_classpath(jar_set: str) -> str:
 
 @cache
 def node_modules() -> Path:
-    """The Node client, from npm."""
+    """Return the Node client, from npm."""
     _need("node")
     wanted = Path(__file__).parent / "node" / "package.json"
     folder = CACHE / f"node-{_digest(wanted)}"
@@ -71,7 +72,8 @@ def node_modules() -> Path:
 
 @cache
 def rust_peer() -> Path:
-    """The program with rocketmq-rust's client, built by cargo: minutes, so only where HANABI_SLOW_TESTS asks for it."""
+    """Return the program with rocketmq-rust's client, built by cargo: minutes, so only where HANABI_SLOW_TESTS asks for
+    it."""
     folder = Path(__file__).parent / "rust"
     program = CACHE / f"rust-{_digest(folder / 'Cargo.toml', folder / 'src' / 'main.rs')}"
     if not program.exists():

@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import sys
 from pathlib import Path
 from typing import Protocol
 
@@ -58,22 +59,24 @@ class PythonMember:
         await self._consumer.shutdown()
 
 
-class JavaMember:
-    """A JVM of its own; what it prints goes to a file, which is read as it grows."""
+class ProcessMember:
+    """A process of its own; what it prints goes to a file, which is read as it grows."""
 
-    def __init__(self, name: str, namesrv: str, home: Path, jar_set: str) -> None:
+    def __init__(self, name: str, home: Path, command: list[str]) -> None:
         self.name = name
         self._printed, self._complaints = home / f"{name}.out", home / f"{name}.err"
         self._leaves = False
-        jars = driver_classpath(jar_set)
-        command = java(home / name, jars, "GroupMember", namesrv, GROUP, TOPIC, name, jvm=PATIENT_JVM)
         with self._printed.open("wb") as output, self._complaints.open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=output, stderr=errors, env=java_environment()
             )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def join(self) -> None:
-        """It joins when its JVM is up; nobody waits for that here."""
+        """Start it; it joins when it is up, without waiting here."""
 
     def _lines(self, kind: str) -> list[str]:
         whole, _, _ = self._printed.read_text().rpartition("\n")
@@ -102,3 +105,20 @@ class JavaMember:
             self._process.stdin.close()
         self._process.kill()
         self._process.wait(LEAVE_SECONDS)
+
+
+class JavaMember(ProcessMember):
+    """A JVM."""
+
+    def __init__(self, name: str, namesrv: str, home: Path, jar_set: str) -> None:
+        jars = driver_classpath(jar_set)
+        super().__init__(
+            name, home, java(home / name, jars, "GroupMember", namesrv, GROUP, TOPIC, name, jvm=PATIENT_JVM)
+        )
+
+
+class PythonProcessMember(ProcessMember):
+    """Our client, in a process that can be stopped."""
+
+    def __init__(self, name: str, namesrv: str, home: Path) -> None:
+        super().__init__(name, home, [sys.executable, "-m", "tests.interop.group_member", namesrv, GROUP, TOPIC, name])

@@ -25,7 +25,7 @@ class MqAdmin:
         )
 
     def run(self, namesrv: str, *arguments: str) -> str:
-        """What `mqadmin ARGUMENTS -n NAMESRV` prints, on both streams."""
+        """Return what `mqadmin ARGUMENTS -n NAMESRV` prints, on both streams."""
         self._input.write("\t".join((*arguments, "-n", namesrv)).encode() + b"\n")
         self._input.flush()
         size = self._output.readline()

@@ -186,7 +186,7 @@ ENDLESS = ("clusterRT", "startMonitoring")  # the guests run them, see `java/Sit
 
 
 def hold(script: Sequence[Step], admin: MqAdmin, site: BrokerSite) -> list[str]:
-    """What each step of *script* printed on *site*."""
+    """Return what each step of *script* printed on *site*."""
     topics, groups = site.home / "topics.json", site.home / "groups.json"
     topics.write_text('[{"topicName":"Listed","readQueueNums":2,"writeQueueNums":2}]')
     groups.write_text('[{"groupName":"interop_listed"}]')

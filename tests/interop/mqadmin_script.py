@@ -103,7 +103,7 @@ SCRIPT_5 = (
 
 
 def hold(script: Sequence[Step], admin: MqAdmin, site: Site) -> list[list[str]]:
-    """Every step of *script* on *site*; what each printed, without what is the site's own."""
+    """Return every step of *script* on *site*; what each printed, without what is the site's own."""
     printed: list[list[str]] = []
     for step in script:
         output = admin.run(site.namesrv.address, *step.command.split())

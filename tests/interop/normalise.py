@@ -1,4 +1,4 @@
-"""What may differ between two sites in the output of one mqadmin command, taken out; everything else must be equal.
+"""Removal of what may differ between two sites in the output of one mqadmin command; everything else must be equal.
 
 Pure: text in, lines out.
 """
@@ -24,7 +24,7 @@ _PATH_SETTING = re.compile(r"^(kvConfigPath|configStorePath|rocketmqHome|listenP
 
 
 def normalise(command: str, output: str, own_names: Mapping[str, str]) -> list[str]:
-    """The lines of *output* that two sites must agree on. *own_names* are a site's addresses and folders."""
+    """Return the lines of *output* that two sites must agree on. *own_names* are a site's addresses and folders."""
     for own, common in own_names.items():
         output = output.replace(own, common)
     lines = [line for line in output.splitlines() if not _is_noise(line)]
@@ -47,7 +47,7 @@ def _is_noise(line: str) -> bool:
 
 
 def _route_lines(text: str) -> list[str]:
-    """A route with its lists in the order of broker names: Java's name server lists them as its hash sets do."""
+    """Return a route with its lists in the order of broker names: Java's name server lists them as its hash sets do."""
     route = json.loads(_BARE_KEY.sub(r'\1"\2":', text))
     for key in ("brokerDatas", "queueDatas"):
         route[key].sort(key=lambda entry: str(entry["brokerName"]))

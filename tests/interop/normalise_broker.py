@@ -1,4 +1,4 @@
-"""What may differ between two brokers in the output of one mqadmin command, taken out; everything else must be equal.
+"""Removal of what may differ between two brokers in the output of one mqadmin command; the rest must be equal.
 
 Pure: text in, lines out.
 """
@@ -29,11 +29,33 @@ _ANYWHERE = tuple(
         (r"[ \t]+", " "),
     )
 )
-OUR_OWN = {"advertisedPort", "connectionsMax", "fastListenPortEnable", "groupsMax", "heldPullsMax", "topicsMax"}
+OUR_OWN = {
+    *("advertisedPort", "connectionsMax", "fastListenPortEnable", "groupsMax", "heldPullsMax", "topicsMax"),
+    *("auditLogEnable", "auditLogPath", "auditLogFileBytes", "auditLogFiles"),
+    *("aclFolder", "aclOpenWhiteList", "haAllowedPeers", "haConnectTimeout", "haConnectionsMax", "haReconnectInterval"),
+    "haTlsEnable",
+}
+OF_5 = {
+    *("allAckInSyncStateSet", "enableAutoInSyncReplicas", "enableSlaveActingMaster", "haFlowControlEnable"),
+    *("authenticationEnabled", "authenticationMetadataProvider", "authenticationProvider", "authenticationStrategy"),
+    *("authenticationWhitelist", "authorizationEnabled", "authorizationMetadataProvider", "authorizationProvider"),
+    *("authorizationStrategy", "authorizationWhitelist", "initAuthenticationUser", "migrateAuthFromV1Enabled"),
+    *("innerClientAuthenticationCredentials", "userCacheMaxNum", "userCacheExpiredSecond", "userCacheRefreshSecond"),
+    *("aclCacheMaxNum", "aclCacheExpiredSecond", "aclCacheRefreshSecond", "statefulAuthenticationCacheMaxNum"),
+    *("statefulAuthenticationCacheExpiredSecond", "statefulAuthorizationCacheMaxNum"),
+    "statefulAuthorizationCacheExpiredSecond",
+    *("defaultMessageRequestMode", "defaultPopShareQueueNum", "enableRetryTopicV2"),
+    *("brokerHeartbeatInterval", "brokerNotActiveTimeoutMillis", "enableRemoteEscape", "sendHeartbeatTimeoutMillis"),
+    "skipPreOnline",
+    *("enableControllerMode", "controllerAddr", "asyncLearner"),
+    *("syncFromLastFile", "haMaxTimeSlaveNotCatchup", "controllerHeartBeatTimeoutMills", "syncBrokerMetadataPeriod"),
+    *("checkSyncStateSetPeriod", "brokerElectionPriority", "fenceWithoutController"),
+    *("haMaxGapNotInSync", "inSyncReplicas", "maxHaTransferByteInSecond", "minInSyncReplicas", "totalReplicas"),
+}
 # Settings that two brokers cannot, or need not, have in common.
 UNLIKE_SETTINGS = {
     "listenPort": "each has its own",
-    "haListenPort": "Apache's is the next one after listenPort; this broker has no slaves yet",
+    "haListenPort": "each has its own",
     "brokerIP2": "the address for slaves",
     "rocketmqHome": "this broker needs no home beside its store",
     "storePathCommitLog": "below storePathRootDir unless it is set, and then not shown",
@@ -47,6 +69,7 @@ UNLIKE_SETTINGS = {
     "clientCallbackExecutorThreads": "the same",
     "timerMaxDelaySec": "of 5.x: this broker has its timer",
     "timerWheelEnable": "the same",
+    **dict.fromkeys(OF_5, "of 5.x, and this broker knows it"),
     **dict.fromkeys(OUR_OWN, "this broker has it and Apache's has not"),
 }
 MORE_KEYS = {"brokerActive", "groupsSubscribingDifferently"}  # of the runtime information: one of 5.x, one of ours
@@ -56,7 +79,7 @@ _PASSING = re.compile(r"TOOLS_CONSUMER|MONITOR_CONSUMER|rmq_sys_wheel_timer|%RET
 
 
 def normalise_broker(command: str, output: str, own_names: Mapping[str, str]) -> list[str]:
-    """The lines of *output* that two brokers must agree on. *own_names* are a site's addresses and folders."""
+    """Return the lines of *output* that two brokers must agree on. *own_names* are a site's addresses and folders."""
     for own, common in own_names.items():
         output = output.replace(own, common)
     for pattern, replacement in _ANYWHERE:
@@ -77,12 +100,12 @@ def _as_it_is(lines: list[str]) -> list[str]:
 
 
 def _words(count: int) -> Callable[[list[str]], list[str]]:
-    """So many words of a line are the cluster's; the others are what the broker measures just now."""
+    """Keep so many words of a line, which are the cluster's; the rest is what the broker measures just now."""
     return lambda lines: [" ".join(line.split()[:count]) for line in lines]
 
 
 def _names_only(lines: list[str]) -> list[str]:
-    """In any order, without figures and without who happens to be there."""
+    """Sort the lines, without figures and without the clients that happen to be there."""
     kept = [line for line in lines if not _PASSING.search(line)]
     return sorted(" ".join(word for word in line.split() if not _NUMBER.fullmatch(word)) for line in kept)
 
@@ -97,12 +120,12 @@ def _keys_only(lines: list[str]) -> list[str]:
 
 
 def _header_only(lines: list[str]) -> list[str]:
-    """What counts as active depends on when the figures were last looked at."""
+    """Return what counts as active depends on when the figures were last looked at."""
     return lines[:1]
 
 
 def _settings(lines: list[str]) -> list[str]:
-    """All settings that have a value, but for those of UNLIKE_SETTINGS."""
+    """Return all settings that have a value, but for those of UNLIKE_SETTINGS."""
     settings = (line.partition(" = ") for line in lines if not line.startswith("="))
     return sorted(f"{key} = {value}" for key, _, value in settings if value and key not in UNLIKE_SETTINGS)
 
@@ -112,7 +135,7 @@ def _without_figures(lines: list[str]) -> list[str]:
 
 
 def _running_info(lines: list[str]) -> list[str]:
-    """What the client tells of itself. It begins with the retry topic when it happens to hear of it."""
+    """Return what the client tells of itself. It begins with the retry topic when it happens to hear of it."""
     return _without_figures([line for line in lines if not line.startswith("%RETRY%")])
 
 

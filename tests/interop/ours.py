@@ -46,7 +46,7 @@ class OurBroker:
         )
 
     def wait_ready(self) -> None:
-        """Until it serves and its name server, if it has one, knows it."""
+        """Wait until it serves and its name server, if it has one, knows it."""
         self.address = self.process.wait_for_line(f"ready broker {self.name} ").split()[-1]
         if namesrv := self.namesrv:
             self.process.wait_until(lambda: knows_broker(namesrv, self.name), f"register with {namesrv}")

@@ -44,11 +44,11 @@ def ask(address: str, code: int, fields: Mapping[str, str] | None = None, body: 
 
 
 def knows_broker(namesrv: str, broker: str) -> bool:
-    """Whether *namesrv* lists a broker of this name."""
+    """Return whether *namesrv* lists a broker of this name."""
     return f'"brokerName":"{broker}"'.encode() in ask(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO).body
 
 
 def routes_to(namesrv: str, topic: str, broker: str) -> bool:
-    """Whether *namesrv* sends clients of *topic* to this broker."""
+    """Return whether *namesrv* sends clients of *topic* to this broker."""
     answer = ask(namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
     return answer.code == ResponseCode.SUCCESS and f'"brokerName":"{broker}"'.encode() in answer.body

@@ -34,7 +34,7 @@ class ServerProcess:
         return self.log.read_text(errors="replace")
 
     def wait_for_line(self, start: str) -> str:
-        """The first whole line of its output that begins with *start*."""
+        """Return the first whole line of its output that begins with *start*."""
         self.wait_until(lambda: f"\n{start}" in f"\n{self.output().rpartition(chr(10))[0]}", f"print {start!r}")
         return next(line for line in self.output().splitlines() if line.startswith(start))
 
@@ -47,6 +47,10 @@ class ServerProcess:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{self.name} did not {what} in {timeout_s} s:\n{self.output()}")
             time.sleep(POLL_INTERVAL_S)
+
+    def send_signal(self, number: int) -> None:
+        """Stop it for a while, or let it go on."""
+        self._process.send_signal(number)
 
     def terminate(self) -> None:
         """Ask it to stop, as an operator would, and do not wait until it has."""
@@ -68,7 +72,8 @@ class ServerProcess:
 
 
 def free_port(*, beside: tuple[int, ...] = ()) -> int:
-    """A port that nobody listens on, nor on those at the distances *beside*: a broker takes three around its own."""
+    """Return a port that nobody listens on, nor on those at the distances *beside*: a broker takes three around its
+    own."""
     for _ in range(1000):
         port = random.choice(_PORTS)
         if all(_is_free(port + distance) for distance in (0, *beside)):

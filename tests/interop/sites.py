@@ -24,14 +24,15 @@ class Site:
 
     @property
     def own_names(self) -> dict[str, str]:
-        """What is this site's alone in the output of a command, and the word that stands for it on every site."""
+        """Return what is this site's alone in the output of a command, and the word that stands for it on every
+        site."""
         names = {self.namesrv.address: "NAMESRV", str(self.namesrv.home): "NAMESRV_HOME"}
         for broker in self.brokers:
             names |= {broker.address: broker.name.upper(), str(broker.home): f"{broker.name.upper()}_HOME"}
         return names
 
     def wait_for_topic(self, topic: str) -> None:
-        """Until the name server sends clients of *topic* to every broker."""
+        """Wait until the name server sends clients of *topic* to every broker."""
 
         def routed() -> bool:
             return all(routes_to(self.namesrv.address, topic, broker.name) for broker in self.brokers)

@@ -424,7 +424,7 @@ _PIECES = (*_KEYWORDS, *_SIGNS, *_NAMES, *_NUMBERS[:8], *_TEXTS, *_words("( ) , 
 
 
 def written_cases() -> Iterator[Case]:
-    """All written expressions on all messages."""
+    """Return all written expressions on all messages."""
     return ((expression, message) for expression in EXPRESSIONS for message in MESSAGES)
 
 
@@ -441,7 +441,7 @@ def random_cases(seed: int, count: int) -> Iterator[Case]:
 
 
 def _blanks(chance: random.Random, expression: str) -> str:
-    """The same with another case, or other blanks."""
+    """Return the same with another case, or other blanks."""
     kind = chance.random()
     if kind < 0.1:
         return "".join(chance.choice((letter.lower(), letter.upper())) for letter in expression)

@@ -21,7 +21,7 @@ TIMEOUT_S = 300
 
 
 class Bloom(NamedTuple):
-    """What a bloom filter makes of a text."""
+    """Size and bits of a bloom filter for a text."""
 
     bits: int
     hashes: int
@@ -36,14 +36,15 @@ class SqlJudge:
         self._command = java(home, classpath(jar_set), str(SOURCE))
 
     def evaluate(self, cases: Iterable[Case]) -> list[str]:
-        """For each case "syntax", "true", "false", "null" or "throws"."""
+        """Return for each case "syntax", "true", "false", "null" or "throws"."""
         return self._ask(
             "\t".join(["sql", _coded(expression), *(_coded(part) for pair in properties.items() for part in pair)])
             for expression, properties in cases
         )
 
     def bloom(self, filters: Iterable[tuple[int, int, str]]) -> list[Bloom]:
-        """For each (error rate in percent, expected texts, text): the size of the filter, and the bits of the text."""
+        """Return for each (error rate in percent, expected texts, text) the size of the filter, and the bits of the
+        text."""
         lines = self._ask(f"bloom\t{percent}\t{expected}\t{_coded(text)}" for percent, expected, text in filters)
         answers = []
         for line in lines:
@@ -72,7 +73,7 @@ def _coded(text: str) -> str:
 
 
 def recording(judge: SqlJudge) -> str:
-    """The answers to all written expressions, one for each of the messages, as the file has them."""
+    """Return the answers to all written expressions, one for each of the messages, as the file has them."""
     answers = iter(judge.evaluate(written_cases()))
     table = {expression: " ".join(next(answers) for _ in MESSAGES) for expression in EXPRESSIONS}
     return json.dumps(table, indent=0, ensure_ascii=False) + "\n"

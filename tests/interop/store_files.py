@@ -46,7 +46,7 @@ def write_topics(root: Path, topics: Iterable[str]) -> None:
 
 
 def copy_store(root: Path, home: Path) -> Path:
-    """A copy of a store, for one who lives in *home*."""
+    """Return a copy of a store, for one who lives in *home*."""
     return Path(shutil.copytree(root, home / "store"))
 
 
@@ -68,7 +68,7 @@ def _record_at(root: Path, log_offset: int) -> Record:
 
 
 def log_records(root: Path) -> list[Record]:
-    """Every record of the log, in order."""
+    """Return every record of the log, in order."""
     records: list[Record] = []
     for path in sorted((root / "commitlog").iterdir()):
         data = path.read_bytes()
@@ -121,7 +121,8 @@ def write_again(records: Sequence[Record], batches: Iterable[Sequence[int]], roo
 
 
 def file_contents(root: Path, part: str) -> dict[str, bytes]:
-    """What is in the files below *part*, but for those that were only prepared; index files under their number."""
+    """Return what is in the files below *part*, but for those that were only prepared; index files under their
+    number."""
     files = [path for path in sorted((root / part).rglob("*")) if path.is_file()]
     names = [str(number) if part == "index" else str(path.relative_to(root)) for number, path in enumerate(files)]
     contents = {name: path.read_bytes() for name, path in zip(names, files, strict=True)}

@@ -37,7 +37,7 @@ _COMPRESSIONS: Final = tuple(CompressionType)
 
 
 class Sample(NamedTuple):
-    """What a producer says of a message."""
+    """Message as a producer describes it."""
 
     topic: str
     queue_id: int
@@ -75,13 +75,13 @@ def _sample(rng: random.Random, topic: str, queue_id: int, name: str) -> Sample:
 
 
 def deliver_time_ms(level: int, store_ms: int) -> int:
-    """When Apache's broker delivers a message of this delay level, of which only the last is used here."""
+    """Return when Apache's broker delivers a message of this delay level, of which only the last is used here."""
     assert level == LAST_LEVEL
     return store_ms + _LAST_LEVEL_MS
 
 
 def pending(sample: Sample, *, born_host: bytes = HOST_4, store_host: bytes = HOST_4) -> PendingMessage:
-    """A sample as our store takes it."""
+    """Return a sample as our store takes it."""
     sys_flag = sample.sys_flag
     sys_flag |= sysflag.BORN_HOST_V6 if len(born_host) == len(HOST_6) else 0
     sys_flag |= sysflag.STORE_HOST_V6 if len(store_host) == len(HOST_6) else 0

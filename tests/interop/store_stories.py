@@ -1,4 +1,4 @@
-"""What happens to stores between Apache's brokers and us, as stories. Each returns what both sides saw.
+"""Stories of stores between Apache's brokers and us. Each returns what both sides saw.
 
 Starting and stopping Apache's brokers takes most of the time, and much of that is waiting: stories run side by side.
 """
@@ -56,7 +56,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class Left(NamedTuple):
-    """What a broker of Apache's left behind when it stopped."""
+    """Files that a broker of Apache's left behind when it stopped."""
 
     root: Path  # a copy of it
     records: list[Record]  # all that were ever in it
@@ -95,7 +95,7 @@ class Killed(NamedTuple):
 
 @contextmanager
 def apache_on(home: Path, jar_set: str) -> Iterator[tuple[ApacheBroker, Conversation]]:
-    """A broker of Apache's on the store in *home*, and a conversation with it; killed on the way out."""
+    """Yield a broker of Apache's on the store in *home*, and a conversation with it; killed on the way out."""
     broker = ApacheBroker(home, jar_set, name="broker-a", cluster="c", namesrv=None, settings=FILE_SIZES)
     try:
         broker.wait_ready()
@@ -227,7 +227,7 @@ def delayed(topic: str) -> dict[str, str]:
 
 
 def filling(store: MessageStore, *, leaving: int) -> Sample:
-    """A message behind which a log file has so many bytes more than the 8 that must remain."""
+    """Return a message behind which a log file has so many bytes more than the 8 that must remain."""
     sample = Sample(TOPICS[0], 0, b"", {"TAGS": "fills"})
     overhead = 91 + len(sample.topic) + len(b"TAGS\x01fills\x02")
     room = FILE_SIZES["mappedFileSizeCommitLog"] - store.max_log_offset % FILE_SIZES["mappedFileSizeCommitLog"]
@@ -258,7 +258,7 @@ def send_all(conversation: Conversation, batches: Iterable[Sequence[Sample]]) ->
 
 
 def send_from_an_ipv6_address(broker: str) -> None:
-    """Its born host has 20 bytes then. Where there is no IPv6, the golden stores and what we wrote must do."""
+    """Send with a born host of 20 bytes. Where there is no IPv6, the golden stores and what we wrote must do."""
     try:
         conversation = Conversation(f"::1:{broker.rpartition(':')[2]}")
     except OSError:

@@ -32,19 +32,19 @@ class Survey(NamedTuple):
     earliest: dict[Queue, int]
 
     def records(self) -> list[Record]:
-        """Every message of every queue."""
+        """Return every message of every queue."""
         return [record for queue in self.queues.values() for record in decode_records(b"".join(queue))]
 
     def repeated(self) -> set[bytes]:
-        """The messages that came more than once for one key."""
+        """Return the messages that came more than once for one key."""
         return {record for found in self.keys.values() for record in found if found.count(record) > 1}
 
     def without_repeats(self) -> "Survey":
-        """The same, but for one key every message once."""
+        """Return the same, but for one key every message once."""
         return self._replace(keys={question: list(dict.fromkeys(found)) for question, found in self.keys.items()})
 
     def with_keys_of_all_times(self) -> "Survey":
-        """The same, but for the questions by key and time.
+        """Return the same, but for the questions by key and time.
 
         An index counts whole seconds from the beginning of a file, so their answers depend on where a file begins, and
         that on where a recovery began.
@@ -76,7 +76,7 @@ def survey(view: StoreView, queues: Iterable[Queue], boundaries: Boundaries) -> 
 
 
 def differences(earlier: Survey, later: Survey) -> list[str]:
-    """Which answers differ, in few words: the records themselves would fill the screen."""
+    """Return which answers differ, in few words: the records themselves would fill the screen."""
     told: list[str] = []
     if earlier.log_at_end != later.log_at_start:
         told.append(f"log: {earlier.log_at_end} != {later.log_at_start}")
@@ -91,7 +91,8 @@ def differences(earlier: Survey, later: Survey) -> list[str]:
 
 
 def _messages(view: StoreView, queue: Queue, tag: str = ALL_TAGS) -> list[bytes]:
-    """All messages of a queue. How many of them come with one pull is not looked at: Apache stops at a file's end."""
+    """Return all messages of a queue. How many of them come with one pull is not looked at: Apache stops at a file's
+    end."""
     offset, high = view.queue_range(*queue)
     found: list[bytes] = []
     while offset < high:

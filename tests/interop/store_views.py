@@ -43,25 +43,25 @@ class StoreView(Protocol):
     """The questions."""
 
     def log_range(self) -> tuple[int, int]:
-        """The first offset of the log and the one behind its last."""
+        """Return the first offset of the log and the one behind its last."""
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """The first offset of a queue and the one behind its last."""
+        """Return the first offset of a queue and the one behind its last."""
 
     def pull(self, topic: str, queue_id: int, offset: int, tag: str = ALL_TAGS) -> Pulled:
-        """Messages of a queue from *offset* on."""
+        """Return the messages of a queue from *offset* on."""
 
     def by_place(self, log_offset: int) -> bytes:
-        """The message at this place; nothing if there is none."""
+        """Return the message at this place; nothing if there is none."""
 
     def by_key(self, topic: str, key: str, begin_ms: int, end_ms: int) -> bytes:
-        """The newest messages with this key, oldest first."""
+        """Return the newest messages with this key, oldest first."""
 
     def by_time(self, topic: str, queue_id: int, time_ms: int, boundary: BoundaryType | None) -> int:
-        """The queue offset for a time."""
+        """Return the queue offset for a time."""
 
     def earliest_time(self, topic: str, queue_id: int) -> int:
-        """When the oldest message of a queue was stored."""
+        """Return when the oldest message of a queue was stored."""
 
 
 class ApacheView:

@@ -101,7 +101,7 @@ def send_all(conversation: Conversation, cases: Sequence[Sent], version: int) ->
 
 
 def stored(root: Path, cases: Sequence[Sent]) -> Iterator[tuple[Sent, list[bytes]]]:
-    """Each of *cases* and the properties of its records: all that is in the log at *root* are theirs."""
+    """Yield each of *cases* and the properties of its records: all that is in the log at *root* are theirs."""
     records = iter(log_records(root))
     for case in cases:
         yield case, [next(records).properties for _ in case.inner or (b"",)]

@@ -11,8 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 import hanabi
+from hanabi.dashboard.security.roles import Role
+from hanabi.remoting.loop import run as run_on_loop
 from tests.cli.admin_commands import answer, answers, refusal, run, said, send
 from tests.cli.shapes import check, shape_of
+from tests.dashboard.browsing import dashboard
 from tests.interop.apache import TIMERS, ApacheBroker, ApacheNameServer
 from tests.interop.jars import ALL_5, SERVERS_4
 from tests.interop.ours import OurBroker, OurNameServer
@@ -231,7 +234,7 @@ def test_the_name_server(cluster: Serving) -> None:
 
 
 def diagnosis(namesrv: str) -> list[tuple[str, str, str]]:
-    """What `hanabi doctor` finds, but what all tests here have: two versions, and topics on one broker."""
+    """Return what `hanabi doctor` finds, but what all tests here have: two versions, and topics on one broker."""
     told = run("doctor", "--interval", "0.2", "--json", "-n", namesrv)
     assert (told.returncode, told.stderr) == (1, "")
     check(shape_of(("doctor",)), told.stdout)
@@ -285,3 +288,34 @@ def test_the_doctor_finds_a_name_server_that_misses_brokers_and_an_address_that_
         assert diagnosis(cluster.namesrv) == [("error", "broker-unreachable", "broker-lost")]
     finally:
         lost.process.kill()
+
+
+def test_the_dashboard_reads_brokers_of_both_lines(cluster: Serving, tmp_path: Path) -> None:
+    said(cluster, "topic", "create", "Shown", "--queues", "2")
+    said(cluster, "group", "create", "watchers")
+    (sent,) = send(cluster, hanabi.Message("Shown", b'{"a": 1}', keys=["shown"]))
+
+    async def look() -> None:
+        async with dashboard(tmp_path, cluster.namesrv) as site:
+            browser = await site.as_role(Role.ADMINISTRATOR)
+            for path, words in {
+                "/": ("broker-4", "broker-5", "V4_9", "V5_3", "answers"),
+                "/topics?q=shown": (">Shown</a>",),
+                "/topics/Shown": ("broker-4", "broker-5", "read and write"),
+                "/groups?q=watchers": (">watchers</a>",),
+                "/groups/watchers": ("No member is online.",),
+                f"/brokers/{cluster.broker}": ("brokerVersionDesc", "fileReservedTime"),
+                "/replication": ("broker-4", "broker-5"),
+                "/waiting": ("Half messages",),
+                "/dead-letters": ("dead letters",),
+                f"/messages/view?id={sent.message_id}&topic=Shown": ("&#34;a&#34;: 1", "shown"),
+                "/messages?topic=Shown&from=1h": (sent.message_id,),
+            }.items():
+                page = await browser.get(path)
+                assert page.status_code == 200, f"{path}: {page.text}"
+                assert [word for word in words if word not in page.text] == [], f"{path}: {page.text}"
+                assert "Without broker" not in page.text, path
+
+    run_on_loop(look())
+    said(cluster, "topic", "delete", "Shown", "--yes")
+    said(cluster, "group", "delete", "watchers", "--yes")

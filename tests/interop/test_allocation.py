@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 def _text(queues: list[MessageQueue]) -> str:
-    """In the judge's form, where an @ parts topic, broker and queue."""
+    """Format as the judge does, where an @ parts topic, broker and queue."""
     return ",".join(f"{queue.topic}@{queue.broker_name.replace('@', '/')}@{queue.queue_id}" for queue in queues)
 
 

@@ -87,7 +87,7 @@ def answers(conversation: Conversation, version: int) -> Answers:
 
 
 def delayed_in_batch(conversation: Conversation) -> list[int]:
-    """The answers to a batch whose message has a delay, and to one whose header has it."""
+    """Return the answers to a batch whose message has a delay, and to one whose header has it."""
     inner = encode_batch([BatchMessage(0, b"later", b"UNIQ_KEY\x01A1\x02DELAY\x015\x02")])
     plain = encode_batch([BatchMessage(0, b"later", b"UNIQ_KEY\x01A2\x02")])
     code = RequestCode.SEND_BATCH_MESSAGE
@@ -95,7 +95,7 @@ def delayed_in_batch(conversation: Conversation) -> list[int]:
 
 
 def told_by(broker: ApacheBroker | OurBroker) -> tuple[Answers, Answers, list[int]]:
-    """The answers to a client of 5.x, those to one of 4.9, and those to delayed messages in batches."""
+    """Return the answers to a client of 5.x, those to one of 4.9, and those to delayed messages in batches."""
     try:
         broker.wait_ready()
         with Conversation(broker.address) as conversation:
@@ -140,8 +140,8 @@ def comparable(body: bytes) -> bytes:
 
 
 def without_apaches_mistake(all_progress: Any) -> Any:
-    """In the answer about all groups 5.3.3 forgets how far they have pulled: it says 0, and that less than nothing is
-    in flight. We say what the answer about one group says, and that nothing is in flight."""
+    """Correct the answer about all groups, in which 5.3.3 forgets how far they have pulled: it says 0, and that less
+    than nothing is in flight. We say what the answer about one group says, and that nothing is in flight."""
     all_progress["totalInflightDiff"] *= 0
     for entry in all_progress["consumeStatsList"]:
         for stats in (each for of_group in entry.values() for each in of_group):

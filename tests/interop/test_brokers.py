@@ -19,7 +19,7 @@ NOTICED_S = 60
 
 @pytest.fixture(scope="module")
 def namesrv(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurNameServer]:
-    """A name server of ours, without brokers."""
+    """Yield a name server of ours, without brokers."""
     server = OurNameServer(tmp_path_factory.mktemp("lonely") / "namesrv")
     try:
         server.wait_ready()

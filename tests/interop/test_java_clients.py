@@ -17,7 +17,7 @@ PLAYED = [pytest.param(column, marks=() if column.broker == OURS else pytest.mar
 def drivers(
     apache_jars: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[dict[Column, Driver]]:
-    """What came of each column of which a test will be run."""
+    """Yield what came of each column of which a test will be run."""
     wanted = {column for item in request.session.items if (column := _column(item))}
     with played(tmp_path_factory.mktemp("java-clients"), [column for column in COLUMNS if column in wanted]) as result:
         yield result

@@ -1,6 +1,5 @@
 """The file of a broadcasting consumer's offsets: ours is read by Apache's own class, and what that writes by ours."""
 
-import asyncio
 import subprocess
 from pathlib import Path
 
@@ -21,25 +20,27 @@ _OFFSETS = {
 
 
 @pytest.mark.parametrize("jar_set", [ADMIN_4, ALL_5])
-def test_apache_goes_on_with_our_file_and_we_with_apaches(apache_jars: None, tmp_path: Path, jar_set: str) -> None:
+async def test_apache_goes_on_with_our_file_and_we_with_apaches(
+    apache_jars: None, tmp_path: Path, jar_set: str
+) -> None:
     folder = tmp_path / ".rocketmq_offsets"
     ours = LocalOffsets("10.0.0.1@4711", "billing", directory=folder)
     for queue, offset in _OFFSETS.items():
         ours.update(queue, offset, increase_only=True)
-    asyncio.run(ours.persist(_OFFSETS))
+    await ours.persist(_OFFSETS)
 
     said = _apache(tmp_path, jar_set, "10.0.0.1@4711", "billing")
     assert {queue: int(offset) for queue, offset in said.items()} == _OFFSETS
 
     again = LocalOffsets("10.0.0.1@4711", "billing", directory=folder)
-    asyncio.run(again.load())
+    await again.load()
     assert {queue: again.memory(queue) for queue in _OFFSETS} == {
         queue: offset + 1 for queue, offset in _OFFSETS.items()
     }
 
 
 def _apache(home: Path, jar_set: str, client_id: str, group: str) -> dict[MessageQueue, str]:
-    """What Apache's store reads, before it adds one to each offset."""
+    """Return what Apache's store reads, before it adds one to each offset."""
     done = subprocess.run(
         java(home, classpath(jar_set), str(_SOURCE), client_id, group, jvm=(*QUICK_START, "-Dfile.encoding=UTF-8")),
         capture_output=True,

@@ -61,7 +61,7 @@ async def shared(*members: Member) -> None:
 
 
 async def play(namesrv: str, broker: str, home: Path, java_members: ExitStack) -> tuple[list[str], Counter[str]]:
-    """What was sent, and how often each was consumed."""
+    """Return what was sent, and how often each was consumed."""
     everybody: list[Member] = []
 
     async def python(name: str) -> PythonMember:
@@ -128,7 +128,8 @@ async def make_topic(config: ClientConfig, broker: str) -> None:
 def stories(
     apache_jars: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> dict[str, tuple[list[str], Counter[str]]]:
-    """What was sent and consumed with each broker of which a test will be run; at the same time, as most is waiting."""
+    """Return what was sent and consumed with each broker of which a test will be run; at the same time, as most is
+    waiting."""
     home = tmp_path_factory.mktemp("mixed")
     callspecs = (getattr(item, "callspec", None) for item in request.session.items if item.path.name == FILE)
     names = [callspec.params["broker"] for callspec in callspecs if callspec is not None]

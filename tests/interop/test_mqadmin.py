@@ -22,7 +22,7 @@ REFUSAL = re.compile("(CODE: 16  DESC: Can not update config ).*")
 
 
 def as_4_9_8_prints(lines: list[str]) -> list[str]:
-    """What 4.9.8 prints where 4.9.7 printed *lines*."""
+    """Return what 4.9.8 prints where 4.9.7 printed *lines*."""
     if any(line.startswith("kvConfigPath") for line in lines):
         return sorted([*lines, BLACK_LIST])
     return lines

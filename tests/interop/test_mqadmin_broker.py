@@ -36,7 +36,7 @@ def sites(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def printed(sites: Sites, admin_4: MqAdmin) -> tuple[list[str], list[str]]:
-    """What each step printed with Apache's broker, and with ours."""
+    """Return what each step printed with Apache's broker, and with ours."""
     apache, ours = sites
     return hold(SCRIPT, admin_4, apache), hold(SCRIPT, admin_4, ours)
 
@@ -82,7 +82,7 @@ def test_monitoring_watches_the_broker(sites: Sites) -> None:
 
 @pytest.fixture(scope="module")
 def printed_by_5(sites: Sites, printed: object, admin_5: MqAdmin) -> list[str]:
-    """What mqadmin of 5.3 prints with our broker, when that of 4.9 is done with it."""
+    """Return what mqadmin of 5.3 prints with our broker, when that of 4.9 is done with it."""
     return hold(SCRIPT_5, admin_5, sites[1])
 
 

@@ -70,7 +70,7 @@ def test_what_a_group_has_consumed_does_not_come_again_at_its_next_start(
 
 
 def collected(client: Peer, namesrv: str, topic: str, tags: str, count: int) -> set[str]:
-    """The messages of one group, which is started until it has *count* of them, at most three times."""
+    """Return the messages of one group, which is started until it has *count* of them, at most three times."""
     got: Counter[str] = Counter()
     group = f"g_{topic}_{'all' if tags == '*' else tags}"
     for _ in range(3):

@@ -23,7 +23,7 @@ IMPOSSIBLE = {
 def endings(
     apache_jars: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[dict[tuple[str, str], Ending]]:
-    """How each scenario ended with each broker of which a test will be run."""
+    """Yield how each scenario ended with each broker of which a test will be run."""
     wanted = [pair for item in request.session.items if (pair := _pair(item))]
     home = tmp_path_factory.mktemp("python-client")
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:

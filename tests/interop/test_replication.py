@@ -51,7 +51,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def apache(home: Path, jar_set: str, **settings: object) -> AsyncIterator[ApacheBroker]:
-    """A broker of Apache's on the store in *home*; killed on the way out."""
+    """Yield a broker of Apache's on the store in *home*; killed on the way out."""
     chosen = {**FILE_SIZES, **NEVER_BUSY, **settings}
     broker = ApacheBroker(home, jar_set, name="broker-a", cluster="c", namesrv=None, settings=chosen)
     try:
@@ -68,7 +68,8 @@ def send_samples(broker: ApacheBroker, seed: int, count: int) -> None:
 
 
 def log_end(broker: ApacheBroker) -> int:
-    """Where the log of Apache's broker ends, by its own word; -1 in the first second, when it has no statistics."""
+    """Return where the log of Apache's broker ends, by its own word; -1 in the first second, when it has no
+    statistics."""
     answer = ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
     if answer.code != ResponseCode.SUCCESS:
         return -1
@@ -76,7 +77,7 @@ def log_end(broker: ApacheBroker) -> int:
 
 
 def different_files(one: Path, other: Path, parts: tuple[str, ...] = ("commitlog", "consumequeue")) -> list[str]:
-    """The files of two stores that differ, or that only one of them has."""
+    """Return the files of two stores that differ, or that only one of them has."""
     found: list[str] = []
     for part in parts:
         left, right = file_contents(one, part), file_contents(other, part)
@@ -104,7 +105,7 @@ def ha_address(broker: ApacheBroker) -> str:
 
 
 def acknowledged(master: ApacheBroker) -> int:
-    """What the only slave has acknowledged, by the word of Apache's master. Its words are ours."""
+    """Return what the only slave has acknowledged, by the word of Apache's master. Its words are ours."""
     body = bytes(ask(master.address, RequestCode.GET_BROKER_HA_STATUS).body)
     status = decode_body(body, HAStatus)
     assert encode_body(status) == body
@@ -212,9 +213,9 @@ async def our_master(store: MessageStore, port: int = 0) -> AsyncIterator[tuple[
 
 
 @contextlib.asynccontextmanager
-async def apaches_slave(home: Path, jar_set: str, address: str) -> AsyncIterator[ApacheBroker]:
-    """A slave of Apache's that follows the master at *address*."""
-    settings = {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": address}
+async def apaches_slave(home: Path, jar_set: str, address: str, **more: object) -> AsyncIterator[ApacheBroker]:
+    """Yield a slave of Apache's that follows the master at *address*."""
+    settings = {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": address, **more}
     async with apache(home, jar_set, **settings) as slave:
         await asyncio.to_thread(name_the_master, slave, jar_set, address)
         yield slave
@@ -288,7 +289,14 @@ async def test_apaches_slave_that_stops_or_is_killed_catches_up(
         os.kill(slave.process.pid, signal.SIGSTOP)
         put_samples(master_store, 2, 30)
         assert await replicated(master_store, master) is PutStatus.FLUSH_SLAVE_TIMEOUT
+        near = ReplicationConfig(slave_timeout_ms=3_000, slave_fall_behind_bytes=1_000)
+        master.use(near, near.put_rule(is_sync=True))
+        assert await replicated(master_store, master) is PutStatus.SLAVE_NOT_AVAILABLE  # a gap over the limit
+        two = ReplicationConfig(slave_timeout_ms=30_000, in_sync_replicas=2)
+        master.use(two, two.put_rule(is_sync=True))
         os.kill(slave.process.pid, signal.SIGCONT)
+        assert await replicated(master_store, master) is PutStatus.PUT_OK
+        master.use(CONFIG, CONFIG.put_rule(is_sync=True))
         await caught_up(master_store, master)
         slave.process.kill()
         put_samples(master_store, 3, 100)

@@ -28,7 +28,7 @@ JAR_SETS = (SERVERS_4, ALL_5)
 
 
 class Stories(NamedTuple):
-    """What is being told, by jar set."""
+    """Stories under way, by jar set."""
 
     served: dict[str, Future[Served]]
     recovered: dict[str, Future[Recovered]]
@@ -37,7 +37,7 @@ class Stories(NamedTuple):
 
 @pytest.fixture(scope="module")
 def stories(apache_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stories]:
-    """All stories begin at once, as far as the machine can bear it; a test waits for the end of its own."""
+    """Begin all stories at once, as far as the machine can bear it; a test waits for the end of its own."""
     told = Stories({}, {}, {})
     with ThreadPoolExecutor(max_workers=4) as tellers:
         for jar_set in (ALL_5, SERVERS_4):  # the slow ones first
@@ -65,7 +65,7 @@ def killed(request: pytest.FixtureRequest, stories: Stories) -> Killed:
 
 
 def assert_same_log_and_queues(left: Left, ours: Path) -> None:
-    """The files in *left* are the same as those that we make of the same messages in *ours*."""
+    """Check that the files in *left* are the same as those that we make of the same messages in *ours*."""
     write_again(left.records, left.batches, ours)
     for part in ("commitlog", "consumequeue"):
         expected, found = file_contents(left.root, part), file_contents(ours, part)
@@ -73,7 +73,7 @@ def assert_same_log_and_queues(left: Left, ours: Path) -> None:
 
 
 def differences_but_for_a_lost_index(ours: Survey, apaches: Survey) -> list[str]:
-    """As `differences`, but messages that Apache's broker does not find by their keys do not count.
+    """Compare as `differences` does, but messages that Apache's broker does not find by their keys do not count.
 
     After a crash it deletes an index file and does not always make it again from its beginning; we do.
     """
@@ -138,7 +138,7 @@ def test_apache_trusts_our_checkpoint(recovered: Recovered) -> None:
 
 
 def test_apache_indexes_no_more_than_one_message_again(recovered: Recovered) -> None:
-    """It always does so with the last one that an index file has when it finds it after a crash."""
+    # It always does so with the last one that an index file has when it finds it after a crash.
     assert len(recovered.apaches.repeated()) <= 1
 
 

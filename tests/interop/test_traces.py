@@ -46,7 +46,7 @@ def test_mqadmin_shows_what_our_client_traced(apache_jars: None, tmp_path: Path,
 
 
 async def _send_and_read(cluster: EmbeddedCluster) -> str:
-    """The id of a message whose traces are stored, and indexed, when this returns."""
+    """Return the id of a message whose traces are stored, and indexed, when this returns."""
     await cluster.cluster.create_topic("Orders", queues=1)
     consumer = LitePullConsumer("billing", config=cluster.config(), consume_from="first", trace=True)
     consumer.subscribe("Orders")

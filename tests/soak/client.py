@@ -72,7 +72,7 @@ class Soak:
 
     @staticmethod
     async def _first_messages(producer: aio.Producer) -> None:
-        """Which make the topics."""
+        """Create the topics."""
         for topic in (TOPIC, OTHER_TOPIC):
             await producer.send(Message(topic, b"0"))
 
@@ -89,7 +89,8 @@ class Soak:
         return consumer
 
     def _failing(self) -> aio.PushConsumer:
-        """Its listener runs in threads and raises now and then, so that messages are sent back and come again."""
+        """Return its listener runs in threads and raises now and then, so that messages are sent back and come
+        again."""
         consumer = aio.PushConsumer(
             "SoakFailing", namesrv=self._servers.namesrv, consume_from="first", concurrency=4, max_reconsume_times=2
         )
@@ -162,7 +163,7 @@ class Soak:
         print(f"{passed:7.1f} s {self.readings[-1]} visits={self.visits} {self.ledger}", flush=True)  # noqa: T201
 
     def faults(self) -> list[str]:
-        """What is wrong; nothing is good."""
+        """Return what is wrong; nothing is good."""
         lost = [f"{len(self.ledger.outstanding)} acknowledged messages were not consumed"]
         return growth(self.readings) + (lost if self.ledger.outstanding else [])
 
@@ -176,7 +177,8 @@ class Soak:
 
 
 def fill_caches() -> None:
-    """Where messages came from is remembered, up to a limit: filled now, or it would look like a leak for hours."""
+    """Fill the memory of where messages came from, which has a limit: filled now, or it would look like a leak for
+    hours."""
     for port in range(decode_host.cache_parameters()["maxsize"] or 0):
         decode_host(encode_host("192.0.2.1", port))
 

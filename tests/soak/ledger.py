@@ -1,4 +1,4 @@
-"""Which messages are still expected: bounded by what is under way, so that it can run for hours."""
+"""Messages that are still expected: bounded by what is under way, so that it can run for hours."""
 
 
 class Ledger:
@@ -10,7 +10,7 @@ class Ledger:
         self.acknowledged = self.in_doubt = self.refused = self.consumed = self.again = 0
 
     def begin(self) -> int:
-        """A new number, for a message that is about to be sent."""
+        """Return a new number, for a message that is about to be sent."""
         self._next += 1
         self.outstanding.add(self._next)
         return self._next

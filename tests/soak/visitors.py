@@ -28,7 +28,7 @@ def at(namesrv: str) -> ClientConfig:
 
 
 async def a_member_joins_and_leaves(namesrv: str, arrived: Arrived) -> None:
-    """Its queues are taken from the others and given back."""
+    """Join and leave: queues are taken from the other members and given back."""
     consumer = aio.PushConsumer(GROUP, config=at(namesrv), consume_from="first")
     consumer.subscribe(TOPIC)
 
@@ -109,7 +109,7 @@ async def transactions(namesrv: str, arrived: Arrived) -> None:
 
 
 async def blocking_ones(namesrv: str, arrived: Arrived) -> None:
-    """With the loop thread, which comes and goes with them."""
+    """Start and stop with the loop thread, which comes and goes with them."""
     del arrived
 
     def visit() -> None:

@@ -1,4 +1,4 @@
-"""What a process holds, and whether it holds ever more: the part of a soak that decides. Pure, but for `read`.
+"""Resources that a process holds, and whether they grow: the part of a soak that decides. Pure, but for `read`.
 
 Figures are read when everything that comes and goes has gone, so they should be the same each time. They are not quite
 (allocators keep what they have, a listener's thread may be about to start): each has a slack, and a growth counts only
@@ -36,7 +36,7 @@ SLACK: Final = Vitals(resident_kib=8 * 1024, objects=1_500, descriptors=4, tasks
 
 
 def read() -> Vitals:
-    """What this process holds now; to be called in the loop."""
+    """Return what this process holds now; to be called in the loop."""
     gc.collect()
     descriptors = len(list(_DESCRIPTORS.iterdir())) if _DESCRIPTORS.exists() else psutil.Process().num_fds()
     return Vitals(
@@ -49,14 +49,14 @@ def read() -> Vitals:
 
 
 def ends(readings: Sequence[Vitals]) -> tuple[Vitals, Vitals]:
-    """What was held after the warm-up, and at the end: medians of a few readings each."""
+    """Return what was held after the warm-up, and at the end: medians of a few readings each."""
     warm = readings[int(len(readings) * WARM_UP) :]
     count = max(1, int(len(warm) * COMPARED))
     return _middle(warm[:count]), _middle(warm[-count:])
 
 
 def growth(readings: Sequence[Vitals], slack: Vitals = SLACK) -> list[str]:
-    """What has grown, one sentence each; none is good."""
+    """Return what has grown, one sentence each; none is good."""
     before, after = ends(readings)
     return [
         f"{name} grew from {first} to {last}, allowed are {allowed} more"

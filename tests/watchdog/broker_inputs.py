@@ -4,7 +4,7 @@ A request that is one short step is pipelined, as a client may: so many short st
 """
 
 import struct
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from hanabi.broker.clients.limits import EXPRESSION_CHARACTERS_MAX, GROUPS_PER_CONNECTION_MAX
 from hanabi.broker.handlers.admin.support.limits import LIST_BYTES_MAX, ONE_BYTES_MAX, QUEUES_MAX
@@ -21,6 +21,7 @@ from hanabi.wire.bodies.heartbeat import (
     SubscriptionData,
 )
 from hanabi.wire.bodies.locks import LockRequest
+from hanabi.wire.bodies.pop import BatchAck, BatchAckRequest, MessageRequestMode, QueryAssignmentRequest
 from hanabi.wire.bodies.topics import TopicConfig, TopicConfigList
 from hanabi.wire.codes import RequestCode as Code
 from hanabi.wire.codes import ResponseCode
@@ -65,10 +66,21 @@ from hanabi.wire.headers.topic import (
     QueryTopicConsumeByWhoHeader,
 )
 from hanabi.wire.headers.transaction import EndTransactionHeader, ResumeCheckHalfMessageHeader
+from hanabi.wire.headers.v5.pop import (
+    AckMessageHeader,
+    ChangeInvisibleTimeHeader,
+    NotificationHeader,
+    PeekMessageHeader,
+    PollingInfoHeader,
+    PopMessageHeader,
+)
+from hanabi.wire.headers.v5.replication import ExchangeHAInfoHeader, ResetMasterFlushOffsetHeader
 from hanabi.wire.message import sysflag
 from tests.broker.talk import connected
 from tests.watchdog.large_home import BUSY, COLLIDING_KEY, EVERYWHERE, STORED_MS, WIDE, group_name, topic_name
 from tests.watchdog.worst_input import Request, Requests, World, Worst, times
+
+A = TypeVar("A", AckMessageHeader, ChangeInvisibleTimeHeader)
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 MANY: Final = 300  # pipelined short steps
@@ -116,6 +128,35 @@ def _send_v2(*, flag: int = 0, batch: bool = False, properties: str = MOST_KEYS)
     )
 
 
+def _pop(**fields: Any) -> PopMessageHeader:
+    return PopMessageHeader(
+        consumer_group=MEMBER_GROUP,
+        topic=BUSY,
+        queue_id=-1,
+        max_msg_nums=32,
+        invisible_time=1_000,
+        poll_time=0,
+        init_mode=0,
+        **fields,
+    )
+
+
+def _ack(kind: type[A], **fields: Any) -> A:
+    return kind(
+        consumer_group=MEMBER_GROUP,
+        topic=BUSY,
+        queue_id=0,
+        extra_info="0 0 0 0 0 watchdog 0 0",
+        offset=0,
+        **fields,
+    )
+
+
+def _many_acks() -> bytes:
+    ack = BatchAck(offsets=b"\xff" * 180_000, consumer_group=MEMBER_GROUP, topic=BUSY, retry="0")
+    return encode_body(BatchAckRequest(acks=[ack]))
+
+
 def _pull(subscription: str, kind: str) -> PullMessageHeader:
     return PullMessageHeader(
         consumer_group=MEMBER_GROUP,
@@ -135,6 +176,15 @@ def _pull(subscription: str, kind: str) -> PullMessageHeader:
 PULLED: Final = frozenset(
     {ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}
 )  # a scan may stop where it has done enough
+POPPED: Final = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.POLLING_TIMEOUT,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.NO_MESSAGE,
+        ResponseCode.MESSAGE_ILLEGAL,
+    }
+)
 MAY_BE_TOO_LONG: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})  # for a frame
 REPLY_PROPERTIES: Final = f"REPLY_TO_CLIENT\x01{MEMBER}\x02CORRELATION_ID\x011\x02"
 
@@ -159,7 +209,7 @@ def heartbeat(client_id: str, consumers: list[ConsumerData], producers: list[str
 
 
 def _new_groups(world: World) -> list[Request]:
-    """As many groups as one connection may have, all new; each makes a group and a retry topic."""
+    """Send as many groups as one connection may have, all new; each makes a group and a retry topic."""
     names = [f"{LONGEST_GROUP[:100]}{world.round}x{number}" for number in range(GROUPS_PER_CONNECTION_MAX)]
     return [Request(body=heartbeat("client", [consumer(name, []) for name in names], names))]
 
@@ -220,7 +270,7 @@ def _ends(world: World) -> list[Request]:
 
 
 async def _wide_again(world: World) -> None:
-    """The widest topic, with queues in use and with offsets of a group in all of them, as another name."""
+    """Prepare the widest topic, with queues in use and with offsets of a group in all of them, as another name."""
     async with connected(world.broker) as peer:
         name = f"Wide{world.round}"
         header = CreateTopicHeader(
@@ -339,6 +389,46 @@ BROKER_INPUTS: Final[dict[int, Worst]] = {
         times(2, _pull(DEAREST_SQL, "SQL92")),
         PULLED,
     ),
+    Code.POP_MESSAGE: Worst(
+        "the longest expression is evaluated for each of a million messages, none of which matches",
+        times(2, _pop(exp=DEAREST_SQL, exp_type="SQL92")),
+        POPPED,
+    ),
+    Code.PEEK_MESSAGE: Worst(
+        "the widest topic: each queue is looked at",
+        times(2, PeekMessageHeader(consumer_group=MEMBER_GROUP, topic=WIDE, queue_id=-1, max_msg_nums=32)),
+        POPPED,
+    ),
+    Code.NOTIFICATION: Worst(
+        "the widest topic: each queue is looked at",
+        times(2, NotificationHeader(consumer_group=MEMBER_GROUP, topic=WIDE, queue_id=-1, poll_time=0)),
+    ),
+    Code.POLLING_INFO: Worst(
+        "one lookup, pipelined",
+        times(MANY, PollingInfoHeader(consumer_group=MEMBER_GROUP, topic=WIDE, queue_id=-1)),
+    ),
+    Code.ACK_MESSAGE: Worst("one lookup, pipelined", times(MANY, _ack(AckMessageHeader)), POPPED),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: Worst(
+        "one lookup, pipelined", times(MANY, _ack(ChangeInvisibleTimeHeader, invisible_time=1)), POPPED
+    ),
+    Code.BATCH_ACK_MESSAGE: Worst("as many bits as a body can hold", times(4, None, _many_acks())),
+    Code.QUERY_ASSIGNMENT: Worst(
+        "the widest topic, of which each queue is in the answer",
+        times(
+            2,
+            None,
+            encode_body(
+                QueryAssignmentRequest(client_id=MEMBER, consumer_group=MEMBER_GROUP, topic=WIDE, strategy_name="AVG")
+            ),
+        ),
+    ),
+    Code.SET_MESSAGE_REQUEST_MODE: Worst(
+        "one change of the file, several times",
+        lambda world: [
+            Request(None, encode_body(MessageRequestMode(consumer_group=MEMBER_GROUP, topic=WIDE, mode=mode)))
+            for mode in ("POP", "PULL") * 2
+        ],
+    ),
     Code.QUERY_MESSAGE: Worst(
         "a key with the hash of the key that a million messages have: all of them are looked at, none is found",
         times(
@@ -386,6 +476,14 @@ BROKER_INPUTS: Final[dict[int, Worst]] = {
     ),
     Code.GET_ALL_CONSUMER_OFFSET: Worst("800,000 offsets in one answer", _repeat(1), MAY_BE_TOO_LONG),
     Code.GET_ALL_DELAY_OFFSET: Worst("a few numbers, pipelined", _repeat(MANY)),
+    Code.GET_TIMER_CHECK_POINT: Worst("a few numbers, pipelined", _repeat(MANY)),
+    Code.GET_TIMER_METRICS: Worst("an empty table, pipelined", _repeat(MANY)),
+    Code.GET_ALL_MESSAGE_REQUEST_MODE: Worst("an empty table, pipelined", _repeat(MANY)),
+    Code.GET_BROKER_HA_STATUS: Worst("a few slaves, pipelined", _repeat(MANY)),
+    Code.EXCHANGE_BROKER_HA_INFO: Worst("three values, pipelined", times(MANY, ExchangeHAInfoHeader())),
+    Code.RESET_MASTER_FLUSH_OFFSET: Worst(
+        "without effect, pipelined", times(MANY, ResetMasterFlushOffsetHeader(master_flush_offset=0))
+    ),
     Code.QUERY_CONSUME_TIME_SPAN: Worst(
         "the widest topic: four looks at each queue",
         times(SOME, QueryConsumeTimeSpanHeader(topic=WIDE, group=MEMBER_GROUP)),

@@ -34,7 +34,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 
 
 def _heartbeats() -> list[bytes]:
-    """What each connection sends at once: sixty clients, in ten groups of five topics each."""
+    """Return what each connection sends at once: sixty clients, in ten groups of five topics each."""
     topics = [SubscriptionData(topic=topic_name(number), sub_string="*") for number in range(5)]
     bodies = [heartbeat(f"c{number}", [consumer(f"storm{number % 10}", topics)], ["storm"]) for number in range(60)]
     return [encode_request(RequestCode.HEART_BEAT, number, None, body) for number, body in enumerate(bodies)]

@@ -36,7 +36,7 @@ VALUE: Final = "v" * VALUE_BYTES_MAX
 
 
 def _topics_of(name: str) -> bytes:
-    """As many topics as a broker may have."""
+    """Register as many topics as a broker may have."""
     table = {f"{name}-{number:05d}": TopicConfig(topic_name=f"{name}-{number:05d}") for number in range(49_000)}
     return encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigTable(topic_config_table=table)))
 

@@ -30,7 +30,7 @@ class Stall(NamedTuple):
 
 
 def read_threads(pid: int) -> Threads:
-    """The times of all threads of a process."""
+    """Return the times of all threads of a process."""
     found: Threads = {}
     for thread in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -48,5 +48,5 @@ def stall_of(begin: float, end: float, loop: int, before: Threads, after: Thread
 
 
 def longest(stalls: list[Stall], begin: float, end: float) -> float:
-    """The longest stall that overlaps the time from *begin* to *end*; 0 if there was none."""
+    """Return the longest stall that overlaps the time from *begin* to *end*; 0 if there was none."""
     return max((stall.seconds for stall in stalls if stall.begin <= end and stall.end >= begin), default=0.0)

@@ -103,7 +103,7 @@ class Watch:
         return longest(self._probe.stalls(), begin, time.monotonic())
 
     async def storm_s(self, frames: Sequence[bytes], connections: int) -> float:
-        """As `stall_s`, for *frames* sent at once on each of many connections."""
+        """Measure as `stall_s` does, for *frames* sent at once on each of many connections."""
         least = float("inf")
         for _ in range(TRIES):
             least = min(least, await self._storm(frames, connections))
@@ -165,7 +165,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 @asynccontextmanager
 async def watching(folder: Path, servers: Servers) -> AsyncIterator[Watch]:
-    """A watch over running *servers*."""
+    """Yield a watch over running *servers*."""
     member = await Peer.connect(servers.broker)
     serving = asyncio.gather(_answer(member), _stay(member))
     probe = await asyncio.to_thread(Probe, servers, folder / "stalls.jsonl")
@@ -203,7 +203,7 @@ async def _beat(member: Peer) -> None:
 
 
 async def _prepare(world: World) -> None:
-    """A member of groups, and a message of the largest size."""
+    """Join groups, and send a message of the largest size."""
     await _beat(world.member)
     header = SendMessageV2Header(
         producer_group=PRODUCER_GROUP,

@@ -47,5 +47,5 @@ class Worst:
 
 
 def times(count: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"") -> Requests:
-    """The same request, pipelined."""
+    """Return the same request, pipelined."""
     return lambda _: [Request(header, body)] * count

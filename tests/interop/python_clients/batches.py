@@ -49,7 +49,7 @@ async def inner_batch(stage: Stage) -> None:
 
 
 def _batch(topic: str, bodies: list[str]) -> Outgoing:
-    """As a 5.x producer sends it: the batch has an id of its own."""
+    """Send as a 5.x producer does: the batch has an id of its own."""
     parts = [
         BatchMessage(0, body.encode(), encode_properties({"TAGS": "A", "UNIQ_KEY": f"id-{body[6:]}"}))
         for body in bodies

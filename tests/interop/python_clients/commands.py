@@ -12,7 +12,7 @@ from tests.interop.python_clients.stage import PATIENCE_S, WAIT_S, Stage, now_ms
 
 
 async def _hanabi(stage: Stage, *arguments: str, typed: bytes = b"") -> str:
-    """What the command writes to stdout; it must end well."""
+    """Return what the command writes to stdout; it must end well."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "hanabi", *arguments, "-n", stage.namesrv),

@@ -26,7 +26,7 @@ _MODULES = (batches, commands, grouping, later, leaving, pulling, pushing, sendi
 
 
 def scenario(name: str) -> Callable[[Stage], Awaitable[None]]:
-    """The scenario that the Java driver has under this name."""
+    """Return the scenario that the Java driver has under this name."""
     function: Callable[[Stage], Awaitable[None]] = next(
         getattr(module, name) for module in _MODULES if hasattr(module, name)
     )
@@ -34,7 +34,7 @@ def scenario(name: str) -> Callable[[Stage], Awaitable[None]]:
 
 
 class Ending(NamedTuple):
-    """How a scenario ended: None is well; otherwise what went wrong, in full."""
+    """Outcome of a scenario: None is well; otherwise what went wrong, in full."""
 
     error: str | None
     seconds: float

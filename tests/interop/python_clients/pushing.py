@@ -114,7 +114,7 @@ async def filter_sql_broken(stage: Stage) -> None:
 
 
 async def consume_from_last(stage: Stage) -> None:
-    """A new group begins behind what was there, unless the queue is so young that nothing was ever deleted from it."""
+    """Check that a new group begins behind what was there, unless nothing was ever deleted from the queue."""
     topic = await stage.topic(1)
     producer = await stage.producer()
     await send(producer, topic, "A", "first")

@@ -154,7 +154,7 @@ async def send_selector(stage: Stage) -> None:
 
 
 async def send_refused(stage: Stage) -> None:
-    """What a broker does not take; our own limits must not be reached first, where they can be moved."""
+    """Send what a broker does not take; our own limits must not be reached first, where they can be moved."""
     topic = await stage.topic(1)
     huge = 64 << 20
     producer = await stage.producer(message_bytes_max=huge, compress_over_bytes=huge, retries=0)

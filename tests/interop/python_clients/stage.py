@@ -83,7 +83,7 @@ class Inbox:
 
 
 class Stage:
-    """What a scenario gets."""
+    """Parts that a scenario gets."""
 
     def __init__(self, namesrv: str, name: str, stack: AsyncExitStack) -> None:
         self.namesrv, self.name = namesrv, name
@@ -91,7 +91,7 @@ class Stage:
         self._core: Core | None = None
 
     def unique(self, what: str) -> str:
-        """A name that nothing else has on this broker."""
+        """Return a name that nothing else has on this broker."""
         return f"{what}_{self.name}"
 
     @property
@@ -99,7 +99,7 @@ class Stage:
         return ClientConfig(namesrv=self.namesrv, request_timeout_s=PATIENCE_S)
 
     async def core(self) -> Core:
-        """For questions that tools ask."""
+        """Return the administration, for questions that tools ask."""
         if self._core is None:
             self._core = await Core.acquire(self.config)
             self.at_end(self._core.release)
@@ -109,7 +109,7 @@ class Stage:
         self._stack.push_async_callback(ending)
 
     async def topic(self, queues: int, word: str = "T", *, attributes: str | None = None) -> str:
-        """A new topic; clients can find it when this returns. *attributes* are 5.x's."""
+        """Return a new topic; clients can find it when this returns. *attributes* are 5.x's."""
         topic, core = self.unique(word), await self.core()
         header = plain_topic(topic, queues, attributes=attributes)
         await core.api.create_topic(await self.broker(), header, PATIENCE_S)
@@ -123,13 +123,13 @@ class Stage:
                 await asyncio.sleep(0.02)
 
     async def broker(self) -> str:
-        """The address of the one broker."""
+        """Return the address of the one broker."""
         core = await self.core()
         info = await core.api.cluster_info(core.config.namesrv_addresses[0], PATIENCE_S)
         return info.broker_addr_table[BROKER].broker_addrs[0]
 
     async def producer(self, word: str = "P", **options: Any) -> Producer:
-        """A started one."""
+        """Return a started one."""
         return await self.started(Producer(self.unique(word), config=self.config, **self.patient(options)))
 
     @staticmethod
@@ -143,12 +143,12 @@ class Stage:
         return client
 
     def consumer(self, word: str = "G", **options: Any) -> PushConsumer:
-        """One that is not started; begins with the oldest message."""
+        """Return one that is not started; begins with the oldest message."""
         chosen: dict[str, Any] = {"consume_from": "first", "concurrency": 4, **options}
         return PushConsumer(self.unique(word), config=self.config, **chosen)
 
     async def inbox(self, topic: str, expression: Expression = "*", word: str = "G_IN") -> Inbox:
-        """A started consumer that keeps all it gets."""
+        """Return a started consumer that keeps all it gets."""
         consumer = self.consumer(word)
         consumer.subscribe(topic, expression)
         return await self.inbox_of(consumer)
