@@ -9,12 +9,13 @@ WITH_SPARK := $(VENV)/.with-spark
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 LANE := $(BIN)/python -m tests.lane
-# The second lane has what waits for JVMs and for other processes; both take about the same time.
-BESIDE := tests/interop tests/spark tests/chaos tests/test_documents.py tests/test_examples.py
+# The second lane has what waits for JVMs and for other processes, but for the documents: so both take about as long.
+BESIDE := tests/interop tests/spark
+DOCUMENTS := tests/test_documents.py tests/test_examples.py
 OURS := tests $(addprefix --ignore=,$(BESIDE))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run quick test coverage check format bench chaos interop fuzz fuzzlive clean
+.PHONY: help setup demo run quick test coverage check format bench chaos chaospair interop fuzz fuzzlive clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +50,7 @@ run: $(INSTALLED) ## serve a name server and a broker on 127.0.0.1, data in ./ha
 	$(BIN)/hanabi serve
 
 test: $(READY) ## run every test that this machine can run (SLOW=1: also those that take minutes)
-	@echo "two lanes in parallel, about twenty minutes on two cores; each prints its result at its end"
+	@echo "two lanes in parallel, about half an hour on two cores; each prints its result at its end"
 	$(if $(SLOW),HANABI_SLOW_TESTS=1) $(MAKE) --no-print-directory --jobs=2 --output-sync=target test-ours test-beside
 	@$(LANE)
 
@@ -63,7 +64,7 @@ quick-files:
 
 quick-sockets:
 	$(PYTEST) -q -m 'not long' tests/remoting tests/namesrv tests/client tests/metrics \
-	    $(filter-out $(BESIDE) tests/test_deploy.py tests/test_lane.py, $(wildcard tests/test_*.py))
+	    $(filter-out $(DOCUMENTS) tests/test_deploy.py tests/test_lane.py, $(wildcard tests/test_*.py))
 
 .PHONY: test-ours test-beside
 test-ours:
@@ -91,6 +92,9 @@ bench: $(READY) ## measure Hanabi and Apache RocketMQ side by side (45 minutes; 
 MINUTES ?= 5
 chaos: $(READY) ## kill, stop, cut off and starve a cluster under traffic, check its history (MINUTES=5 SEED=n)
 	$(BIN)/python -m chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+chaospair: $(READY) ## the same for a master and its slave, until the master is lost (MINUTES=5 SEED=n ARGS="--role ASYNC_MASTER")
+	$(BIN)/python -m chaos.pair --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 interop: $(READY) ## run only the tests with Apache RocketMQ's own programs
 	$(PYTEST) tests/interop -v

@@ -10,8 +10,10 @@ MODULES = {
     "hanabi.wire.message._speedups": "src/hanabi/wire/message/_speedups.pyx",
     "hanabi.store._speedups": "src/hanabi/store/_speedups.pyx",
     "hanabi.store.fast_path._appends": "src/hanabi/store/fast_path/_appends.pyx",
+    "hanabi.store.fast_path._copies": "src/hanabi/store/fast_path/_copies.pyx",
     "hanabi.store.fast_path._reads": "src/hanabi/store/fast_path/_reads.pyx",
     "hanabi.broker.fast_path._frames": "src/hanabi/broker/fast_path/_frames.pyx",
+    "hanabi.broker.fast_path._admission": "src/hanabi/broker/fast_path/_admission.pyx",
     "hanabi.broker.fast_path._sends": "src/hanabi/broker/fast_path/_sends.pyx",
 }
 

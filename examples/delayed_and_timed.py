@@ -1,4 +1,4 @@
-"""Delayed messages (one of the broker's delay levels) and timed messages (any time; RocketMQ 5 or Hanabi).
+"""Delayed messages (by a level, or any time) and timed messages. Any time needs RocketMQ 5 or Hanabi.
 
 python delayed_and_timed.py 127.0.0.1:9876
 """
@@ -6,6 +6,7 @@ python delayed_and_timed.py 127.0.0.1:9876
 import queue
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
 import hanabi
 
@@ -13,8 +14,9 @@ namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 began = time.time()
 
 with hanabi.Producer("reminders", namesrv=namesrv) as producer:
-    producer.send(hanabi.Message("Reminders", b"timed", deliver_time_ms=int((began + 3) * 1000)))
-    producer.send(hanabi.Message("Reminders", b"delayed", delay_level=1))  # level 1 is 1 s, 2 is 5 s, 3 is 10 s ...
+    producer.send(hanabi.Message("Reminders", b"timed", deliver_at=datetime.now(UTC) + timedelta(seconds=3)))
+    producer.send(hanabi.Message("Reminders", b"delayed", delay=timedelta(seconds=2)))
+    producer.send(hanabi.Message("Reminders", b"by level", delay_level=1))  # level 1 is 1 s, 2 is 5 s, 3 is 10 s ...
     producer.send(hanabi.Message("Reminders", b"at once"))
 
 consumer = hanabi.PushConsumer("alarm-clock", namesrv=namesrv, consume_from="first")
@@ -29,6 +31,6 @@ def ring(messages: list[hanabi.StoredMessage]) -> None:
 
 
 with consumer:
-    for _ in range(3):
+    for _ in range(4):
         what, seconds = arrived.get(timeout=30)
         print(f"{what}: after {seconds:.1f} s")

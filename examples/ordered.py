@@ -16,8 +16,7 @@ ORDERS = ["1001", "1002", "1003"]
 with hanabi.Producer("shop", namesrv=namesrv) as producer:
     for step in STEPS:
         for order in ORDERS:
-            message = hanabi.Message("OrderSteps", step.encode(), keys=[order])
-            producer.send(message, selector=hanabi.by_hash, arg=order)  # one order, one queue
+            producer.send(hanabi.Message("OrderSteps", step.encode(), ordering_key=order))  # one order, one queue
 
 consumer = hanabi.PushConsumer("order-log", namesrv=namesrv, consume_from="first")
 consumer.subscribe("OrderSteps")
@@ -35,7 +34,7 @@ def write(messages: list[hanabi.StoredMessage]) -> None:
         if step == "paid" and not failed_once:
             failed_once = True
             raise hanabi.ConsumeLater("the bank does not answer", suspend_s=0.2)
-        log[message.keys[0]].append(step)
+        log[message.ordering_key or ""].append(step)
     if all(len(log[order]) >= len(STEPS) for order in ORDERS):
         complete.set()
 

@@ -82,6 +82,20 @@ PANELS: list[tuple[str, str, list[Asked]]] = [
     ("Not on the disk yet", "bytes", [now("hanabi_flush_behind_bytes", "instance", "{{instance}}")]),
     ("Memory", "bytes", [now("process_resident_memory_bytes", "instance", "{{instance}}")]),
     ("Processor", "percentunit", [a_second("process_cpu_seconds_total", "instance", "{{instance}}")]),
+    ("Slaves: lag", "bytes", [now("hanabi_replication_lag_bytes", "instance, slave", "{{instance}} {{slave}}")]),
+    (
+        "Slaves: sent to them",
+        "Bps",
+        [now("hanabi_replication_bytes_per_second", "instance, slave", "{{instance}} {{slave}}")],
+    ),
+    (
+        "Slaves in sync, and needed",
+        "short",
+        [
+            now("hanabi_replication_slaves_in_sync", "instance", "in sync {{instance}}"),
+            now("hanabi_replication_slaves_needed", "instance", "needed {{instance}}"),
+        ],
+    ),
     ("Waiting for a delay", "short", [now("hanabi_delayed_messages", "level", "level {{level}}")]),
 ]
 
