@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "replication": "errors durable_table wire remoting store",
     "namesrv": "errors clock durable_table home_lock wire remoting access",
     "controller": "errors clock durable_table home_lock wire remoting access",
-    "broker": "errors clock durable_table message wire remoting access store replication",
+    "broker": "_version errors clock durable_table message wire remoting access store replication",
     "metrics": "_version errors wire remoting store replication namesrv broker",
     "client": "errors clock durable_table message wire remoting",
     "admin": "errors message wire access client",
@@ -36,8 +36,8 @@ MAY_IMPORT = {
     "bench": "errors clock message wire store client aio admin",  # the store: it measures a disk with ours
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
     "cli": (
-        "_version errors message wire remoting store namesrv controller broker metrics access client admin doctor "
-        "bench dashboard spark"
+        "_version errors durable_table message wire remoting store namesrv controller broker metrics access client "
+        "admin doctor bench dashboard spark"
     ),
     # The broker: only its SQL92 evaluator, which is pure.
     "dashboard": "errors clock message wire remoting broker client admin doctor",

@@ -7,6 +7,7 @@ tested once for all of them, in `test_topic.py`.
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -28,8 +29,9 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     handlers, level = root.handlers[:], root.level
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["hanabi", *arguments])
-        for name in ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY", "HANABI_CREDENTIALS"):
+        for name in ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY", "HANABI_CREDENTIALS", "HANABI_PROFILE"):
             patch.delenv(name, raising=False)
+        patch.setenv("HANABI_CONFIG", os.environ.get("HANABI_CONFIG", os.devnull))
         try:
             main()
             code: Any = 0

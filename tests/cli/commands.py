@@ -25,7 +25,7 @@ def log_as_before() -> Iterator[None]:
 
 def environment(**more: str) -> dict[str, str]:
     """Ours, without what would lead the command to another cluster."""
-    strange = ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY", "HANABI_CREDENTIALS")
+    strange = ("NAMESRV_ADDR", "HANABI_ACCESS_KEY", "HANABI_SECRET_KEY", "HANABI_CREDENTIALS", "HANABI_PROFILE")
     return {**{name: value for name, value in os.environ.items() if name not in strange}, **more}
 
 

@@ -30,6 +30,8 @@ from hanabi.admin.replication_report import BrokerReplication
 from hanabi.admin.topics import RouteEntry, TopicListing, TopicOnBroker, TopicStatus
 from hanabi.admin.users import Explanation, PolicyLine, UserSummary
 from hanabi.bench.results import Consumed, EndToEnd, Produced, StoreMeasured
+from hanabi.cli.admin.profile import ProfileLine
+from hanabi.cli.admin.version import Versions
 from hanabi.cli.messages.send import SentLine
 from hanabi.cli.shared.done import (
     BrokersForgotten,
@@ -119,6 +121,9 @@ SHAPES: dict[str, Any] = {
     "doctor": Diagnosis,
     "send": Lines(SentLine),
     "tail": Lines(MessageLine),
+    "consume": Lines(MessageLine),
+    "version": Versions,
+    "profile list": list[ProfileLine],
 }
 _WRAPPER = textwrap.TextWrapper(118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 _PLAIN = {str: "text", int: "integer", float: "number", bool: "true/false", type(None): "null"}

@@ -72,7 +72,8 @@ UNLIKE_SETTINGS = {
     **dict.fromkeys(OF_5, "of 5.x, and this broker knows it"),
     **dict.fromkeys(OUR_OWN, "this broker has it and Apache's has not"),
 }
-MORE_KEYS = {"brokerActive", "groupsSubscribingDifferently"}  # of the runtime information: one of 5.x, one of ours
+# Of the runtime information: one of 5.x, two of ours.
+MORE_KEYS = {"brokerActive", "groupsSubscribingDifferently", "hanabiVersion"}
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 # There or not, as it happens: groups of mqadmin itself, what this broker has of 5.x, an offset that follows after 10 s.
 _PASSING = re.compile(r"TOOLS_CONSUMER|MONITOR_CONSUMER|rmq_sys_wheel_timer|%RETRY%interop_online (\S+ )?broker-x")

@@ -35,7 +35,8 @@ class BrokerSummary(Answer, frozen=True, kw_only=True):
     broker: str
     broker_id: int
     address: str
-    version: str | None = None
+    version: str | None = None  # of the protocol that it speaks
+    program: str | None = None
     put_tps: float | None = None
     get_tps: float | None = None
     disk_used: float | None = None  # used part of the commit log's disk, 0 to 1
@@ -269,12 +270,21 @@ def _summary(broker: BrokerAt, info: Mapping[str, str], problem: str | None) -> 
         broker_id=broker.broker_id,
         address=broker.address,
         version=info.get("brokerVersionDesc"),
+        program=_program(info),
         put_tps=_first_number(info.get("putTps")),
         get_tps=_first_number(info.get("getTransferredTps") or info.get("getTransferedTps")),
         disk_used=_first_number(info.get("commitLogDiskRatio")),
         earliest_stored=max(int(earliest), 0) if earliest.removeprefix("-").isdigit() else None,
         problem=problem,
     )
+
+
+def _program(info: Mapping[str, str]) -> str | None:
+    """Return the program of a broker and its version. Apache's has the version of its protocol."""
+    if (ours := info.get("hanabiVersion")) is not None:
+        return f"Hanabi {ours}"
+    version = info.get("brokerVersionDesc")
+    return None if version is None else f"Apache RocketMQ {version.removeprefix('V').replace('_', '.')}"
 
 
 def _broker_flow(broker: BrokerAt, info: Mapping[str, str]) -> BrokerFlow:

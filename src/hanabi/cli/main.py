@@ -7,9 +7,23 @@ from typing import Annotated, Any
 import typer
 
 from hanabi._version import __version__
-from hanabi.cli.admin import acl, broker, cluster_list, controller, doctor, group, namesrv, offset, stats, topic, user
+from hanabi.cli.admin import (
+    acl,
+    broker,
+    cluster_list,
+    controller,
+    doctor,
+    group,
+    namesrv,
+    offset,
+    profile,
+    stats,
+    topic,
+    user,
+    version,
+)
 from hanabi.cli.bench import command as bench
-from hanabi.cli.messages import dlq, message, send, tail
+from hanabi.cli.messages import consume, dlq, message, send, tail
 from hanabi.cli.pipeline import command as pipeline
 from hanabi.cli.serve import command as serve
 from hanabi.cli.serve import dashboard
@@ -17,6 +31,7 @@ from hanabi.cli.shared import completion
 from hanabi.cli.shared.administration import INTERRUPTED, command
 from hanabi.cli.shared.cluster import FAILED
 from hanabi.cli.shared.output import discard_output
+from hanabi.cli.shared.profiles import PROFILE_VARIABLE
 from hanabi.cli.store import command as store
 from hanabi.errors import MQError
 
@@ -45,13 +60,22 @@ app.add_typer(namesrv.app, name="namesrv")
 app.add_typer(controller.app, name="controller")
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
+app.add_typer(profile.app, name="profile")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
 app.command()(send.send)
 app.command()(tail.tail)
+app.command()(consume.consume)
 app.command()(dashboard.dashboard)
 command(app, "stats")(stats.stats)
 command(app, "doctor")(doctor.doctor)
+command(app, "version")(version.version)
+
+
+def _choose_profile(name: str | None) -> None:
+    """Let this command use a profile: the option is the variable for this process."""
+    if name is not None:
+        os.environ[PROFILE_VARIABLE] = name
 
 
 def _show_version(asked: bool) -> None:
@@ -65,6 +89,17 @@ def _hanabi(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            envvar=PROFILE_VARIABLE,
+            callback=_choose_profile,
+            autocompletion=completion.profiles,
+            help="Use the cluster of this profile (see: hanabi profile).",
+        ),
+    ] = None,
     install_completion: Annotated[
         str | None,
         typer.Option(

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,12 @@ def test_the_cluster_may_be_named_by_the_environment(cluster: Serving) -> None:
         (["T", "x", "--property", "TAGS=x"], "TAGS"),
         (["T", "x", "--lines"], "give no BODY"),
         (["T", "x", "--access-key", "me"], "HANABI_SECRET_KEY"),
-        (["T", "x", "-n", "nowhere"], "nowhere"),
+        (["T", "x", "-n", "nowhere:port"], "'nowhere:port' has no port between 1 and 65535"),
+        (["T", "x", "--delay", "soon"], "--delay soon: must be a time such as 90s, 5m or 1h30m"),
+        (["T", "x", "--delay", "1h-3m"], "--delay 1h-3m: must be a time"),
+        (["T", "x", "--delay", "9999999d"], "--delay 9999999d: longer than 36500 days"),
+        (["T", "x", "--at", "12"], "--at 12: as milliseconds since 1970"),
+        (["T", "x", "--delay", "1s", "--at", "2030-01-01"], "--delay and --at are two ways to deliver later"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_sentence(cluster: Serving, arguments: list[str], words: str) -> None:
@@ -131,3 +137,26 @@ def test_the_help_names_every_option() -> None:
     text = hanabi("send", "--help", COLUMNS="200", NO_COLOR="1").stdout
     for option in ("--tags", "--keys", "--property", "--delay", "--count", "--lines", "--json", "--namesrv"):
         assert option in text
+
+
+def test_messages_with_one_ordering_key_are_in_one_queue_in_their_order(cluster: Serving) -> None:
+    for number in range(6):
+        sent = hanabi("send", "SendOrdered", str(number), "--ordering-key", "order 43", "-n", cluster.namesrv)
+        assert sent.returncode == 0, sent.stderr
+    shown = hanabi("message", "print", "SendOrdered", "--format", "{queueId} {body}", "-n", cluster.namesrv)
+    queues, bodies = zip(*(line.split() for line in shown.stdout.splitlines()), strict=True)
+    assert len(set(queues)) == 1
+    assert list(bodies) == list("012345")
+
+
+def test_a_delay_is_a_time_or_a_level_and_a_moment_can_be_given(cluster: Serving) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+    for body, *later in (("after", "--delay", "1.5s"), ("level", "--delay", "1"), ("moment", "--at", soon)):
+        sent = hanabi("send", "SendDelays", body, *later, "-n", cluster.namesrv)
+        assert sent.returncode == 0, sent.stderr
+    command = ["tail", "SendDelays", "--from", "first", "--count", "3"]
+    shown = hanabi(*command, "--format", "{body} {bornTimestamp} {storeTimestamp}", "-n", cluster.namesrv)
+    waited = {body: int(stored) - int(born) for body, born, stored in map(str.split, shown.stdout.splitlines())}
+    assert waited.keys() == {"after", "level", "moment"}
+    assert waited["after"] >= 1_500
+    assert waited["level"] >= 1_000

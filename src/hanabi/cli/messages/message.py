@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hanabi.cli.messages import send as send_command
-from hanabi.cli.shared import completion
+from hanabi.cli.shared import completion, message_form
 from hanabi.cli.shared.administration import Site, command
 from hanabi.cli.shared.cluster import FAILED
 from hanabi.cli.shared.render import moment, pairs, table
@@ -101,10 +101,14 @@ def print_messages(
     broker: BrokerName = None,
     queue: Queue = None,
     count: Count = None,
-    full: Annotated[bool, typer.Option("--full", help="All of each message, not just a line.")] = False,
+    full: message_form.Full = False,
+    format: message_form.Format = None,
+    raw: message_form.Raw = False,
 ) -> None:
     """Show the messages of a topic, queue by queue, up to now. To see those that come, use tail."""
-    from hanabi.cli.shared.message_line import message_line, message_text, short_text
+    from hanabi.cli.shared.message_line import message_line
+
+    form = message_form.message_form(full=full, template=format, raw=raw, json=site.as_json)
 
     async def read(admin: "Admin") -> "AsyncGenerator[MessageLine, None]":
         from hanabi.admin import Range
@@ -123,7 +127,7 @@ def print_messages(
             if left == 0:
                 return
 
-    site.stream(read, message_text if full else short_text)
+    site.stream(read, form)
 
 
 @command(app, "trace")

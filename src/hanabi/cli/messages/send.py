@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ import typer
 from hanabi.cli.logs.log_output import LogLevel, configure_logging
 from hanabi.cli.shared import cluster, completion
 from hanabi.cli.shared.output import json_line, output
+from hanabi.cli.shared.times import is_number, parse_duration, parse_time
 from hanabi.errors import ConfigError, InvalidMessage, MQError
 
 if TYPE_CHECKING:
@@ -37,16 +39,21 @@ Keys = Annotated[
 Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated.")
 ]
+OrderingKey = Annotated[
+    str | None,
+    typer.Option("--ordering-key", metavar="KEY", help="Messages with one key go to one queue, in their order."),
+]
 Delay = Annotated[
-    int,
+    str | None,
     typer.Option(
         "--delay",
-        metavar="LEVEL",
-        min=0,
-        help="Deliver later, by level: 1 1s, 2 5s, 3 10s, 4 30s, 5 1m, 6 2m ... 14 10m, 15 20m, 16 30m, 17 1h, 18 2h,"
-        " the most; brokers take more for the most, and may have other levels.",
+        metavar="TIME|LEVEL",
+        help="Deliver later: after 90s, 5m or 1h30m, or by level: 1 1s, 2 5s, 3 10s, 4 30s, 5 1m, 6 2m ... 14 10m,"
+        " 15 20m, 16 30m, 17 1h, 18 2h, the most; brokers take more for the most, and may have other levels. Brokers"
+        " of RocketMQ before 5.0 know only levels.",
     ),
 ]
+At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Deliver at this time: 2026-11-15T06:45:00, UTC.")]
 Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="Send so many of it.")]
 Lines = Annotated[bool, typer.Option("--lines", help="Each line of stdin is a message; empty ones are passed over.")]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="For each message.")]
@@ -71,7 +78,9 @@ def send(
     tags: Tags = None,
     keys: Keys = None,
     property: Properties = None,
-    delay: Delay = 0,
+    ordering_key: OrderingKey = None,
+    delay: Delay = None,
+    at: At = None,
     count: Count = 1,
     lines: Lines = False,
     timeout: Timeout = 3.0,
@@ -91,6 +100,7 @@ def send(
     if body is None and sys.stdin.isatty():
         raise ConfigError("give a BODY, or - to type it here (end it with Ctrl-D)")
     properties = dict(map(_pair, property or ()))
+    level, after, at_ms = _delivery(delay, at)
     words = [key for text in keys or () for key in text.split()]
     config = cluster.client_config(namesrv, namespace, access_key, tls_config)
     configure_logging(LogLevel.ERROR, as_json=False)  # what went wrong is in the errors
@@ -102,7 +112,17 @@ def send(
     def message(body: bytes) -> "Message":
         from hanabi.message import Message
 
-        return Message(topic, body, tags=tags, keys=words, properties=dict(properties), delay_level=delay)
+        return Message(
+            topic,
+            body,
+            tags=tags,
+            keys=words,
+            properties=dict(properties),
+            ordering_key=ordering_key,
+            delay_level=level,
+            delay=after,
+            deliver_time_ms=at_ms,
+        )
 
     with cluster.errors_as_exit_code(), output() as write:
         show = _as_json if json else _as_text
@@ -132,6 +152,17 @@ def _send_all(
                 if done == 1 or isinstance(error, InvalidMessage):
                     raise error
                 raise MQError(f"{len(failed)} of {done} messages were not sent; number {number}: {error}") from error
+
+
+def _delivery(delay: str | None, at: str | None) -> tuple[int, timedelta | None, int]:
+    """Return the delay level, the delay and the moment of delivery that the options ask for; at most one is set."""
+    if delay is not None and at is not None:
+        raise ConfigError("--delay and --at are two ways to deliver later: choose one")
+    if at is not None:
+        return 0, None, parse_time("--at", at)
+    if delay is None or is_number(delay):
+        return int(delay or 0), None, 0
+    return 0, parse_duration("--delay", delay), 0
 
 
 def _pair(text: str) -> tuple[str, str]:

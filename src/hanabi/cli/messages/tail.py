@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hanabi.cli.logs.log_output import LogLevel, configure_logging
-from hanabi.cli.shared import cluster, completion
+from hanabi.cli.shared import cluster, completion, message_form
 from hanabi.cli.shared.output import json_line, output
 from hanabi.cli.shared.times import parse_time
 from hanabi.errors import ConfigError, SubscriptionParseFailed
@@ -37,7 +37,6 @@ From = Annotated[
 Count = Annotated[
     int | None, typer.Option("--count", metavar="N", min=1, show_default="without end", help="Stop after so many.")
 ]
-Full = Annotated[bool, typer.Option("--full", help="All of each message: its properties, and its body uncut.")]
 Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 
 
@@ -47,7 +46,9 @@ def tail(
     sql: Sql = None,
     from_: From = LAST,
     count: Count = None,
-    full: Full = False,
+    full: message_form.Full = False,
+    format: message_form.Format = None,
+    raw: message_form.Raw = False,
     json: Json = False,
     namesrv: cluster.Namesrv = None,
     namespace: cluster.Namespace = "",
@@ -62,7 +63,7 @@ def tail(
     says no. 2: what was asked for is wrong.
     """
     from hanabi.cli.messages.tailing import Tail
-    from hanabi.cli.shared.message_line import message_line, message_text, short_text
+    from hanabi.cli.shared.message_line import message_line
     from hanabi.client.consumer.subscription import ALL, Sql
     from hanabi.remoting.loop import run
 
@@ -71,13 +72,14 @@ def tail(
     expression = Sql(sql) if sql is not None else tags or ALL
     config = cluster.client_config(namesrv, namespace, access_key, tls_config)
     start = _start(from_)
+    form = message_form.message_form(full=full, template=format, raw=raw, json=json)
     configure_logging(LogLevel.WARNING, as_json=False)
 
     with cluster.errors_as_exit_code(), output() as write:
 
         def show(message: "StoredMessage") -> None:
             line = message_line(message)
-            write(json_line(line) if json else message_text(line) if full else short_text(line))
+            write(json_line(line) if json else form(line))
             sys.stdout.flush()  # the reader of a pipe wants it now
 
         async def work() -> None:

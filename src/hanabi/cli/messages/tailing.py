@@ -6,13 +6,12 @@ brokers keep for tools. So no group notices, and a broker forgets us with the la
 
 import asyncio
 import logging
-import signal
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
+from hanabi.cli.messages.stopping import stop_signals, until
 from hanabi.client.cluster.core import Core
 from hanabi.client.cluster.queue_access import QueueAccess
 from hanabi.client.cluster.routes import Route, describe
@@ -61,10 +60,10 @@ class Tail:
 
     async def run(self) -> None:
         """Pull until the end; raise errors that will not pass."""
-        with _stop_signals() as stopped:
+        with stop_signals() as stopped:
             core = await Core.acquire(self._config)
             try:
-                await _until(stopped, self._follow(core))
+                await until(stopped, self._follow(core))
             finally:
                 await self._end_queues()
                 await core.release()
@@ -137,33 +136,3 @@ class Tail:
         if self._left is not None:
             self._left -= 1
         self._show(message)
-
-
-async def _until(stopped: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Do *work*, and give it up when *stopped* is set, whatever it waits for."""
-    doing, stopping = asyncio.create_task(work), asyncio.create_task(stopped.wait())
-    try:
-        await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
-        doing.cancel()  # nothing happens to what is done
-        await asyncio.wait((doing,))
-    if not doing.cancelled():
-        doing.result()
-
-
-@contextmanager
-def _stop_signals() -> Iterator[asyncio.Event]:
-    """Set the event on SIGINT and SIGTERM."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    caught: list[signal.Signals] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # Windows: there, KeyboardInterrupt ends it
-            loop.add_signal_handler(number, stopped.set)
-            caught.append(number)
-    try:
-        yield stopped
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)

@@ -102,7 +102,7 @@ class Site:
             for each in found:
                 write(json_line(each) if self.as_json else text(each))
 
-    def stream(self, work: "Callable[[Admin], AsyncGenerator[T, None]]", text: Callable[[T], str]) -> None:
+    def stream(self, work: "Callable[[Admin], AsyncGenerator[T, None]]", text: Callable[[T], str | bytes]) -> None:
         """Show what *work* finds as it finds it: one JSON object a line, or one *text* after another."""
         from contextlib import aclosing
 

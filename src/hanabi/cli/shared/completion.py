@@ -227,6 +227,15 @@ broker_settings = _completing(_broker_settings)
 name_server_settings = _completing(_name_server_settings)
 
 
+def profiles(incomplete: str) -> list[str]:
+    """Complete the name of a profile."""
+    from hanabi.cli.shared.profiles import profiles_path, read_profiles
+
+    with suppress(ConfigError):
+        return matching(read_profiles(profiles_path()).profiles, incomplete)
+    return []
+
+
 def pipelines(incomplete: str) -> list[str]:
     """Complete the name of a pipeline."""
     from hanabi.spark.pipelines.catalogue import SUMMARIES

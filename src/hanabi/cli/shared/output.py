@@ -21,7 +21,7 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def output() -> Iterator[Callable[[str], None]]:
+def output() -> Iterator[Callable[[str | bytes], None]]:
     """Write to stdout. A reader that closes it early (`| head`) is no error."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
@@ -38,5 +38,9 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
+def _write(written: str | bytes) -> None:
+    if isinstance(written, str):
+        sys.stdout.write(written)
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(written)

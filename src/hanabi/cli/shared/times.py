@@ -1,11 +1,15 @@
 """Times on the command line: how people write them, and how they read them. All are UTC."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from hanabi.errors import ConfigError
 
 MILLISECONDS_MIN = 10**12
 MILLISECONDS_MAX = 10**13
+DAYS_MAX = 36_500
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_DURATION_PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -49,3 +53,14 @@ def parse_time(option: str, text: str) -> int:
     except ValueError as error:
         raise ConfigError(f"{option} {text}: must be a time such as 2026-11-15T06:45:00, or milliseconds") from error
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_duration(option: str, text: str) -> timedelta:
+    """Return the time that *text* means: 90s, 1.5h, 1h30m, 250ms, 2d."""
+    parts = _DURATION_PART.findall(text)
+    if not parts or "".join(map("".join, parts)) != text:
+        raise ConfigError(f"{option} {text}: must be a time such as 90s, 5m or 1h30m; units are {', '.join(_UNITS)}")
+    length = sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+    if length > timedelta(days=DAYS_MAX):
+        raise ConfigError(f"{option} {text}: longer than {DAYS_MAX} days")
+    return length

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from hanabi._version import __version__
 from hanabi.broker.clients.consumer_group import ConsumerGroup
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX
@@ -73,6 +74,7 @@ class RuntimeHandlers:
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": VERSION_NAME,
             "brokerActive": "true",
+            "hanabiVersion": __version__,
             "groupsSubscribingDifferently": differing_text(self._consumers.differing()),
             "startAcceptSendRequestTimeStamp": str(self._settings.broker.start_accept_sends_at_ms),
         }

@@ -1,0 +1,157 @@
+"""`hanabi consume`: consume a topic as a member of a group, write its messages, and commit them."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from hanabi.cli.logs.log_output import LogLevel, configure_logging
+from hanabi.cli.messages.stopping import stop_signals, until
+from hanabi.cli.shared import cluster, completion, message_form
+from hanabi.cli.shared.output import json_line, output
+from hanabi.cli.shared.times import parse_time
+from hanabi.errors import ConfigError, SubscriptionParseFailed
+
+if TYPE_CHECKING:
+    from hanabi.client.consumer.offsets.start_point import ConsumeFrom
+    from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
+    from hanabi.message import StoredMessage
+
+FIRST: Final = "first"
+LAST: Final = "last"
+POLL_SECONDS = 3600.0
+BATCH = 256  # written and committed together
+
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The consumer group to join.", autocompletion=completion.groups)
+]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completion.topics)]
+Tags = Annotated[str | None, typer.Option("--tags", metavar="A||B", help="Only messages with one of these tags.")]
+Sql = Annotated[
+    str | None,
+    typer.Option("--sql", metavar="SQL92", help="Only messages whose properties fulfil this: amount > 100."),
+]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="first|last|TIME",
+        help="Where a group begins in a queue in which it has committed nothing yet (2026-11-15T06:45:00, UTC).",
+    ),
+]
+Count = Annotated[
+    int | None, typer.Option("--count", metavar="N", min=1, show_default="without end", help="Stop after so many.")
+]
+Idle = Annotated[
+    float | None,
+    typer.Option("--idle", metavar="SECONDS", min=0.1, show_default="wait", help="Stop when nothing came for so long."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
+
+
+def consume(
+    group: Group,
+    topic: Topic,
+    tags: Tags = None,
+    sql: Sql = None,
+    from_: From = FIRST,
+    count: Count = None,
+    idle: Idle = None,
+    full: message_form.Full = False,
+    format: message_form.Format = None,
+    raw: message_form.Raw = False,
+    json: Json = False,
+    namesrv: cluster.Namesrv = None,
+    namespace: cluster.Namespace = "",
+    access_key: cluster.AccessKey = None,
+    tls_config: cluster.TlsFile = None,
+) -> None:
+    """Consume the messages of a topic as a member of a group.
+
+    The members of a group share the queues. A message is committed after it was written, so that a crash repeats
+    messages and loses none. To look without consuming, use tail.
+
+    Ends after --count messages, after --idle seconds, or with SIGINT (Ctrl-C) or SIGTERM: exit code 0. 1: the cluster
+    cannot be reached or says no. 2: what was asked for is wrong.
+    """
+    from hanabi.cli.shared.message_line import message_line
+    from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
+    from hanabi.client.consumer.subscription import ALL, Sql
+    from hanabi.remoting.loop import run
+
+    if tags is not None and sql is not None:
+        raise ConfigError("--tags and --sql are two different filters: choose one")
+    config = cluster.client_config(namesrv, namespace, access_key, tls_config)
+    form = message_form.message_form(full=full, template=format, raw=raw, json=json)
+    start = _start(from_)
+    configure_logging(LogLevel.WARNING, as_json=False)
+
+    with cluster.errors_as_exit_code(), output() as write:
+
+        def show(message: "StoredMessage") -> None:
+            line = message_line(message)
+            write(json_line(line) if json else form(line))
+
+        async def work() -> None:
+            consumer = LitePullConsumer(group, config=config, auto_commit=False, consume_from=start)
+            consumer.subscribe(topic, Sql(sql) if sql is not None else tags or ALL)
+            with stop_signals() as stopped:
+                async with consumer:
+                    await until(stopped, _ready(consumer, group, topic))
+                    await _consume(consumer, show, stopped, count, idle)
+
+        try:
+            run(work())
+        except SubscriptionParseFailed as error:
+            raise ConfigError(f"--sql {sql}: {error}") from error
+        except KeyboardInterrupt:  # where no handler can be set for it
+            return
+
+
+async def _ready(consumer: "LitePullConsumer", group: str, topic: str) -> None:
+    """Print to stderr that messages can come. Raise if the topic cannot be read: the consumer itself would wait."""
+    count = len(await consumer.queues_of(topic))
+    typer.echo(f"consuming {topic} in group {group}: {count} {'queue' if count == 1 else 'queues'}", err=True)
+
+
+async def _consume(
+    consumer: "LitePullConsumer",
+    show: "Callable[[StoredMessage], None]",
+    stopped: asyncio.Event,
+    count: int | None,
+    idle: float | None,
+) -> None:
+    """Write and commit messages until *count* of them, *idle* seconds without one, or the end by a signal."""
+    left = count
+    stopping = asyncio.create_task(stopped.wait())
+    try:
+        while left != 0 and not stopped.is_set():
+            wanted = BATCH if left is None else min(BATCH, left)
+            polling = asyncio.create_task(consumer.poll(idle or POLL_SECONDS, count=wanted))
+            try:
+                await asyncio.wait((polling, stopping), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                polling.cancel()  # nothing happens to what is done
+            messages = await polling if polling.done() else []
+            if not messages and idle is not None:
+                return
+            for message in messages:
+                show(message)
+            sys.stdout.flush()  # the reader of a pipe wants it now, and must have it before the commit
+            if messages:
+                await consumer.commit()
+            left = None if left is None else left - len(messages)
+    finally:
+        stopping.cancel()
+
+
+def _start(text: str) -> "ConsumeFrom":
+    if text in (FIRST, LAST):
+        return FIRST if text == FIRST else LAST
+    try:
+        return datetime.fromtimestamp(parse_time("--from", text) / 1000, UTC)
+    except ConfigError as error:
+        raise ConfigError(f"{error}, or {FIRST}, or {LAST}") from error
