@@ -1,5 +1,7 @@
 """Tests of what is counted under which name, over which window, and what is forgotten."""
 
+from collections.abc import Callable
+
 import pytest
 
 from hanabi.broker.stats.broker_stats import BrokerStats
@@ -65,7 +67,31 @@ def test_a_run_counts_as_its_messages_one_queue_after_the_other() -> None:
     ):
         assert together.view(name, key) == apart.view(name, key)
     assert (together.store.puts, together.store.put_bytes) == (apart.store.puts, apart.store.put_bytes) == (6, 550)
-    assert (together.store.put_seconds, together.store.put_ms_max) == (0.25, 250)
+    assert together.store.put_seconds == 0.25
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda stats: stats.store.puts,
+        lambda stats: next(tally.messages for _, tally in stats.put_totals()),
+        lambda stats: stats.view("TOPIC_PUT_NUMS", "T").day.sum,
+    ],
+)
+def test_runs_are_collected_when_a_counter_is_read_and_only_once(read: Callable[[BrokerStats], int]) -> None:
+    stats, _ = make()
+    waiting = [([("T", 3, 300, 0, 1)], 0.25)]
+    stats.put_runs_of(lambda: waiting.pop() if waiting else ([], 0.0))
+    assert (read(stats), read(stats)) == (3, 3)
+
+
+def test_the_runs_of_a_removed_topic_do_not_bring_its_counters_back() -> None:
+    stats, _ = make()
+    waiting = [([("T", 3, 300, 0, 1)], 0.25)]
+    stats.put_runs_of(lambda: waiting.pop() if waiting else ([], 0.0))
+    stats.remove_topic("T")
+    assert not len(stats.put_totals())
+    assert stats.store.puts == 3
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from hanabi.store.fast_path._appends cimport RUN_MAX, RunQueue, RunWriter
 from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, put_digits
 from hanabi.wire.message._record cimport Indexed, Record, find_indexed, note_indexed
 
+from hanabi.broker.stats.broker_stats import WORTH_TELLING_SECONDS
+
 cdef enum:
     SEND = 310
     BATCH = 320
@@ -55,6 +57,7 @@ cdef enum:
     REQUIRED = (1 << SENT) - 1
     NUMERIC = 1 << DEFAULT_QUEUES | 1 << QUEUE_ID | 1 << SYS_FLAG | 1 << BORN_MS | 1 << FLAG | 1 << RECONSUMED | 1 << RECONSUMED_MAX
 
+cdef double SLOW_SECONDS = WORTH_TELLING_SECONDS
 cdef tuple NOTHING = (None, 0, (0, 0, 0, 0))
 cdef const char *HEX = b"0123456789ABCDEF"
 
@@ -231,9 +234,11 @@ cdef class FastSends:
     """Answers ordinary sends. All sends of one read are one run of appends."""
 
     cdef RunWriter writer
-    cdef object rules, targets, count_run, host_of_peer, config, reply_template, peer
+    cdef object rules, targets, count_slow, host_of_peer, config, reply_template, peer
     cdef readonly int64_t taken  # frames
     cdef readonly dict declined  # frames at which it stopped, by reason
+    cdef list uncounted  # queues, for `collect`
+    cdef double seconds
     cdef dict topics
     cdef SendTopic last
     cdef ReplyTemplate template
@@ -252,7 +257,9 @@ cdef class FastSends:
     cdef unsigned char out[ANSWERS_MAX + REPLY_MAX + ID_BYTES * BATCH_MAX]
 
     def __init__(self, RunWriter writer not None, rules, targets, intake, host_of_peer, reply_template):
-        self.writer, self.rules, self.targets, self.count_run = writer, rules, targets, intake.count_run
+        self.writer, self.rules, self.targets, self.count_slow = writer, rules, targets, intake.count_slow
+        self.uncounted, self.seconds = [], 0
+        intake.count_runs_of(self.collect)
         self.host_of_peer, self.reply_template = host_of_peer, reply_template
         self.topics, self.last, self.config, self.peer = {}, None, None, None
         self.taken, self.declined = 0, {}
@@ -292,11 +299,32 @@ cdef class FastSends:
         return self.writer.is_running and (self.out_bytes > ANSWERS_MAX or self.writer.count > RUN_MAX - BATCH_MAX)
 
     cdef finish(self):
-        """Store and count what was taken."""
-        stored = self.writer.finish()
-        if stored:
-            seconds = (perf_counter() - self.began) * self.sends / max(self.sends + self.batches, 1)
-            self.count_run(stored, seconds)  # the time of batches is not counted, see StoreStats
+        """Store what was taken, and note it for `collect`."""
+        cdef RunQueue queue
+        cdef double seconds
+        self.writer.end()
+        for queue in self.writer.queues:
+            if queue.next_offset > queue.first_offset:
+                if not queue.all_messages:
+                    self.uncounted.append(queue)
+                queue.all_messages += queue.next_offset - queue.first_offset
+                queue.all_bytes += queue.size
+                queue.all_frames += queue.frames
+        if self.sends:  # the time of batches is not counted, see StoreStats
+            seconds = (perf_counter() - self.began) * self.sends / (self.sends + self.batches)
+            self.seconds += seconds
+            if seconds >= SLOW_SECONDS:
+                self.count_slow(int(seconds * 1000))
+
+    def collect(self):
+        """Return what was stored since the last call, see `BrokerStats.put_run`."""
+        cdef RunQueue queue
+        cdef list stored = []
+        for queue in self.uncounted:
+            stored.append((queue.topic, queue.all_messages, queue.all_bytes, queue.queue_id, queue.all_frames))
+            queue.all_messages = queue.all_bytes = queue.all_frames = 0
+        seconds, self.seconds, self.uncounted = self.seconds, 0, []
+        return stored, seconds
 
     cdef int begin(self, connection) except -1:
         """Begin a run, with the rules in force."""

@@ -36,7 +36,7 @@ class Intake:
         self.store, self._divert, self._store_put = store, divert, store.put
         self.durability = durability or Durability(store)
         self._stats, self._store_stats, self._count = stats, stats.store, stats.put
-        self.count_run = stats.put_run  # of the fast path
+        self.count_runs_of, self.count_slow = stats.put_runs_of, stats.put_latency_ms  # of the fast path
 
     def put(self, message: PendingMessage) -> PutResult:
         """Store one message. The result carries any fault of the message or the store."""

@@ -26,6 +26,7 @@ WORTH_TELLING_SECONDS: Final = 0.001  # of a put: see `StoreStats.put_took`
 _QueueOfTopic = tuple[str, int]
 _GroupOfTopic = tuple[str, str]
 _QueueOfGroup = tuple[int, str, str]
+_Runs = tuple[Iterable[tuple[str, int, int, int, int]], float]  # the arguments of `put_run`
 
 
 class StatsView(NamedTuple):
@@ -59,7 +60,8 @@ class BrokerStats:
         self._cluster_name = cluster_name
         self._keys_max = keys_max
         self._sampler = sampler = Sampler(now_ms())
-        self.store: Final = StoreStats(now_ms())
+        self._store: Final = StoreStats(now_ms())
+        self._uncounted: Callable[[], _Runs] | None = None
         self._broker_put = sampler.new_tally()
         self._broker_get = sampler.new_tally()
         self._topic_put: Tallies[str] = Tallies(sampler, keys_max)
@@ -78,8 +80,8 @@ class BrokerStats:
         self.put_run(((topic, count, size, queue_id, 1),))
 
     def put_run(self, stored: Iterable[tuple[str, int, int, int, int]], seconds: float = 0.0) -> None:
-        """Count the messages that a run stored, by queue: topic, messages, their bytes, queue id, calls. *seconds* are
-        those that it took, without batches."""
+        """Count the messages that runs stored, by queue: topic, messages, their bytes, queue id, calls. *seconds* are
+        those that they took, without batches."""
         all_messages = all_bytes = 0
         topics, queues = self._topic_put, self._queue_put
         for topic, count, size, queue_id, times in stored:
@@ -95,20 +97,26 @@ class BrokerStats:
             all_messages += count
             all_bytes += size
         self._broker_put.messages += all_messages
-        store = self.store
+        store = self._store
         store.puts += all_messages
         store.put_bytes += all_bytes
         store.put_seconds += seconds
-        if seconds >= WORTH_TELLING_SECONDS:
-            store.put_took(int(seconds * 1000))
+
+    def put_runs_of(self, uncounted: Callable[[], _Runs]) -> None:
+        """Ask *uncounted* for what to count with `put_run` whenever a counter is read: cheaper than after each run."""
+        self._uncounted = uncounted
+
+    def _collect(self) -> None:
+        if self._uncounted is not None:
+            self.put_run(*self._uncounted())
 
     def put_failed(self) -> None:
         """Count a message that the store refused."""
-        self.store.puts_failed += 1
+        self._store.puts_failed += 1
 
     def put_latency_ms(self, ms: int) -> None:
         """Count the duration of one put."""
-        self.store.put_took(ms)
+        self._store.put_took(ms)
 
     def get(self, group: str, topic: str, count: int, size: int, queue_id: int = -1) -> None:
         """Count *count* messages of *size* bytes in total that a group was sent."""
@@ -122,7 +130,7 @@ class BrokerStats:
             tally.bytes += size
             tally.times += 1
         self._broker_get.messages += count
-        store = self.store
+        store = self._store
         store.gets_found += 1
         store.transferred += count
 
@@ -148,15 +156,15 @@ class BrokerStats:
 
     def get_missed(self) -> None:
         """Count a pull without a message."""
-        self.store.gets_missed += 1
+        self._store.gets_missed += 1
 
     def get_latency(self, group: str, topic: str, queue_id: int, ms: int) -> None:
         """Count the duration of a read for a group."""
         tally = self._latency[queue_id, topic, group]
         tally.messages += ms
         tally.times += 1
-        if ms > self.store.get_ms_max:
-            self.store.get_ms_max = ms
+        if ms > self._store.get_ms_max:
+            self._store.get_ms_max = ms
 
     def send_back(self, group: str, topic: str, count: int = 1) -> None:
         """Count messages that a group sent back into *topic*."""
@@ -174,6 +182,12 @@ class BrokerStats:
 
     # Reading
 
+    @property
+    def store(self) -> StoreStats:
+        """The statistics of the store."""
+        self._collect()
+        return self._store
+
     def view(self, stats_name: str, stats_key: str) -> StatsView | None:
         """Return one counter by Java's name and key; None if nothing was counted under them."""
         tally = self._find(stats_name, stats_key)
@@ -189,11 +203,13 @@ class BrokerStats:
 
     def topic_put_tps(self, topic: str) -> float:
         """Return the messages per second that were stored in the last minute."""
+        self._collect()
         tally = self._topic_put.get(topic)
         return tally.message_figures(Window.MINUTE).tps if tally is not None else 0.0
 
     def put_totals(self) -> "Totals":
         """Return the tallies of stored messages since the start, by topic."""
+        self._collect()
         return Totals(("topic",), ((topic,) for topic in self._topic_put), self._topic_put.values())
 
     def get_totals(self) -> "Totals":
@@ -213,6 +229,7 @@ class BrokerStats:
         return behind
 
     def _find(self, stats_name: str, stats_key: str) -> Tally | None:
+        self._collect()
         words = stats_key.split("@")
         match stats_name, words:
             case (("TOPIC_PUT_NUMS" | "TOPIC_PUT_SIZE"), [topic]):
@@ -238,11 +255,13 @@ class BrokerStats:
     def tick(self) -> None:
         """Take the samples that are due. Call it once a second."""
         now_ms = self._now_ms()
+        self._collect()
         self._sampler.tick(now_ms)
-        self.store.tick(now_ms)
+        self._store.tick(now_ms)
 
     def remove_topic(self, topic: str) -> None:
         """Remove the counters of a deleted topic."""
+        self._collect()
         self._topic_put.drop(topic)
         self._forget(
             queue=lambda key: key[0] == topic, group=lambda key: key[0] == topic, place=lambda key: key[1] == topic

@@ -29,6 +29,7 @@ cdef class RunQueue:
     cdef int32_t index
     cdef int64_t run, first_offset, next_offset
     cdef int64_t size, frames
+    cdef int64_t all_messages, all_bytes, all_frames  # of runs that no one has counted yet
     cdef uint32_t prefix  # of the hashes of its keys
     cdef bint has_prefix
 
@@ -55,6 +56,7 @@ cdef class RunWriter:
     cdef void note(self, RunQueue queue, int64_t size, Py_ssize_t keyed) noexcept
     cpdef undo(self, Py_ssize_t count)
     cpdef list finish(self)
+    cdef end(self)
 
     cdef Py_ssize_t index_of(self, RunQueue queue, Indexed *indexed, int32_t *tags_code) noexcept
     cdef Py_ssize_t add_key(self, Py_ssize_t keyed, RunQueue queue, Bytes at, Bytes end) noexcept

@@ -55,6 +55,7 @@ cdef class RunQueue:
         self.topic, self.queue_id, self.topic_field = topic, queue_id, topic_field(topic.encode())
         self.key = (topic, queue_id)
         self.run = self.size = self.frames = 0
+        self.all_messages = self.all_bytes = self.all_frames = 0
         self.has_prefix = False
 
 
@@ -237,24 +238,32 @@ cdef class RunWriter:
     cpdef list finish(self):
         """Finish the run: all that was put can be read from now on. Return what was stored, by queue: the topic, how many
         messages, their bytes, the queue id, and how many frames brought them."""
+        cdef RunQueue queue
+        self.end()
+        return [
+            (queue.topic, queue.next_offset - queue.first_offset, queue.size, queue.queue_id, queue.frames)
+            for queue in self.queues
+            if queue.next_offset > queue.first_offset
+        ]
+
+    cdef end(self):
+        """Do as `finish`. The queues of the run say what was stored."""
         if not self.is_running:
-            return []
+            self.queues = []
+            return
         self.is_running = False
         PyBuffer_Release(&self.log_view)
         if not self.count:
-            return []
+            return
         cdef RunQueue queue
-        cdef int64_t count
-        cdef list stored = [], listened = []
+        cdef list listened = []
         offsets, indexer = self.commit_log.queue_offsets, self.indexer
         self.segment.written = self.written
         self.commit_log.store_timestamp_ms = self.now_ms  # after the bytes: a flush that reads this has flushed them
         for queue in self.queues:
-            count = queue.next_offset - queue.first_offset
-            if count:
+            if queue.next_offset > queue.first_offset:
                 entries = self.add_entries(queue)
                 offsets[queue.key] = queue.next_offset
-                stored.append((queue.topic, count, queue.size, queue.queue_id, queue.frames))
                 if self.listens(queue.topic, queue.queue_id):
                     listened.append((queue.queue, entries))
         indexer.dispatched_ms = self.now_ms
@@ -262,7 +271,6 @@ cdef class RunWriter:
         for found, entries in listened:
             notify_listener(indexer, self.segment, found, entries, self.now_ms)
         self.appended(self.base_offset + self.written)
-        return stored
 
     cdef add_pairs(self):
         """Add the index entries of the run to the index."""
