@@ -138,7 +138,8 @@ def alternate(
             with alone(server, servers):
                 measured[server.name].append(run_load(server, load.lasting(seconds)))
     results = Results(load.title, measured)
-    ratio = results.ratio(OURS, APACHE)
+    ours = OURS if OURS in measured else servers[0].name
+    ratio = results.ratio(ours, APACHE)
     told = f", {ratio:.2f} of Apache" if ratio is not None else ""
-    print(f"  {load.title}: {results.median(OURS):,.0f}/s{told}, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"  {load.title}: {results.median(ours):,.0f}/s{told}, {time.monotonic() - began:.0f} s", flush=True)
     return results

@@ -99,7 +99,7 @@ ROOMS = {
     "broker.send": "broker.config broker.delay broker.settings broker.stats broker.tables",
     "broker.clients": "broker.send broker.settings",
     "broker.offsets": "broker.clients broker.tables",
-    "broker.pull": "broker.clients broker.filters broker.settings broker.tables",
+    "broker.pull": "broker.clients broker.filters broker.offsets broker.settings broker.stats broker.tables",
     "broker.pop": "broker.filters broker.offsets broker.send broker.settings broker.tables",
     "broker.fast_path": "broker.filters broker.pull broker.send",
     "broker.handlers": (

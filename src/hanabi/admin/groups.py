@@ -25,12 +25,12 @@ from hanabi.wire.headers.client import (
 from hanabi.wire.headers.group import DeleteSubscriptionGroupHeader, GetConsumeStatsHeader
 from hanabi.wire.headers.namesrv import DeleteTopicInNamesrvHeader
 from hanabi.wire.headers.topic import DeleteTopicHeader
-from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
+from hanabi.wire.system_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX, TOOLS_GROUP
 
 # Brokers create these for themselves and for tools; the first two prefixes are 5.x's.
 SYSTEM_GROUPS: Final = frozenset(
     {
-        "TOOLS_CONSUMER",
+        TOOLS_GROUP,
         "FILTERSRV_CONSUMER",
         "SELF_TEST_C_GROUP",
         "SCHEDULE_CONSUMER",

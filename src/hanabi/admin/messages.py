@@ -33,9 +33,8 @@ from hanabi.wire.headers.client import ConsumeMessageDirectlyHeader
 from hanabi.wire.headers.query import QueryMessageHeader
 from hanabi.wire.message.message_id import decode_offset_id
 from hanabi.wire.message.stored import to_messages
-from hanabi.wire.system_names import TRACE_TOPIC
+from hanabi.wire.system_names import TOOLS_GROUP, TRACE_TOPIC
 
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # every broker has it, even without automatic creation of groups
 EVER_MS: Final = 2**62
 DIRECT_SECONDS: Final = 30.0  # timeout of a listener
 TOPICS_SEARCHED_MAX: Final = 2_000  # for one id

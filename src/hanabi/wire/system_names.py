@@ -26,7 +26,7 @@ SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # every broker has it, even without automatic creation of groups
 
 SYSTEM_TOPICS: Final = frozenset(
     {

@@ -1,11 +1,11 @@
 """The fast path for ordinary sends and pulls: from the bytes of one read of a socket to the bytes of the replies.
 
     path.py        one call for each read: sends first, then one pull
-    contract.py    the Protocols between its parts, and what it needs of the handlers
+    contract.py    what it returns, and what it needs of connections and of access control
     _sends.pyx     sends and batches: header, properties, record and reply; all sends of one read are one run of appends
-    pulls.py       pulls without a filter, decided by the same methods as in the handler
+    pulls.py       pulls without a filter, decided by the same object as in the handler
     _admission.pyx with access control: the signature of each frame, and verdicts that are kept
-    _frames.pyx    the code of a request, the header of a pull, the head of a reply
+    _frames.pyx    the header of a pull, the head of a reply
     _header.pxd    request headers, JSON and binary, as nearly all clients write them
     replies.py     replies as `wire.command` encodes them, cut where values go
     durable.py     replies that wait for the disk (SYNC_FLUSH) and for slaves (SYNC_MASTER)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
-"""Frames of the fast path, compiled: the code of a request, the header of a pull, the head of a reply."""
+"""Frames of the fast path, compiled: the header of a pull, the head of a reply."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeASCII
@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from hanabi.broker.fast_path._header cimport Header, Pair, read_header, read_numbers
-from hanabi.wire._bytes cimport Bytes, Text, get_32, json_number, put_32, put_bytes, put_digits
+from hanabi.wire._bytes cimport Bytes, Text, get_32, put_32, put_bytes, put_digits
 
 from hanabi.wire.headers.pull import PullMessageHeader
 
@@ -38,21 +38,9 @@ cdef Py_ssize_t NAME_BYTES[FIELDS]
 NAME_BYTES[:] = [13, 5, 7, 11, 10, 7, 12, 20, 10, 12, 14, 5, 11]
 
 
-def request_code(bytes data not None, Py_ssize_t at):
-    """Return the code of the request whose frame begins at *at*; -1 if it is not whole, or has another layout."""
-    cdef Bytes start = <Bytes> PyBytes_AS_STRING(data) + at
-    cdef Bytes end = <Bytes> PyBytes_AS_STRING(data) + PyBytes_GET_SIZE(data)
-    cdef int64_t code
-    if at < 0 or end - start < 18 or get_32(start) > end - start - 4:
-        return -1
-    if start[4] == 0 and not memcmp(start + 8, b'{"code":', 8) and json_number(start + 16, end, &code) != NULL:
-        return code
-    return start[8] << 8 | start[9] if start[4] == 1 else -1
-
-
 def read_pull(bytes data not None, Py_ssize_t at):
-    """Read the pull whose frame begins at *at*; return where it ends, its opaque number, whether it is JSON, and its
-    header. None if it is declined."""
+    """Read the pull whose frame begins at *at*; return its code, where it ends, its opaque number, whether it is JSON, and
+    its header, None if that is unusual. None if no whole pull is there."""
     cdef Bytes start = <Bytes> PyBytes_AS_STRING(data) + at + 4
     cdef Header header
     cdef Text fields[FIELDS]
@@ -62,13 +50,20 @@ def read_pull(bytes data not None, Py_ssize_t at):
         return None
     frame_bytes = get_32(start - 4)
     header_bytes = start[1] << 16 | start[2] << 8 | start[3]
-    if frame_bytes > PyBytes_GET_SIZE(data) - at - 4 or header_bytes + 4 != frame_bytes or header_bytes > HEADER_MAX:
+    if frame_bytes > PyBytes_GET_SIZE(data) - at - 4 or header_bytes + 4 > frame_bytes:
         return None
-    if not read_header(start, header_bytes, PULL, LITE_PULL, &header) or not named_fields(&header, fields):
+    cdef bint is_usual = read_header(start, header_bytes, PULL, LITE_PULL, &header)
+    if header.code != PULL and header.code != LITE_PULL:
         return None
-    if not read_numbers(fields, FIELDS, NUMERIC, WIDE, REQUIRED, numbers):
-        return None
-    return at + 4 + frame_bytes, header.opaque, header.is_json, PullMessageHeader(
+    if (
+        not is_usual
+        or header_bytes + 4 < frame_bytes
+        or header_bytes > HEADER_MAX
+        or not named_fields(&header, fields)
+        or not read_numbers(fields, FIELDS, NUMERIC, WIDE, REQUIRED, numbers)
+    ):
+        return header.code, at + 4 + frame_bytes, 0, False, None
+    return header.code, at + 4 + frame_bytes, header.opaque, header.is_json, PullMessageHeader(
         consumer_group=text_of(fields[GROUP]),
         topic=text_of(fields[TOPIC]),
         queue_id=numbers[QUEUE_ID],

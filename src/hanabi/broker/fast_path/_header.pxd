@@ -112,14 +112,14 @@ cdef inline Bytes json_pairs(Bytes at, Bytes end, Header *header) noexcept:
 
 cdef inline bint read_binary(Bytes at, Bytes end, int64_t one, int64_t other, Header *header) noexcept:
     cdef Pair *pair
-    if end - at < 21 or get_32(at + 9) != 0 or get_32(at + 13) != 0:  # a flag, a remark
+    if end - at < 21:
         return False
     header.code = at[0] << 8 | at[1]
     header.version = at[3] << 8 | at[4]
     header.opaque = <int32_t> get_32(at + 5)
     if (header.code != one and header.code != other) or header.version > 0x7FFF:
         return False
-    if <int64_t> get_32(at + 17) != end - at - 21:
+    if get_32(at + 9) != 0 or get_32(at + 13) != 0 or <int64_t> get_32(at + 17) != end - at - 21:  # a flag, a remark
         return False
     at += 21
     while at < end:

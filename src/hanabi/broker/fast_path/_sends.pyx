@@ -18,7 +18,7 @@ from hanabi.store.fast_path._appends cimport RUN_MAX, RunQueue, RunWriter
 from hanabi.wire._bytes cimport Bytes, Text, get_32, is_ascii, put_digits
 from hanabi.wire.message._record cimport Indexed, Record, find_indexed, note_indexed
 
-from hanabi.broker.stats.broker_stats import WORTH_TELLING_SECONDS
+from hanabi.broker.send.intake import WORTH_TELLING_SECONDS
 
 cdef enum:
     SEND = 310

@@ -1,11 +1,12 @@
 """The fast path of a broker, made of the parts that its handlers hand in."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from hanabi.broker.fast_path.contract import PullDecisions, SendPath, Terms
+from hanabi.broker.fast_path.contract import Answers, Peer, Terms
 from hanabi.broker.fast_path.counts import Counts, Handled
 from hanabi.broker.fast_path.durable import DurableSends
+from hanabi.broker.pull.decisions import PullDecisions
 from hanabi.broker.send.intake import Intake
 from hanabi.broker.send.rules import SendRules
 from hanabi.broker.send.targets import SendTargets
@@ -15,16 +16,23 @@ from hanabi.store.message_store import MessageStore
 from hanabi.wire.codes import RequestCode
 
 if TYPE_CHECKING:
+    from hanabi.broker.fast_path._sends import FastSends
     from hanabi.broker.fast_path.path import FastPath
     from hanabi.broker.fast_path.pulls import FastPulls
 
-PathT = TypeVar("PathT")
+
+class SendPart(NamedTuple):
+    """Part that the handler of sends brings to the fast path. `answer` waits for durability if senders do."""
+
+    path: "FastSends"
+    counts: Counts
+    answer: Callable[[bytes, Peer], Answers]
 
 
-class Part(NamedTuple, Generic[PathT]):
-    """Part that a handler brings to the fast path, and its counts."""
+class PullPart(NamedTuple):
+    """Part that the handler of pulls brings to the fast path."""
 
-    path: PathT
+    path: "FastPulls"
     counts: Counts
 
 
@@ -35,7 +43,7 @@ def is_compiled() -> bool:
 
 def send_part(
     rules: SendRules, targets: SendTargets, intake: Intake, host_of_peer: Callable[[str], bytes], handler: Handled
-) -> Part[SendPath] | None:
+) -> SendPart | None:
     """Make the part for sends; None if it is not compiled."""
     writer = intake.store.run_writer()
     if writer is None:
@@ -44,10 +52,11 @@ def send_part(
     from hanabi.broker.fast_path.replies import send_replies
 
     path = FastSends(writer, rules, targets, intake, host_of_peer, send_replies)
-    return Part(DurableSends(path, intake) if intake.durability.is_awaited else path, Counts("send", handler, path))
+    answer = DurableSends(path, intake).answer if intake.durability.is_awaited else path.answer
+    return SendPart(path, Counts("send", handler, path), answer)
 
 
-def pull_part(decisions: PullDecisions, store: MessageStore) -> "Part[FastPulls] | None":
+def pull_part(decisions: PullDecisions, store: MessageStore) -> PullPart | None:
     """Make the part for pulls; None if it is not compiled."""
     messages = store.read_ahead()
     if messages is None:
@@ -56,19 +65,21 @@ def pull_part(decisions: PullDecisions, store: MessageStore) -> "Part[FastPulls]
     from hanabi.broker.fast_path.replies import pull_replies
 
     path = FastPulls(decisions, messages, pull_replies())
-    return Part(path, Counts("pull", decisions, path))
+    return PullPart(path, Counts("pull", decisions, path))
 
 
 def guard_parts(handlers: Mapping[int, Handler], terms: Terms) -> dict[int, Handler]:
     """Return those of *handlers* that carry a part, which takes from now on only what *terms* allow."""
-    carriers = {code: handler for code, handler in handlers.items() if isinstance(handler.fast_path, Part)}
-    if carriers:
+    parts = {
+        code: part for code, handler in handlers.items() if isinstance(part := handler.fast_path, SendPart | PullPart)
+    }
+    if parts:
         from hanabi.broker.fast_path._admission import Admission
 
         admission = Admission(terms)
-        for handler in carriers.values():
-            cast("Part[SendPath | FastPulls]", handler.fast_path).path.guard(admission)
-    return carriers
+        for part in parts.values():
+            part.path.guard(admission)
+    return {code: handlers[code] for code in parts}
 
 
 def build_fast_path(handlers: Mapping[int, Handler]) -> "FastPath | None":
@@ -77,10 +88,10 @@ def build_fast_path(handlers: Mapping[int, Handler]) -> "FastPath | None":
         handlers[code].fast_path if code in handlers else None
         for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE)
     )
-    parts = [part for part in (sends, pulls) if isinstance(part, Part)]
-    if not parts:
+    send, pull = sends if isinstance(sends, SendPart) else None, pulls if isinstance(pulls, PullPart) else None
+    if send is None and pull is None:
         return None
     from hanabi.broker.fast_path.path import FastPath
 
-    send, pull = (part.path if isinstance(part, Part) else None for part in (sends, pulls))
-    return FastPath(send, pull, [part.counts for part in parts])
+    counts = [part.counts for part in (send, pull) if part is not None]
+    return FastPath(send and send.answer, pull and pull.path, counts)

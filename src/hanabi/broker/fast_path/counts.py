@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Declined(enum.IntEnum):
@@ -18,43 +18,40 @@ class Declined(enum.IntEnum):
 
 
 class Handled(Protocol):
-    """A handler that counts the requests it gets."""
+    """A handler that counts the requests it gets: those that were declined, and those behind them in the same read."""
 
     @property
     def handled(self) -> int: ...
 
 
 class Counted(Protocol):
-    """A part of the fast path, which counts its frames."""
+    """A part of the fast path, which counts the frames that it served, and by `Declined` those at which it stopped."""
 
     @property
     def taken(self) -> int: ...
 
     @property
-    def declined(self) -> Mapping[int, int]:
-        """Frames at which it stopped, by `Declined`."""
+    def declined(self) -> Mapping[int, int]: ...
 
 
-class Counts:
+class Counts(NamedTuple):
     """Frames of one kind, `send` or `pull`."""
 
-    def __init__(self, kind: str, handler: Handled, path: Counted) -> None:
-        self.kind, self._handler, self._path = kind, handler, path
+    kind: str
+    handler: Handled
+    path: Counted
 
     @property
     def handled(self) -> int:
-        """Frames that the handler served: those that were declined, and those behind them in the same read."""
-        return self._handler.handled
+        return self.handler.handled
 
     @property
     def taken(self) -> int:
-        """Frames that the fast path served."""
-        return self._path.taken
+        return self.path.taken
 
     @property
     def declined(self) -> Mapping[int, int]:
-        """Frames at which the fast path stopped, by `Declined`."""
-        return self._path.declined
+        return self.path.declined
 
     def reasons(self) -> Iterator[tuple[str, int]]:
         """Return each reason to decline, and how often it was one."""

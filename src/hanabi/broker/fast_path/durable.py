@@ -11,7 +11,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from hanabi.broker.fast_path.contract import Answers, Peer, SendPath
+from hanabi.broker.fast_path.contract import Answers, Peer
 from hanabi.broker.send.intake import Intake
 from hanabi.broker.send.put_replies import STORED
 from hanabi.remoting.connection.dispatch import LateAnswers
@@ -21,7 +21,7 @@ from hanabi.wire.command import decode_command, encode_reply_head
 from hanabi.wire.frame import FrameDecoder
 
 if TYPE_CHECKING:
-    from hanabi.broker.fast_path._admission import Admission
+    from hanabi.broker.fast_path._sends import FastSends
 
 _Held = tuple[LateAnswers, bytes, int]  # replies to one read, and their number
 
@@ -29,18 +29,13 @@ WAITING_MAX: Final = 20_000  # sends: some megabytes of replies; the next ones g
 
 
 class DurableSends:
-    """Sends of the fast path whose replies are held until the messages are durable: a `contract.SendPath`."""
+    """Sends of the fast path whose replies are held until the messages are durable."""
 
-    def __init__(self, sends: SendPath, intake: Intake) -> None:
-        self._sends, self._answer = sends, sends.answer
-        self._intake, self._durability = intake, intake.durability
+    def __init__(self, sends: "FastSends", intake: Intake) -> None:
+        self._answer, self._intake, self._durability = sends.answer, intake, intake.durability
         self._waiting = 0
         self._turn: asyncio.Future[PutStatus] | None = None  # the last one, and its replies
         self._held: list[_Held] = []
-
-    def guard(self, admission: "Admission") -> None:
-        """Take only frames that *admission* admits."""
-        self._sends.guard(admission)
 
     def answer(self, data: bytes, connection: Peer, /) -> Answers:
         """Store the sends at the start of *data*; return what will be the replies. The handlers refuse them if too few

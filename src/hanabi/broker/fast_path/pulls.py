@@ -2,7 +2,7 @@
 
     header ─> read ─> may it read? ─> head and records in one piece ─> note, count
 
-The decisions are the handler's own methods, see `contract.PullDecisions`.
+The decisions are those of the handler, see `pull.decisions`.
 """
 
 from collections import Counter
@@ -10,11 +10,13 @@ from typing import Final
 
 from hanabi.broker.fast_path._admission import Admission
 from hanabi.broker.fast_path._frames import ReplyTemplate, read_pull
-from hanabi.broker.fast_path.contract import Peer, PullDecisions
+from hanabi.broker.fast_path.contract import Peer
 from hanabi.broker.fast_path.counts import Declined
 from hanabi.broker.filters.message_filter import PASSES_ALL
+from hanabi.broker.pull.decisions import PullDecisions
 from hanabi.remoting.connection.dispatch import Reply
 from hanabi.store.read.read_ahead import ReadAhead
+from hanabi.wire.headers.pull import PullMessageHeader
 
 _FOUND_BYTES_MAX: Final = 1 << 20  # more are handed over without a copy
 
@@ -33,21 +35,23 @@ class FastPulls:
         """Take only frames that *admission* admits."""
         self._admission = admission
 
-    def answer(self, data: bytes, at: int, connection: Peer) -> tuple[bytes, int] | None:
-        """Answer the pull whose frame begins at *at*; return the reply, and where the frame ends. None if it is
-        declined, and nothing was done."""
-        answer = self._answer(data, at, connection)
-        if isinstance(answer, Declined):
-            self.declined[answer] += 1
-            return None
-        self.taken += 1
-        return answer
-
-    def _answer(self, data: bytes, at: int, connection: Peer) -> tuple[bytes, int] | Declined:
+    def answer(self, data: bytes, at: int, connection: Peer) -> tuple[bytes, int, int] | None:
+        """Answer the pull whose frame begins at *at*; return the reply, where the frame ends, and its code. None if
+        there is no pull, or it is declined and nothing was done."""
         request = read_pull(data, at)
         if request is None:
-            return Declined.HEADER
-        end, opaque, is_json, pull = request
+            return None
+        code, end, opaque, is_json, pull = request
+        reply = self._answer(data, at, connection, opaque, is_json, pull) if pull is not None else Declined.HEADER
+        if isinstance(reply, Declined):
+            self.declined[reply] += 1
+            return None
+        self.taken += 1
+        return reply, end, code
+
+    def _answer(
+        self, data: bytes, at: int, connection: Peer, opaque: int, is_json: bool, pull: PullMessageHeader
+    ) -> bytes | Declined:
         decisions = self._decisions
         began_ms = decisions.now_ms()
         offset = pull.queue_offset
@@ -73,4 +77,4 @@ class FastPulls:
         head = self._encode(is_json, opaque, (suggested, offset + count, queue.min_offset, queue.max_offset), size)
         decisions.note(pull, peer)
         decisions.count(pull, count, size, behind_bytes, run.last_store_ms, began_ms)
-        return run.behind(head), end
+        return run.behind(head)

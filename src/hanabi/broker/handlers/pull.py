@@ -14,9 +14,10 @@ from typing import Final
 from hanabi.broker.fast_path.building import pull_part
 from hanabi.broker.filters.message_filter import PASSES_ALL, MessageFilter
 from hanabi.broker.offsets.commit_rules import CommitRules
-from hanabi.broker.pull.access import Access, PullAccess
+from hanabi.broker.pull.access import PullAccess
+from hanabi.broker.pull.decisions import PullDecisions
 from hanabi.broker.pull.long_polling import HeldPull, HeldPulls, Wants
-from hanabi.broker.pull.outcome import COMMIT_OFFSET, MASTER_ID, SUSPEND, code_of, remark_of, suggested_broker
+from hanabi.broker.pull.outcome import SUSPEND, code_of, remark_of
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.remoting.connection.dispatch import Handler, Reply
@@ -45,63 +46,45 @@ def pull_handlers(
     now_ms: Callable[[], int],
 ) -> dict[int, Handler]:
     """Return the handlers of pulls."""
-    pulls = Pulls(store, access, commits, held_pulls, stats, settings, now_ms)
-    handler = Handler(PullMessageHeader, pulls.handle, BODY_BYTES_MAX, pull_part(pulls, store))
+    decisions = PullDecisions(access, commits, stats, settings, store.reader, now_ms)
+    pulls = Pulls(store, decisions, held_pulls, stats, settings)
+    handler = Handler(PullMessageHeader, pulls.handle, BODY_BYTES_MAX, pull_part(decisions, store))
     return {RequestCode.PULL_MESSAGE: handler, RequestCode.LITE_PULL_MESSAGE: handler}
 
 
 class Pulls:
-    """Handler of pulls. `handled` counts them. The fast path takes its decisions here, too: see `PullDecisions`."""
+    """Handler of pulls."""
 
     def __init__(
         self,
         store: MessageStore,
-        access: PullAccess,
-        commits: CommitRules,
+        decisions: PullDecisions,
         held_pulls: HeldPulls,
         stats: BrokerStats,
         settings: Settings,
-        now_ms: Callable[[], int],
     ) -> None:
-        self._reader, self._get = store.reader, store.get
-        self._access, self._commits, self._held_pulls = access, commits, held_pulls
-        self._stats, self._settings, self.now_ms = stats, settings, now_ms
-        self.handled = 0
+        self._reader, self._get, self._decisions = store.reader, store.get, decisions
+        self._held_pulls, self._stats, self._settings = held_pulls, stats, settings
         self._warned: set[tuple[str, str, int]] = set()
 
     def handle(self, pull: PullMessageHeader, _request: Command, connection: Connection) -> Reply | HeldPull:
         """Return the messages, the reason why there are none, or a held reply."""
-        self.handled += 1
-        began_ms = self.now_ms()
-        access = self.admit(pull, connection.peer)
+        decisions = self._decisions
+        decisions.handled += 1
+        began_ms = decisions.now_ms()
+        access = decisions.admit(pull, connection.peer)
         if isinstance(access, Reply):
             return access
         group, message_filter = access
         offset = pull.queue_offset
         result = self._read(pull, offset, message_filter)
-        self.note(pull, connection.peer)
+        decisions.note(pull, connection.peer)
         if result.status is not FOUND and pull.sys_flag & SUSPEND and _may_wait(result, offset):
             wants = message_filter.wants if message_filter is not PASSES_ALL else None
             held = self._hold(pull, connection, wants, result.max_offset)
             if held is not None:
                 return held
         return self._reply(pull, connection, group, offset, result, began_ms)
-
-    def admit(self, pull: PullMessageHeader, peer: str) -> Access | Reply:
-        """Return the group and filter of *pull*, or the reply that refuses it."""
-        return self._access.check(pull, peer)
-
-    def note(self, pull: PullMessageHeader, peer: str) -> None:
-        """Note the reader of a queue, and the offset that it commits with its pull."""
-        place = pull.consumer_group, pull.topic, pull.queue_id
-        self._commits.note_reader(*place, peer)
-        if pull.sys_flag & COMMIT_OFFSET and self._takes_commits:
-            self._commits.commit_with_pull(*place, pull.commit_offset, peer)
-
-    @property
-    def _takes_commits(self) -> bool:
-        """Return whether pulls may commit: a plain slave leaves that to its master, as in 4.9."""
-        return not self._settings.is_slave or self._settings.broker.acting_master_enabled
 
     def _read(self, pull: PullMessageHeader, offset: int, message_filter: MessageFilter) -> GetResult:
         return self._get(
@@ -115,8 +98,8 @@ class Pulls:
 
     def _again(self, held: HeldPull) -> Reply:
         """Return the reply to a pull that was woken or has expired."""
-        pull, began_ms = held.header, self.now_ms()
-        access = self.admit(pull, held.connection.peer)
+        pull, began_ms = held.header, self._decisions.now_ms()
+        access = self._decisions.admit(pull, held.connection.peer)
         if isinstance(access, Reply):
             return access
         group, message_filter = access
@@ -141,9 +124,9 @@ class Pulls:
         result: GetResult,
         began_ms: int,
     ) -> Reply:
-        suggested = self.suggested(group, result.behind_bytes)
+        suggested = self._decisions.suggested(group, result.behind_bytes)
         if result.status is FOUND:
-            self.count(pull, result.count, result.size, result.behind_bytes, result.last_store_ms, began_ms)
+            self._decisions.count(pull, result.count, result.size, result.behind_bytes, result.last_store_ms, began_ms)
             return Reply(_SUCCESS, "FOUND", None, result.slices, _fields(result, suggested))
         self._stats.get_missed()
         code = code_of(result.status, offset)
@@ -171,41 +154,19 @@ class Pulls:
             self._held_pulls.wake(held)  # a message that arrived between the read and here woke no pull
         return held
 
-    def suggested(self, group: SubscriptionGroupConfig, behind_bytes: int) -> int:
-        """Return the id of the broker to ask next, by the lag of the consumer."""
-        if not self._settings.broker.slave_read_enabled:
-            return MASTER_ID
-        return suggested_broker(group, suggests_slave=behind_bytes > self._reader.memory_bytes)
-
-    def count(
-        self, pull: PullMessageHeader, count: int, size: int, behind_bytes: int, last_store_ms: int, began_ms: int
-    ) -> None:
-        """Count the messages of a reply."""
-        place = pull.consumer_group, pull.topic, pull.queue_id
-        self._stats.found(*place, count, size, behind_bytes, last_store_ms, began_ms, self.now_ms())
-
     def _report_moved(self, pull: PullMessageHeader, connection: Connection, result: GetResult) -> None:
-        self._warn_once(
-            (pull.consumer_group, pull.topic, pull.queue_id),
-            "%s: group %s asks for %d of %s queue %d, which has %d to %d: corrected to %d (%s)",
-            connection.peer,
-            pull.consumer_group,
-            pull.queue_offset,
-            pull.topic,
-            pull.queue_id,
-            result.min_offset,
-            result.max_offset,
-            result.next_offset,
-            result.status.value,
-        )
-
-    def _warn_once(self, place: tuple[str, str, int], text: str, *values: object) -> None:
         """Log once as a warning for a queue of a group: a client that retries must not fill the log."""
+        place = pull.consumer_group, pull.topic, pull.queue_id
         level = logging.DEBUG if place in self._warned else logging.WARNING
         if len(self._warned) >= _WARNED_MAX:
             self._warned.clear()
         self._warned.add(place)
-        logger.log(level, text, *values)
+        logger.log(
+            level,
+            "%s: group %s asks for %d of %s queue %d, which has %d to %d: corrected to %d (%s)",
+            *(connection.peer, pull.consumer_group, pull.queue_offset, pull.topic, pull.queue_id),
+            *(result.min_offset, result.max_offset, result.next_offset, result.status.value),
+        )
 
 
 def _may_wait(result: GetResult, offset: int) -> bool:

@@ -22,8 +22,8 @@ from hanabi.client.namespace import wrap
 from hanabi.errors import MQError, NoPermission
 from hanabi.message import MessageQueue, StoredMessage
 from hanabi.wire.bodies.heartbeat import SubscriptionData
+from hanabi.wire.system_names import TOOLS_GROUP
 
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # brokers always have it, also those that make no groups by themselves
 AGAIN_SECONDS: Final = 1.0  # after a failure that may pass
 
 logger = logging.getLogger(__name__)

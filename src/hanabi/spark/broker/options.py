@@ -15,9 +15,9 @@ from hanabi.spark.broker.topics import Wanted, parse_wanted
 from hanabi.spark.shared.bounds import Bound, ending_bound, starting_bound
 from hanabi.spark.shared.columns import DAMAGED, MESSAGE, RAW
 from hanabi.spark.shared.option_values import OptionValues
+from hanabi.wire.system_names import TOOLS_GROUP
 
 NAME: Final = "rocketmq"
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # exists on every broker, even with autoCreateSubscriptionGroup off
 CLIENT: Final = (
     "namesrv",  # host:port, separated by semicolons
     "accessKey",

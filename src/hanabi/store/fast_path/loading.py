@@ -1,7 +1,8 @@
 """The compiled modules of the store's fast path, or None where they are not built or not wanted."""
 
 import os
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hanabi.store.fast_path._appends import RunWriter
@@ -11,32 +12,23 @@ if TYPE_CHECKING:
 
 def run_writer() -> "type[RunWriter] | None":
     """Return the class that writes runs of messages."""
-    if os.environ.get("HANABI_PURE_PYTHON"):
-        return None
-    try:
-        from hanabi.store.fast_path._appends import RunWriter
-    except ImportError:
-        return None
-    return RunWriter
+    return _compiled("_appends", "RunWriter")
 
 
 def copy_run() -> "type[CopyRun] | None":
     """Return the class that dispatches runs of a slave's records."""
-    if os.environ.get("HANABI_PURE_PYTHON"):
-        return None
-    try:
-        from hanabi.store.fast_path._copies import CopyRun
-    except ImportError:
-        return None
-    return CopyRun
+    return _compiled("_copies", "CopyRun")
 
 
 def record_run() -> "type[RecordRun] | None":
     """Return the class that finds the records of a pull."""
+    return _compiled("_reads", "RecordRun")
+
+
+def _compiled(module: str, name: str) -> Any:
     if os.environ.get("HANABI_PURE_PYTHON"):
         return None
     try:
-        from hanabi.store.fast_path._reads import RecordRun
+        return getattr(import_module(f"hanabi.store.fast_path.{module}"), name)
     except ImportError:
         return None
-    return RecordRun
