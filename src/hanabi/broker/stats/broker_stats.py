@@ -1,7 +1,8 @@
 """Counters of the broker by topic, by group and in total. All parts that serve messages add to them.
 
-On the fast path counting is a dictionary lookup and a few integer adds; windows (minute, hour, day) come from samples
-that `tick` takes. Names and keys are those of Java's BrokerStatsManager, because operators ask by them:
+Counting is a dictionary lookup and a few integer adds. The fast path of sends adds up by itself, and its sums are
+collected before a counter is read. Windows (minute, hour, day) come from samples that `tick` takes. Names and keys are
+those of Java's BrokerStatsManager, because operators ask by them:
 
     TOPIC_PUT_NUMS, TOPIC_PUT_SIZE                     TOPIC
     QUEUE_PUT_NUMS, QUEUE_PUT_SIZE                     TOPIC@QUEUE
@@ -61,7 +62,7 @@ class BrokerStats:
         self._keys_max = keys_max
         self._sampler = sampler = Sampler(now_ms())
         self._store: Final = StoreStats(now_ms())
-        self._uncounted: Callable[[], _Runs] | None = None
+        self._uncounted: list[Callable[[], _Runs]] = []
         self._broker_put = sampler.new_tally()
         self._broker_get = sampler.new_tally()
         self._topic_put: Tallies[str] = Tallies(sampler, keys_max)
@@ -104,11 +105,11 @@ class BrokerStats:
 
     def put_runs_of(self, uncounted: Callable[[], _Runs]) -> None:
         """Ask *uncounted* for what to count with `put_run` whenever a counter is read: cheaper than after each run."""
-        self._uncounted = uncounted
+        self._uncounted.append(uncounted)
 
     def _collect(self) -> None:
-        if self._uncounted is not None:
-            self.put_run(*self._uncounted())
+        for uncounted in self._uncounted:
+            self.put_run(*uncounted())
 
     def put_failed(self) -> None:
         """Count a message that the store refused."""

@@ -2,7 +2,7 @@
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from hanabi.store.fast_path._appends import RunWriter
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 def run_writer() -> "type[RunWriter] | None":
     """Return the class that writes runs of messages."""
-    return _compiled("_appends", "RunWriter")
+    return cast("type[RunWriter] | None", _compiled("_appends", "RunWriter"))
 
 
 def copy_run() -> "type[CopyRun] | None":
     """Return the class that dispatches runs of a slave's records."""
-    return _compiled("_copies", "CopyRun")
+    return cast("type[CopyRun] | None", _compiled("_copies", "CopyRun"))
 
 
 def record_run() -> "type[RecordRun] | None":
     """Return the class that finds the records of a pull."""
-    return _compiled("_reads", "RecordRun")
+    return cast("type[RecordRun] | None", _compiled("_reads", "RecordRun"))
 
 
-def _compiled(module: str, name: str) -> Any:
+def _compiled(module: str, name: str) -> object:
     if os.environ.get("HANABI_PURE_PYTHON"):
         return None
     try:
