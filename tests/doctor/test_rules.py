@@ -170,6 +170,12 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         pair(slave(state=SlaveState.NOT_CONNECTED, trouble="the logs differ", follows="10.0.0.9:10912")),
         "slave 1 at 10.0.0.5:10911 of a does not copy its master 10.0.0.3:10911; it follows 10.0.0.9:10912: the logs",
     ),
+    (
+        "slave-log-differs",
+        "error",
+        pair(slave(state=SlaveState.NOT_CONNECTED, trouble="its log differs", trouble_kind="diverged")),
+        "slave 1 at 10.0.0.5:10911 of a and its master 10.0.0.3:10911 have different logs: its log differs",
+    ),
     ("slave-falls-behind", "warning", pair(slave(20 << 20), later=slave(40 << 20)), "is 40 MiB behind, 20.0 MiB more"),
     (
         "slave-not-registered",

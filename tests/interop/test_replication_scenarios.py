@@ -6,6 +6,7 @@ below their oldest file without an answer (#3388).
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -122,7 +123,38 @@ async def test_apaches_slave_below_our_oldest_file_is_refused_with_one_line(
     later.close()
 
 
-async def test_apaches_master_leaves_a_slave_below_its_oldest_file_without_an_answer(
+async def test_our_slave_does_not_follow_apaches_master_if_the_ends_of_their_logs_differ(
+    tmp_path: Path, jar_set: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path / "slave")
+    async with apache(tmp_path / "master", jar_set, **WATCHFUL) as master:
+        await asyncio.to_thread(send_samples, master, 1, 20)
+        async with slave_of(store, ha_address(master)):
+            await until(lambda: store.max_log_offset == log_end(master) > 0)
+        end = store.max_log_offset
+        ahead = open_store(shutil.copytree(tmp_path / "slave", tmp_path / "ahead"))
+        put_samples(ahead, 2, 5)
+        async with slave_of(ahead, ha_address(master)) as slave:
+            await until(lambda: slave.refusals[RefusalKind.NOT_COMPARED] >= 2)
+            assert "lost the end of its log" in slave.state().trouble
+        store.close()
+        with (tmp_path / "slave" / "commitlog" / f"{0:020}").open("r+b") as log:  # one other byte in the last message
+            log.seek(end - 1)
+            last = log.read(1)[0]
+            log.seek(end - 1)
+            log.write(bytes([last ^ 1]))
+        await asyncio.to_thread(send_samples, master, 3, 20)
+        other = open_store(tmp_path / "slave")
+        async with slave_of(other, ha_address(master)) as slave:
+            await until(lambda: slave.refusals[RefusalKind.DIVERGED] >= 2)
+            assert not slave.state().is_connected
+        assert (other.max_log_offset, ahead.max_log_offset > end) == (end, True)
+    assert len([line for line in caplog.messages if "its log differs from the one here" in line]) == 1
+    for each in (ahead, other):
+        each.close()
+
+
+async def test_apaches_master_leaves_a_slave_below_its_oldest_file_without_an_answer_and_our_slave_says_so(
     tmp_path: Path, jar_set: str
 ) -> None:
     store = open_store(tmp_path / "slave")
@@ -141,10 +173,9 @@ async def test_apaches_master_leaves_a_slave_below_its_oldest_file_without_an_an
             await asyncio.to_thread(master.wait_ready)
             held = store.max_log_offset
             async with slave_of(store, ha_address(master)) as slave:
-                await until(lambda: slave.state().is_connected)
-                await asyncio.sleep(2 * QUICK.housekeeping_interval_ms / 1000)  # heartbeats come, and nothing else
-                assert slave.state().is_connected
-                assert store.max_log_offset == held < log_end(master)  # hanabi broker replication shows the lag
+                await until(lambda: slave.refusals[RefusalKind.NOT_COMPARED] >= 2)  # heartbeats come, nothing else
+                assert "no longer has files this old" in slave.state().trouble
+                assert store.max_log_offset == held < log_end(master)
         finally:
             master.process.kill()
     store.close()

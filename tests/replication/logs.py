@@ -28,6 +28,7 @@ class MemoryLog:
         self.data = bytearray()
         self.failure: StoreError | None = None
         self.cold: set[int] = set()
+        self.compared_bytes = 0  # at its end
 
     @property
     def min_offset(self) -> int:
@@ -36,6 +37,10 @@ class MemoryLog:
     @property
     def end_offset(self) -> int:
         return self.start + len(self.data)
+
+    @property
+    def compared_from(self) -> int:
+        return min(max(self.end_offset - self.compared_bytes, self.start, 1), self.end_offset)
 
     def append(self, data: bytes) -> None:
         self.data += data

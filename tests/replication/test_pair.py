@@ -183,7 +183,7 @@ async def test_a_slave_ahead_of_its_master_is_refused_with_one_line(caplog: pyte
     assert bytes(copy.data) == b"a" * 501
     lines = [line for line in caplog.messages if "is refused" in line]
     assert len(lines) == 1
-    assert "it holds the log up to 501, but the log here ends at 500" in lines[0]
+    assert "it asks for the log from 501 on, but the log here ends at 500" in lines[0]
 
 
 async def test_a_slave_far_behind_the_oldest_file_is_refused_with_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -39,6 +39,7 @@ class SlaveReplication(Answer, frozen=True, kw_only=True):
     bytes_per_second: int | None = None
     follows: str | None = None  # the HA address of its master, by its own word
     trouble: str | None = None
+    trouble_kind: str | None = None  # the label of hanabi_replication_refused_total, if it refuses its master
 
     @property
     def name(self) -> str:
@@ -194,6 +195,7 @@ def _slave_alone(slave: BrokerReport, master: BrokerReport | None) -> SlaveRepli
         bytes_per_second=client.transferred_byte_in_second,
         follows=client.master_addr or None,
         trouble=client.trouble,
+        trouble_kind=client.trouble_kind,
     )
 
 

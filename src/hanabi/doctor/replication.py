@@ -12,11 +12,26 @@ LAG_BYTES: Final = 16 << 20  # less may be the work of a moment
 SYNC_MASTER: Final = "SYNC_MASTER"
 FILE_SIZE: Final = "mappedFileSizeCommitLog"
 CLUSTER: Final = "brokerClusterName"
+DIFFERENT_LOGS: Final = ("diverged", "not_compared", "other_offset")  # kinds of trouble
 
 
 def slaves_that_do_not_follow(seen: Snapshot) -> Iterator[Finding]:
     for found, slave in _slaves(seen):
-        if found.master is not None and slave.state is SlaveState.NOT_CONNECTED:
+        if found.master is None or slave.state is not SlaveState.NOT_CONNECTED:
+            continue
+        if slave.trouble_kind in DIFFERENT_LOGS:
+            yield Finding(
+                severity=Severity.ERROR,
+                rule="slave-log-differs",
+                subject=found.broker,
+                what=f"slave {slave.name} of {found.broker} and its master {found.master} have different logs:"
+                f" {slave.trouble}",
+                why="the master has lost the end of its log, or the slave followed another one: messages that were"
+                " acknowledged may be on the slave only, and nothing is copied any more",
+                todo="before anything else keep a copy of the slave's store; hanabi store dump shows its messages."
+                " Then promote the slave, or empty its store and let it copy the master's log",
+            )
+        else:
             follows = f"; it follows {slave.follows}" if slave.follows else ""
             yield Finding(
                 severity=Severity.WARNING,

@@ -3,8 +3,9 @@
 All pieces of one read are appended together, from the buffer that the socket was read into: one copy, one dispatch and
 one report for each read.
 
-Differs from Apache's HAClient on purpose: it reports at once and not after five seconds, refuses a heartbeat whose
-offset is not its own, checks that each append succeeded, and detects a silent master.
+Differs from Apache's HAClient on purpose: it reports at once and not after five seconds, compares the end of its log
+with the master's (`overlap`), refuses a heartbeat whose offset is not its own, checks that each append succeeded, and
+detects a silent master.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import Final, cast
 from hanabi.errors import LogDiverged, RemoteProtocolError, StoreError
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.log_access import LogSink
+from hanabi.replication.overlap import Overlap
 from hanabi.replication.rules.verdicts import COMPARE, Refusal, RefusalKind, check_piece
 from hanabi.replication.sender import STALL_SECONDS
 from hanabi.replication.wire import Piece, PieceParser, encode_report
@@ -25,8 +27,17 @@ READ_BYTES_MAX: Final = 256 << 10
 class Follower(asyncio.BufferedProtocol):
     """Follows one master over one connection. `ended` is done when that is over: a refusal, or None if it was lost."""
 
-    def __init__(self, sink: LogSink, config: ReplicationConfig, now: Callable[[], float] = time.monotonic) -> None:
-        self._sink, self._config, self._now = sink, config, now
+    def __init__(
+        self,
+        sink: LogSink,
+        config: ReplicationConfig,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        compares: bool = True,
+    ) -> None:
+        """*compares*: append nothing before the master has shown that it has the end of this log."""
+        self._sink, self._config, self._now, self._compares = sink, config, now, compares
+        self._overlap: Overlap | None = None  # while the logs are compared
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Refusal | None] = self._loop.create_future()
         self.error: Exception | None = None  # the cause of a lost connection, if known
@@ -65,8 +76,15 @@ class Follower(asyncio.BufferedProtocol):
         else:
             self._report()  # one report for all pieces of a read; also for a heartbeat, which may ask for it
 
+    @property
+    def is_compared(self) -> bool:
+        """Return whether the master is known to have the end of this log."""
+        return self._overlap is None
+
     def _greet(self) -> None:
-        """Say what is held when the connection is open."""
+        """Ask for the end of the log, which is compared, and for all that follows."""
+        overlap = Overlap(self._sink)
+        self._overlap = overlap if self._compares and not overlap.is_over else None
         self._report()
 
     def _parse(self, data: memoryview) -> list[Piece]:
@@ -74,10 +92,17 @@ class Follower(asyncio.BufferedProtocol):
         return [*self._pieces.feed(data)]
 
     def _encoded_report(self) -> bytes:
-        return encode_report(self._sink.end_offset)
+        return encode_report(self._sink.end_offset if self._overlap is None else self._overlap.position)
 
     def _take(self, pieces: list[Piece]) -> Refusal | None:
         """Append pieces that continue the log; return the reason if one of them cannot be appended."""
+        if self._overlap is not None:
+            found = self._overlap.compare(pieces)
+            if isinstance(found, Refusal):
+                return found
+            if not self._overlap.is_over:
+                return None
+            self._overlap, pieces = None, found
         start = end = self._sink.end_offset
         fitting: list[memoryview] = []
         refusal = None

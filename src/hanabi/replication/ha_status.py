@@ -40,5 +40,6 @@ def slave_status(view: SlaveView, now_ms: int) -> HAStatus:
             last_write_timestamp=wrote_ms,
             transferred_byte_in_second=view.bytes_per_second,
             trouble=view.trouble or None,
+            trouble_kind=view.trouble_kind,
         )
     )

@@ -3,9 +3,12 @@
 The two Protocols are all that master and slave know of a store; tests give them logs in memory.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from hanabi.store.message_store import MessageStore
+
+_COMPARED_BYTES_MAX: Final = 8 << 20
+_COMPARED_BYTES: Final = 64 << 10  # if it is not known where the last message begins
 
 
 class LogSource(Protocol):
@@ -44,6 +47,13 @@ class LogSink(Protocol):
     def file_bytes(self) -> int:
         """Size of each of its files (mappedFileSizeCommitLog)."""
 
+    @property
+    def compared_from(self) -> int:
+        """Where the last message begins; never 0, which asks for the master's last file, unless the log is empty."""
+
+    def slice(self, offset: int, bytes_max: int) -> memoryview | None:
+        """Return the bytes at *offset*, at most *bytes_max* and of one file, without a copy; None outside the log."""
+
     def append_raw(self, offset: int, *pieces: memoryview) -> None:
         """Append bytes of the master's log, which are overwritten afterwards. An empty log begins at *offset*. Raise
         StoreError on failure.
@@ -71,6 +81,13 @@ class StoreLog:
     @property
     def end_offset(self) -> int:
         return self._store.max_log_offset
+
+    @property
+    def compared_from(self) -> int:
+        end, last = self.end_offset, self._store.last_message_offset()
+        if last is None or end - last > _COMPARED_BYTES_MAX:  # its queue was deleted, for example
+            last = end - _COMPARED_BYTES
+        return min(max(last, self.min_offset, 1), end)
 
     def slice(self, offset: int, bytes_max: int) -> memoryview | None:
         tail = self._store.read_log(offset)

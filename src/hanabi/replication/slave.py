@@ -6,6 +6,9 @@
     slave.state()                          for operators
     await slave.stop()
 
+Nothing is appended before the master has sent the end of this log once more, and it was equal (`overlap`). Only a log
+that ends with a file is followed without that, after some attempts: the master may have deleted the file before.
+
 A refusal (the logs differ, the disk is full, the peer is no master) is logged once a minute and retried at the longest
 pause: it may need an operator. A lost connection is retried soon, with growing pauses.
 """
@@ -32,20 +35,23 @@ from hanabi.replication.rules.verdicts import Refusal, RefusalKind
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS: Final = 0.2
+COMPARISONS_MAX: Final = 3  # that end without an answer, at the end of a file
 _UNREACHABLE: Final = "unreachable"
+_LATE: Final = "no answer in time"
 
 
 class SlaveView(msgspec.Struct, frozen=True, kw_only=True):
     """A slave's own state, as an operator sees it (HAClientRuntimeInfo of GET_BROKER_HA_STATUS)."""
 
     master_address: str | None
-    is_connected: bool
+    is_connected: bool  # and the logs are known to agree
     end_offset: int
     received_bytes: int
     bytes_per_second: int
     silent_seconds: float  # since the master was last heard; 0 if not connected
     unreported_seconds: float  # since the last report to it
     trouble: str  # why it does not follow; empty if it does
+    trouble_kind: RefusalKind | None = None  # if it refuses the master
 
 
 class Slave:
@@ -63,7 +69,7 @@ class Slave:
     ) -> None:
         """*on_lost* is called when a connection to the master has ended; *new_follower* makes another protocol's."""
         self._on_lost = on_lost
-        self._new_follower = new_follower or (lambda: Follower(sink, config, now))
+        self._new_follower = new_follower or (lambda: Follower(sink, config, now, compares=self._compares()))
         self._sink, self._config, self._tls, self._now = sink, config, tls, now
         self._address: str | None = None
         self._changed = asyncio.Event()  # set when the address changes
@@ -71,6 +77,8 @@ class Slave:
         self._received_before = 0  # by earlier connections
         self._rate = TransferRate(now())
         self._trouble = ""
+        self._trouble_kind: RefusalKind | None = None
+        self._unanswered = 0  # connections in a row that ended before the logs were compared
         self._task: asyncio.Task[None] | None = None
         self._warnings = RepeatedWarnings()
         self.refusals: Counter[RefusalKind] = Counter()
@@ -92,7 +100,7 @@ class Slave:
             parse_address(address)
         if address == self._address:
             return
-        self._address = address
+        self._address, self._unanswered = address, 0
         self._warnings = RepeatedWarnings()
         self._changed.set()
         if self._follower is not None:
@@ -106,15 +114,17 @@ class Slave:
     def state(self) -> SlaveView:
         """Return the state for operators."""
         now, follower = self._now(), self._follower
+        is_connected = follower is not None and follower.is_compared
         return SlaveView(
             master_address=self._address,
-            is_connected=follower is not None,
+            is_connected=is_connected,
             end_offset=self._sink.end_offset,
             received_bytes=self.received_bytes,
             bytes_per_second=self._rate.bytes_per_second(self.received_bytes, now),
             silent_seconds=now - follower.heard_at if follower is not None else 0.0,
             unreported_seconds=now - follower.wrote_at if follower is not None else 0.0,
-            trouble=self._trouble,
+            trouble="" if is_connected else self._trouble,
+            trouble_kind=None if is_connected else self._trouble_kind,
         )
 
     # Following
@@ -158,7 +168,7 @@ class Slave:
         if self._changed.is_set():  # the address changed while connecting
             follower.close()
             return None
-        self._follower, self._trouble = follower, ""
+        self._follower = follower
         self._warnings.forget(_UNREACHABLE)
         logger.info("following the master %s from offset %d", address, self._sink.end_offset)
         try:
@@ -167,6 +177,8 @@ class Slave:
             follower.close()
             self._received_before += follower.received_bytes
             self._follower = None
+        is_answered = follower.is_compared or (refusal is not None and refusal.kind is RefusalKind.DIVERGED)
+        self._unanswered = 0 if is_answered else self._unanswered + 1
         self._note_end(address, refusal, follower.error)
         self._on_lost()
         return refusal
@@ -178,12 +190,25 @@ class Slave:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 follower = await open_connection(self._new_follower, host, port, self._tls)
         except OSError as error:  # includes TimeoutError and SSLError
-            self._trouble = f"no connection to the master {address}: {error or 'no answer in time'}"
+            self._trouble, self._trouble_kind = f"no connection to the master {address}: {error or _LATE}", None
             self._complain(_UNREACHABLE, self._trouble)
             return None
         return follower
 
+    def _compares(self) -> bool:
+        """Return whether a master must show that it has the end of this log."""
+        end, file_bytes = self._sink.end_offset, self._sink.file_bytes
+        if end % file_bytes or self._unanswered < COMPARISONS_MAX:
+            return True
+        self._complain(
+            "not compared",
+            f"the master {self._address} does not send the end of the file before {end}, which it may have deleted: it"
+            " is followed from there, and the logs are not compared",
+        )
+        return False
+
     def _note_end(self, address: str, refusal: Refusal | None, error: Exception | None) -> None:
+        self._trouble_kind = refusal.kind if refusal is not None else None
         if refusal is None:
             self._trouble = f"the connection to the master {address} was lost: {error or 'closed by the master'}"
             if not self._changed.is_set():

@@ -360,9 +360,8 @@ class MessageStore:
     def _forget_times(self) -> None:
         """Set the times of what is stored and flushed back to the newest message that is left: those that follow may be
         older than the messages that were cut, and the checkpoint must not vouch for them."""
-        newest = max(self._queues, key=lambda queue: queue.max_log_offset, default=None)
-        entry = newest.entry(newest.max_offset - 1) if newest is not None and newest.max_offset else None
-        record = record_at(self._log, entry[0]) if entry is not None else None
+        last = self.last_message_offset()
+        record = record_at(self._log, last) if last is not None else None
         left_ms = record.store_timestamp_ms if record is not None else 0
         self._commit_log.store_timestamp_ms = self._indexer.dispatched_ms = left_ms
         self._checkpoint.log_ms = self._checkpoint.queues_ms = self._checkpoint.index_ms = left_ms
@@ -398,6 +397,12 @@ class MessageStore:
     def max_log_offset(self) -> int:
         """The log offset of the next message."""
         return self._log.end_offset
+
+    def last_message_offset(self) -> int | None:
+        """Return where the newest message of all queues begins in the log; None if no queue has one."""
+        newest = max(self._queues, key=lambda queue: queue.max_log_offset, default=None)
+        entry = newest.entry(newest.max_offset - 1) if newest is not None and newest.max_offset else None
+        return entry[0] if entry is not None else None
 
     @property
     def flushed_log_offset(self) -> int:

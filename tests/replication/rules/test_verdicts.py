@@ -40,7 +40,7 @@ def test_an_empty_slave_starts_with_the_last_file(log: LogRange, start: int) -> 
     ("report", "kind", "words"),
     [
         (1999, RefusalKind.BELOW_START, "the oldest file here begins at 2000"),
-        (1, RefusalKind.BELOW_START, "holds the log up to 1,"),
+        (1, RefusalKind.BELOW_START, "asks for the log from 1 on,"),
         (4501, RefusalKind.BEYOND_END, "the log here ends at 4500"),
         (-1, RefusalKind.NOT_A_SLAVE, "no slave"),
         (-(2**63), RefusalKind.NOT_A_SLAVE, "no slave"),

@@ -24,6 +24,7 @@ class RefusalKind(StrEnum):
     NOT_A_MASTER = "not_a_master"  # it sent something other than pieces
     OTHER_OFFSET = "other_offset"  # the piece does not continue the slave's log
     DIVERGED = "diverged"  # the content of the piece does not continue the slave's log
+    NOT_COMPARED = "not_compared"  # the master does not have the end of the slave's log
     STORE = "store"  # the slave's disk or files refuse the bytes
 
 
@@ -64,7 +65,7 @@ def start_position(report: int, log: LogRange) -> int | Refusal:
     if report < log.start:
         return Refusal(
             RefusalKind.BELOW_START,
-            f"it holds the log up to {report}, but the oldest file here begins at {log.start}: {_REPAIR}",
+            f"it asks for the log from {report} on, but the oldest file here begins at {log.start}: {_REPAIR}",
         )
     return report
 
@@ -76,7 +77,7 @@ def _beyond(report: int, log: LogRange) -> Refusal:
         return Refusal(RefusalKind.NOT_A_SLAVE, f"its first bytes {opening!r} are no position in a log: it is no slave")
     return Refusal(
         RefusalKind.BEYOND_END,
-        f"it holds the log up to {report}, but the log here ends at {log.end}: it follows another master, or this "
+        f"it asks for the log from {report} on, but the log here ends at {log.end}: it follows another master, or this "
         f"master has lost the end of its log. Compare both logs; to go on with this one, {_REPAIR}",
     )
 

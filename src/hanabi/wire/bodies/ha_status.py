@@ -5,7 +5,8 @@ from hanabi.wire.header import Int32, Int64
 
 
 class HAClientStatus(Body, frozen=True, kw_only=True):
-    """A slave's own state; all zeros at a master. Only Hanabi's slaves send `trouble`: why they do not follow."""
+    """A slave's own state; all zeros at a master. Only Hanabi's slaves send `trouble`, why they do not follow,
+    and its kind if they refuse the master."""
 
     last_read_timestamp: Int64 = always_written(0)
     last_write_timestamp: Int64 = always_written(0)
@@ -14,6 +15,7 @@ class HAClientStatus(Body, frozen=True, kw_only=True):
     max_offset: Int64 = always_written(0)
     transferred_byte_in_second: Int64 = always_written(0)
     trouble: str | None = None
+    trouble_kind: str | None = None
 
 
 class HAConnectionStatus(Body, frozen=True, kw_only=True):
