@@ -136,7 +136,7 @@ async def test_our_slave_does_not_follow_apaches_master_if_the_ends_of_their_log
         put_samples(ahead, 2, 5)
         async with slave_of(ahead, ha_address(master)) as slave:
             await until(lambda: slave.refusals[RefusalKind.NOT_COMPARED] >= 2)
-            assert "lost the end of its log" in slave.state().trouble
+            assert "has lost the end of its log" in slave.state().trouble  # 4.9 closes, 5.3 sends heartbeats only
         store.close()
         with (tmp_path / "slave" / "commitlog" / f"{0:020}").open("r+b") as log:  # one other byte in the last message
             log.seek(end - 1)

@@ -90,6 +90,14 @@ async def test_a_master_that_ends_where_the_last_message_of_its_slave_begins_is_
     assert copy.end_offset == 2_000
 
 
+async def test_a_master_that_closes_before_the_logs_are_compared_is_refused_the_third_time() -> None:
+    ours, copy = log_of(1_000), log_of(2_000)
+    async with running_master(ours) as (master, address), running_slave(copy, address) as slave:
+        await until(lambda: slave.refusals[RefusalKind.NOT_COMPARED] >= 2)
+        assert "closes each connection before it has sent the last message" in slave.state().trouble
+        assert master.refusals[RefusalKind.BEYOND_END] >= 4
+
+
 async def test_nothing_is_acknowledged_that_was_not_compared() -> None:
     connections: list[bytes] = []
     copy = log_of(2_000)

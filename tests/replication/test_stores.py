@@ -66,14 +66,16 @@ async def followed(whole: MessageStore, slave: MessageStore, count: int) -> None
 
 async def is_refused(lost: MessageStore, slave: MessageStore) -> str:
     """Return why *slave*, which is refused nothing by the master of *lost*, does not follow it."""
-    async with running_master(StoreLog(lost)) as (master, address):
-        async with running_slave(StoreLog(slave), address) as follower:
-            await until(lambda: follower.refusals[RefusalKind.DIVERGED] >= 3)
-            assert follower.refusals.keys() == {RefusalKind.DIVERGED}
-            assert not follower.state().is_connected
-            assert follower.state().trouble_kind is RefusalKind.DIVERGED
-            assert not master.refusals
-            return follower.state().trouble
+    async with (
+        running_master(StoreLog(lost)) as (master, address),
+        running_slave(StoreLog(slave), address) as follower,
+    ):
+        await until(lambda: follower.refusals[RefusalKind.DIVERGED] >= 3)
+        assert follower.refusals.keys() == {RefusalKind.DIVERGED}
+        assert not follower.state().is_connected
+        assert follower.state().trouble_kind is RefusalKind.DIVERGED
+        assert not master.refusals
+        return follower.state().trouble
 
 
 @pytest.mark.parametrize("more", [0, 1, 30])

@@ -30,14 +30,19 @@ from hanabi.replication.follower import Follower
 from hanabi.replication.log_access import LogSink
 from hanabi.replication.rules.log_limits import RepeatedWarnings
 from hanabi.replication.rules.pacing import TransferRate
-from hanabi.replication.rules.verdicts import Refusal, RefusalKind
+from hanabi.replication.rules.verdicts import COMPARE, Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS: Final = 0.2
-COMPARISONS_MAX: Final = 3  # that end without an answer, at the end of a file
+COMPARISONS_MAX: Final = 3  # in a row that end without an answer
 _UNREACHABLE: Final = "unreachable"
 _LATE: Final = "no answer in time"
+_UNANSWERED: Final = Refusal(
+    RefusalKind.NOT_COMPARED,
+    "it closes each connection before it has sent the last message of the log here, which must be compared. The log of"
+    f" the master may say why: it has lost the end of its log, or no longer has files this old. {COMPARE}",
+)
 
 
 class SlaveView(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +184,8 @@ class Slave:
             self._follower = None
         is_answered = follower.is_compared or (refusal is not None and refusal.kind is RefusalKind.DIVERGED)
         self._unanswered = 0 if is_answered else self._unanswered + 1
+        if refusal is None and self._unanswered >= COMPARISONS_MAX:
+            refusal = _UNANSWERED
         self._note_end(address, refusal, follower.error)
         self._on_lost()
         return refusal

@@ -4,9 +4,10 @@ that a producer was told is stored, and are equal."""
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -47,9 +48,11 @@ ROLES: Final = {
 class Pair:
     """Both brokers, started again after each kill, and what was acknowledged: bodies by log offset."""
 
-    def __init__(self, home: Path, namesrv: str) -> None:
+    def __init__(self, home: Path, namesrv: str, clocks: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """*clocks* has the variables that give each role a clock of its own."""
         self._home, self._namesrv, self._starts = home, namesrv, 0
-        self._running: dict[str, ServerProcess] = {}
+        self._clocks = clocks or {}
+        self.running: dict[str, ServerProcess] = {}
         self.ports = {role: free_port(beside=(-2, 1)) for role in ROLES}
         self.acked: dict[int, bytes] = {}
         self.refused: dict[int, int] = {}  # by code
@@ -60,11 +63,12 @@ class Pair:
         config.write_text("".join(f"{key}={value}\n" for key, value in {**SETTINGS, **ROLES[role]}.items()))
         serve = [sys.executable, "-m", "hanabi", "serve", "broker", "-c", str(config), "--host", "127.0.0.1"]
         command = [*serve, "--home", str(self._home / role), "--port", str(self.ports[role]), "-n", self._namesrv]
-        self._running[role] = ServerProcess(role, command, self._home / f"{role}-{self._starts}.log")
+        env = {**os.environ, **self._clocks.get(role, {})}
+        self.running[role] = ServerProcess(role, command, self._home / f"{role}-{self._starts}.log", env)
 
     def kill(self, *roles: str) -> None:
         for role in roles:
-            self._running[role].kill()
+            self.running[role].kill()
 
     async def wait_for_more(self, count: int) -> None:
         """Wait until *count* more messages are acknowledged."""
@@ -74,7 +78,7 @@ class Pair:
                 while len(self.acked) < wanted:  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:
-            raise AssertionError([process.output()[-3_000:] for process in self._running.values()]) from None
+            raise AssertionError([process.output()[-3_000:] for process in self.running.values()]) from None
 
     async def send(self, sender: int) -> None:
         """Send one message after the other to whatever master there is, until cancelled."""
@@ -144,15 +148,20 @@ async def test_both_logs_of_whole_brokers_have_every_acknowledged_message(tmp_pa
     finally:
         pair.kill("master", "slave")
         name_server.process.kill()
+    assert len(pair.acked) > rounds
+    assert compared_logs(pair) > FILE_BYTES
+
+
+def compared_logs(pair: Pair) -> int:
+    """Check that both logs are equal as far as they go and have every acknowledged message; return where they end."""
     (start, ours), (copy_start, copy) = pair.log("master"), pair.log("slave")
     both = min(start + len(ours), copy_start + len(copy))
     first = max(start, copy_start)
     logger.info("%d acknowledged, other codes %s, both logs from %d to %d", len(pair.acked), pair.refused, first, both)
-    assert len(pair.acked) > rounds
-    assert both > FILE_BYTES
     assert ours[first - start : both - start] == copy[first - copy_start : both - copy_start]
     assert [offset for offset in pair.acked if not is_in(copy, copy_start, offset, pair.acked[offset])] == []
     assert [offset for offset in pair.acked if not is_in(ours, start, offset, pair.acked[offset])] == []
+    return both
 
 
 def is_in(log: bytearray, start: int, offset: int, body: bytes) -> bool:
