@@ -20,8 +20,10 @@ from hanabi.broker.replica.slave_side import SlaveSide
 from hanabi.errors import MQError
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.transport.connector import Connector
-from hanabi.replication.autoswitch.epochs import Epoch, EpochFile, appended, cut, dropped_before
+from hanabi.replication.autoswitch.epochs import EpochFile
+from hanabi.replication.autoswitch.log_roles import LogRoles
 from hanabi.replication.autoswitch.master import AutoSwitchMaster
+from hanabi.replication.log_access import StoreLog
 from hanabi.replication.rules.sync_set import SyncSet
 from hanabi.store.message_store import MessageStore
 from hanabi.store.read.queue_reader import NO_LIMIT
@@ -65,6 +67,7 @@ class RoleSwitch:
         self._store, self._tables, self._services = store, tables, services
         self._master, self._slave, self._registration, self._connector = master, slave, registration, connector
         self._limit, self._run_as_master, self._run_registration = limit, run_as_master, run_registration
+        self._log_roles = LogRoles(StoreLog(store), master, slave.slave)
         self._work = Background()
         self._is_registered = False
         self._is_master = self._has_pop = False
@@ -76,18 +79,15 @@ class RoleSwitch:
     def begin(self) -> None:
         """Drop epochs behind the ends of the log: a crash may have left them. Nothing may be read before there is a
         role."""
-        epochs = cut(self.epochs.epochs, self._store.max_log_offset)
-        self.epochs.use(dropped_before(epochs, self._store.min_log_offset))
+        self._log_roles.begin()
         self._limit.use(0)
 
     async def become_master(self, broker_id: int, epoch: int, sync_set: SyncSet) -> None:
         """Take messages from now on."""
         await self._work.stop()
-        self._slave.slave.follow(None)
         self._slave.sync.follow(None)
         store = self._store
-        store.cut_partial_record()
-        self.epochs.use(appended(self.epochs.epochs, Epoch(epoch, store.max_log_offset)))
+        self._log_roles.take_over(epoch)
         store.restore_queue_offsets()
         self._limit.use(NO_LIMIT)
         self._tables.settings.use_role(BrokerRole.SYNC_MASTER, MASTER_ID)
@@ -97,8 +97,8 @@ class RoleSwitch:
             self._has_pop = True
             await asyncio.to_thread(self._services.pop.restore)
         self._services.transactions.begin_again()
-        self._master.in_sync.begin(broker_id, sync_set)
-        self._master.is_master, store.is_copy = True, False
+        self._log_roles.serve(broker_id, sync_set)
+        store.is_copy = False
         self.fence(None)
         self._services.listen()
         self._work = Background()
@@ -112,10 +112,8 @@ class RoleSwitch:
         store = self._store
         store.is_copy = True
         self.fence(None)
-        confirmed = min(store.reader.confirmed, self._master.in_sync.confirmed, store.max_log_offset)
-        self._master.is_master = False
-        self._master.close_connections()
-        self._master.in_sync.end()
+        confirmed = min(store.reader.confirmed, store.max_log_offset)
+        self._log_roles.step_down()
         self._limit.use(confirmed)
         await self._work.stop()
         self._services.stop_listening()
@@ -123,7 +121,6 @@ class RoleSwitch:
             self._is_master = False
             await self._save_progress()
         self._tables.settings.use_role(BrokerRole.SLAVE, broker_id)
-        self._slave.slave.follow(None)
         self._work = Background()
         self._work.run("finding the master's port for slaves", lambda: self._follow(master_address))
         self._work.run("copying the master's tables", self._slave.run)

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import msgspec
+
 from hanabi.broker.replica.broker_identity import IdentityFiles
 from hanabi.broker.replica.controller_requests import ControllerRequests
 from hanabi.broker.settings import Settings
@@ -221,14 +223,27 @@ class ControllerSide:
                 return  # `_ask_for` will know which set is in force
             self._acks.use_set(SyncSet(members=news.members, epoch=news.set_epoch))
         elif change is Change.BECOME_MASTER:
+            news = await self._alone(news)
             self._answered_at = self._now()
-            members = SyncSet(members=news.members or frozenset({self.broker_id}), epoch=news.set_epoch)
-            await self._holder.become_master(self.broker_id, news.master_epoch, members)
+            await self._holder.become_master(
+                self.broker_id, news.master_epoch, SyncSet(members=news.members, epoch=news.set_epoch)
+            )
         else:
             await self._holder.become_slave(self.broker_id, news.master_epoch, news.master_address or "")
         self.known = news
         self.has_role.set()
         self._progress.set()
+
+    async def _alone(self, news: RoleNews) -> RoleNews:
+        """Return *news* with this broker as the only replica in sync: no other is connected when a mastership begins.
+
+        After an election that is so. A master that started again, and was not missed, asks for it: what other replicas
+        hold is not known, so that nothing could be confirmed."""
+        only = frozenset({self.broker_id})
+        if news.members in (only, frozenset()):
+            return msgspec.structs.replace(news, members=only)
+        answer = await self._requests.alter(self.broker_id, news.master_epoch, only, news.set_epoch)
+        return msgspec.structs.replace(news, members=answer.members, set_epoch=answer.set_epoch)
 
     # The set
 

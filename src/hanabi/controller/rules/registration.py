@@ -2,6 +2,10 @@
 
 Agrees with ReplicasInfoManager, and refuses more: an id whose holder is alive at another address, and a broker whose
 log has an epoch that this controller has not given yet. Both mean that one of the two states is not of this cluster.
+
+A broker registers when its process starts, and a power cut may have taken the unflushed end of its log. So it leaves
+the replicas in sync if another of them is alive. A master resigns then, also if the controller has not missed it:
+an epoch must not go on with other bytes. (Java's controller lets both go on.)
 """
 
 from collections.abc import Iterable
@@ -30,16 +34,33 @@ def register(state: BrokerSet | None, asked: RegisterToControllerHeader, alive: 
     address = asked.broker_address or state.replicas[number].address
     if number in alive and alive[number].address != address:
         return _taken(state, number, alive[number].address, address)
+    state = _restarted(_at(state, number, address), number, alive)
     header = RegisterToControllerReplyHeader(cluster_name=asked.cluster_name, broker_name=asked.broker_name)
     if state.master_id in alive:
         header = replace(
             header,
             master_broker_id=state.master_id,
-            master_address=address if state.master_id == number else state.master_address,
+            master_address=state.master_address,
             master_epoch=state.master_epoch,
             sync_state_set_epoch=state.sync_epoch,
         )
-    return Decision(_at(state, number, address), Answer(header=header, body=sync_set_body(state)))
+    return Decision(state, Answer(header=header, body=sync_set_body(state)))
+
+
+def _restarted(state: BrokerSet, number: int, alive: Alive) -> BrokerSet:
+    """Return the state without the broker *number* in sync, or, if no other is alive, in a new epoch of it."""
+    if number not in state.in_sync:
+        return state
+    is_master = number == state.master_id
+    if (state.in_sync - {number}) & alive.keys():
+        in_sync, sync_epoch = state.in_sync - {number}, state.sync_epoch + 1
+        master_id = None if is_master else state.master_id
+    else:
+        in_sync, sync_epoch, master_id = state.in_sync, state.sync_epoch, state.master_id
+        if not is_master:
+            return state
+    epoch = state.master_epoch + is_master
+    return replace(state, master_id=master_id, master_epoch=epoch, in_sync=in_sync, sync_epoch=sync_epoch)
 
 
 def _at(state: BrokerSet, number: int, address: str) -> BrokerSet:

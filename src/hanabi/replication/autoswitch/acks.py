@@ -19,6 +19,7 @@ from hanabi.replication.rules.waiters import OnDone, Waiters
 from hanabi.store.message_store import PutStatus
 
 NO_LIMIT: Final = 1 << 62
+_UNKNOWN: Final = -1
 
 
 class InSyncAcks(Acknowledgements):
@@ -55,8 +56,9 @@ class InSyncAcks(Acknowledgements):
     def begin(self, master_id: int, sync_set: SyncSet) -> None:
         """Start an epoch of this master."""
         end = self._end_offset()
-        self.master_id, self.sync_set, self.epoch_start, self._mark = master_id, sync_set, end, end
+        self.master_id, self.sync_set, self.epoch_start, self._mark = master_id, sync_set, end, 0
         self.replicas.clear()
+        self.confirmed = _UNKNOWN
         self.acknowledged()
 
     def end(self) -> None:
@@ -102,12 +104,19 @@ class InSyncAcks(Acknowledgements):
         else:
             held = acknowledged_by((rule.in_sync_replicas or 1) - 1, required, self.replicas.values())
         if held is None:
-            self._mark_at(NO_LIMIT)
+            self._mark = NO_LIMIT
+            if self._is_enough:
+                self._waiting_puts.release(NO_LIMIT)
         elif self._mark == NO_LIMIT:
             self._mark = self._end_offset()  # what this broker acknowledged alone stays acknowledged
         elif held > self._mark:
             self._mark_at(held)
         self._confirm()
+
+    @property
+    def _is_enough(self) -> bool:
+        """Return whether the set is so large that its acknowledgement counts: it may have shrunk since a put."""
+        return len(self.sync_set.required) >= self.rule.min_in_sync_replicas
 
     def _mark_at(self, offset: int) -> None:
         self._mark = offset
@@ -139,7 +148,7 @@ class InSyncAcks(Acknowledgements):
 
     def wait(self, end_offset: int, on_done: OnDone) -> None:
         deadline = self._now() + self._timeout_seconds
-        if self._mark >= end_offset:
+        if self._mark >= end_offset and self._is_enough:
             on_done(PutStatus.PUT_OK)
         elif not self._waiting_puts.add(end_offset, deadline, on_done):
             on_done(PutStatus.FLUSH_SLAVE_TIMEOUT)
