@@ -29,6 +29,8 @@ MAY_IMPORT = {
     "namesrv": "errors clock durable_table home_lock wire remoting access",
     "controller": "errors clock durable_table home_lock wire remoting access",
     "broker": "_version errors clock durable_table message wire remoting access store replication",
+    "supervision": "errors",
+    "container": "errors clock wire remoting access store broker supervision",  # the broker: only its settings
     "metrics": "_version errors wire remoting store replication namesrv broker",
     "client": "errors clock durable_table message wire remoting",
     "admin": "errors message wire access client",
@@ -37,7 +39,7 @@ MAY_IMPORT = {
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
     "cli": (
         "_version errors durable_table message wire remoting store namesrv controller broker metrics access client "
-        "admin doctor bench dashboard spark"
+        "admin doctor bench container dashboard spark supervision"
     ),
     # The broker: only its SQL92 evaluator, which is pure.
     "dashboard": "errors clock message wire remoting broker client admin doctor",

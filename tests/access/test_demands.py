@@ -10,6 +10,7 @@ from hanabi.access.demands import (
     BROKER_DEMANDS,
     NAME_SERVER_READS,
     broker_demand,
+    container_demands_nothing,
     controller_demands_nothing,
     name_server_demands_nothing,
 )
@@ -17,6 +18,7 @@ from hanabi.access.names import Surroundings
 from hanabi.access.needs import Action, Kind, Named, Need, Rights, needs_of
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
+from hanabi.container.handlers import container_handlers
 from hanabi.controller.handlers import controller_handlers
 from hanabi.message import MessageQueue
 from hanabi.namesrv.config import NamesrvConfig
@@ -114,6 +116,16 @@ def test_each_code_of_the_controller_is_a_read_or_needs_an_identity() -> None:
         Code.CONTROLLER_APPLY_BROKER_ID,
         Code.UPDATE_CONTROLLER_CONFIG,
         Code.BROKER_HEARTBEAT,
+    }
+
+
+def test_each_code_of_the_container_but_its_settings_needs_an_identity() -> None:
+    unused: Any = None
+    codes = set(container_handlers(unused, unused))
+    assert {Code(code) for code in codes if not container_demands_nothing(code)} == {
+        Code.ADD_BROKER,
+        Code.REMOVE_BROKER,
+        Code.UPDATE_BROKER_CONFIG,
     }
 
 

@@ -30,7 +30,7 @@ SECONDS = 180.0  # a machine that does other things starts a JVM in a minute
 LINKED = ("conf", "examples", "deploy")
 SHELL = ["bash", "-eu", "-o", "pipefail", "-c"]
 LANGUAGES = {"text", "bash", "console", "python", "json", "yaml", "toml", "properties"}
-SERVE = re.compile(r"\bhanabi serve( namesrv| broker)?(?=\s|$)")
+SERVE = re.compile(r"\bhanabi serve( namesrv| broker| container)?(?=\s|$)")
 
 
 class Reader:

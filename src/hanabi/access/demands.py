@@ -182,6 +182,9 @@ CONTROLLER_READS: Final[frozenset[int]] = frozenset(
     }
 )
 
+# A container shows its settings to each client; every other code starts or stops a broker.
+CONTAINER_READS: Final[frozenset[int]] = frozenset({Code.GET_BROKER_CONFIG})
+
 
 def broker_demand(code: int) -> Demand:
     """Return what a broker demands for requests of *code*: an administrator, if the code has no entry."""
@@ -196,3 +199,8 @@ def name_server_demands_nothing(code: int) -> bool:
 def controller_demands_nothing(code: int) -> bool:
     """Return whether a controller answers requests of *code* to any client."""
     return code in CONTROLLER_READS
+
+
+def container_demands_nothing(code: int) -> bool:
+    """Return whether a container answers requests of *code* to any client."""
+    return code in CONTAINER_READS

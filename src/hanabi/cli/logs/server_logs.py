@@ -72,6 +72,24 @@ class ServerLogs:
             self._stderr.handle(own_record(logging.ERROR, message, self._log_file.path, reason))
 
 
+class RelayedLines:
+    """Lines that other processes logged, as they are, on stderr. Like all logging it never waits."""
+
+    def __init__(self) -> None:
+        stderr = sys.stderr
+        self._handler = QueuedHandler("relay", lambda lines: _write_text(stderr, lines))
+        self._handler.setFormatter(logging.Formatter("%(message)s"))
+        self._handler.start()
+
+    def write(self, line: str) -> None:
+        """Write one line."""
+        self._handler.handle(logging.makeLogRecord({"msg": line}))
+
+    def close(self) -> None:
+        """Write what waits, but do not wait long for it."""
+        self._handler.close()
+
+
 @contextmanager
 def server_logs(level: LogLevel, *, as_json: bool) -> Iterator[ServerLogs]:
     """Logs until the end of the block, when what waits is written."""

@@ -36,6 +36,7 @@ from hanabi.errors import ConfigError, MQError
 
 if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
+    from hanabi.cli.serve.container import ContainerToStart
     from hanabi.cli.serve.serving import BrokerToStart, ControllerToStart, DashboardStart, Metrics, Namesrv
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.transport.tls import TlsConfig
@@ -77,6 +78,7 @@ def both(
     log_file: options.LogToFile = True,
     log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
     log_files: options.LogFiles = options.LOG_FILES,
+    with_stdin: options.WithStdin = False,
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
@@ -108,6 +110,7 @@ def namesrv_alone(
     log_file: options.LogToFile = True,
     log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
     log_files: options.LogFiles = options.LOG_FILES,
+    with_stdin: options.WithStdin = False,
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
@@ -141,6 +144,7 @@ def broker_alone(
     log_file: options.LogToFile = True,
     log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
     log_files: options.LogFiles = options.LOG_FILES,
+    with_stdin: options.WithStdin = False,
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
@@ -176,6 +180,7 @@ def controller_alone(
     log_file: options.LogToFile = True,
     log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
     log_files: options.LogFiles = options.LOG_FILES,
+    with_stdin: options.WithStdin = False,
 ) -> None:
     """Run a controller: it elects the master of each broker name, for brokers with enableControllerMode=true.
 
@@ -183,6 +188,41 @@ def controller_alone(
     """
     with _started(context, "controller") as start:
         _controller(start, config_file, home, host, port, state, advertise)
+
+
+@app.command("container")
+def container_alone(
+    context: typer.Context,
+    config_file: options.ContainerFile = None,
+    broker_files: options.BrokerFiles = None,
+    config: options.ShowConfig = False,
+    json: options.AsJson = False,
+    home: options.Home = Path(DEFAULT_HOME),
+    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is reached from other machines
+    port: Annotated[int | None, options.port_option("--port", "listenPort of the file, or 10811")] = None,
+    namesrv: options.Namesrvs = None,
+    metrics_offset: options.MetricsOffset = None,
+    tls_config: options.TlsFile = None,
+    log_level: options.LogLevelOption = LogLevel.INFO,
+    log_json: options.LogJson = False,
+    log_dir: options.LogDir = None,
+    log_file: options.LogToFile = True,
+    log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
+    log_files: options.LogFiles = options.LOG_FILES,
+    with_stdin: options.WithStdin = False,
+) -> None:
+    """Run a container: several brokers on this machine, one process each, so that two machines carry each other's
+    slaves.
+
+    Prints "ready container HOST:PORT" on stdout, and "ready broker NAME HOST:PORT" for each broker once it accepts
+    connections. A broker that ends is started again, after a pause that grows from 0.5 to 30 s. `mqadmin addBroker` and
+    `removeBroker` start and stop a broker. Stops its brokers cleanly on SIGTERM and SIGINT, slaves first.
+
+    Each broker has its own configuration file with its own listenPort and storePathRootDir, and writes its log there;
+    --home has only the log of the container. --host, --tls-config and --log-level hold for the brokers, too.
+    """
+    with _started(context, "container") as start:
+        _container(start, config_file, broker_files, home, host, port, namesrv, metrics_offset, tls_config)
 
 
 class Start:
@@ -203,6 +243,7 @@ class Start:
         self.namesrv: Namesrv | None = None
         self.broker: BrokerToStart | None = None
         self.controller: ControllerToStart | None = None
+        self.container: ContainerToStart | None = None
         self.sections: dict[str, Callable[[], list[Setting]]] = {}  # made when they are to be shown
         path: Path | None = context.params["tls_config"]
         self.tls: TlsConfig | None = read_tls(path) if path else None
@@ -303,7 +344,14 @@ def _run(start: Start) -> None:
     from hanabi.remoting.transport.descriptors import raise_descriptor_limit
 
     raise_descriptor_limit()
-    run(serve(start.namesrv, start.broker, start.metrics(), start.controller, start.dashboard()))
+    until = start.options.with_stdin
+    if start.container is not None:
+        from hanabi.cli.serve.container import serve_container
+
+        run(serve_container(start.container, with_stdin=until))
+        return
+    servers = start.namesrv, start.broker, start.metrics(), start.controller, start.dashboard()
+    run(serve(*servers, with_stdin=until))
 
 
 def _namesrv(
@@ -352,6 +400,46 @@ def _controller(
         port=config.listen_port,
         state=state,
         advertised_host=advertised,
+        tls=start.tls,
+    )
+
+
+def _container(
+    start: Start,
+    file: Path | None,
+    broker_files: str | None,
+    home: Path,
+    host: str,
+    port: int | None,
+    namesrv: str | None,
+    metrics_offset: int | None,
+    tls_file: Path | None,
+) -> None:
+    from hanabi.cli.serve.container import ContainerToStart, broker_options
+    from hanabi.container.config import ContainerConfig, read_config
+
+    config = read_config(file) if file is not None else ContainerConfig()
+    sources = dict.fromkeys(_properties(file) if file is not None else {}, Source.FILE)
+    given = {"listenPort": port, "brokerConfigPaths": broker_files, "namesrvAddr": namesrv}
+    sources |= {key: Source.COMMAND_LINE for key, value in given.items() if value is not None}
+    if namesrv is None and not config.namesrv_addr and (environment := os.environ.get("NAMESRV_ADDR")):
+        namesrv, sources["namesrvAddr"] = environment, Source.ENVIRONMENT
+    config = msgspec.structs.replace(
+        config,
+        listen_port=config.listen_port if port is None else port,
+        broker_config_paths=config.broker_config_paths if broker_files is None else broker_files,
+        namesrv_addr=namesrv or config.namesrv_addr,
+    )
+    start.home = home
+    start.sections["container"] = partial(struct_settings, config, sources)
+    process = start.options
+    start.container = ContainerToStart(
+        config=config,
+        host=host,
+        port=config.listen_port,
+        namesrv=config.namesrv_addr,
+        broker_options=broker_options(tls_file, process.log_level.value, process.log_json, process.log_file),
+        metrics_offset=metrics_offset,
         tls=start.tls,
     )
 

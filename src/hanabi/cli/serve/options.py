@@ -30,6 +30,7 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     metrics_host: str | None = None
     metrics_series_max: int = SERIES_MAX
     dashboard_port: int | None = None
+    with_stdin: bool = False
 
 
 Home = Annotated[Path, typer.Option("--home", metavar="DIR", help="Where data is kept; made if it is not there.")]
@@ -58,6 +59,38 @@ ControllerFile = Annotated[
     typer.Option(
         "-c", "--config-file", metavar="FILE", help="RocketMQ's configuration file, for example controller.conf."
     ),
+]
+ContainerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-c", "--config-file", metavar="FILE", help="RocketMQ's configuration file, for example container.conf."
+    ),
+]
+BrokerFiles = Annotated[
+    str | None,
+    typer.Option(
+        "-b",
+        "--broker-files",
+        metavar="FILE[:FILE]",
+        show_default="brokerConfigPaths of the file",
+        help="Configuration files of the brokers, for example a.conf:b.conf.",
+    ),
+]
+MetricsOffset = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-offset",
+        metavar="N",
+        min=2,
+        max=10_000,
+        show_default="none",
+        help="Give each broker a port for /metrics, /health and /ready: its listenPort plus N.",
+        rich_help_panel=_METRICS,
+    ),
+]
+WithStdin = Annotated[
+    bool,
+    typer.Option("--with-stdin", help="Stop at the end of stdin, too: with the program that started it."),
 ]
 StateAt = Annotated[
     str | None,

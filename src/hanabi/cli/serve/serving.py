@@ -6,9 +6,6 @@ imported here and not at the top, so that every other command stays quick.
 
 import asyncio
 import logging
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -18,6 +15,7 @@ import msgspec
 
 from hanabi.cli.serve import open_doors
 from hanabi.cli.serve.garbage import collect_when_idle
+from hanabi.cli.serve.process import announce, stop_signal
 from hanabi.cli.serve.threads import start_pool
 from hanabi.errors import ConfigError
 from hanabi.remoting.address import format_address
@@ -86,13 +84,15 @@ async def serve(
     metrics: Metrics | None = None,
     controller: ControllerToStart | None = None,
     dashboard: DashboardStart | None = None,
+    *,
+    with_stdin: bool = False,
 ) -> None:
     """Start what there is, the name server first, and stop in the opposite order when a signal comes.
 
     No server is reported ready before all are: a reader of the first line may take it for a successful start.
     The operators' port opens first and closes last, so that they can see what a server waits for.
     """
-    stopped = _stop_signal()
+    stopped = stop_signal(with_stdin=with_stdin)
     start_pool(asyncio.get_running_loop())
     if broker is not None:
         _check(broker)
@@ -121,7 +121,7 @@ async def serve(
         open_doors.warn(_doors(namesrv, broker, controller))
         async with _collecting():
             for line in ready:
-                _announce(line)
+                announce(line)
             await stopped.wait()
 
 
@@ -239,27 +239,3 @@ def _registered_with(broker: BrokerToStart, own: str) -> BrokerToStart:
     addresses = ";".join(dict.fromkeys((own, *broker.config.namesrv_addresses)))
     config = msgspec.structs.replace(broker.config, namesrv_addr=addresses)
     return msgspec.structs.replace(broker, config=config)
-
-
-def _announce(line: str) -> None:
-    """Print the ready line at once, also through a pipe. A closed stdout is no reason not to serve."""
-    try:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-    except OSError as error:
-        logger.warning("%s (stdout cannot be written: %s)", line, error.strerror or error)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())  # what the stream still holds goes there, and not to an error at the exit
-        os.close(null)
-
-
-def _stop_signal() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(number, stopped.set)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopped.set))
-    return stopped

@@ -1,0 +1,1 @@
+"""The container: several brokers on one host, one process each."""
