@@ -63,6 +63,7 @@ ROOMS = {
     "access": "",
     "access.plain": "access",
     "access.policies": "access access.plain",
+    "access.quotas": "access",
     "remoting": "",
     "remoting.connection": "remoting",
     "remoting.transport": "remoting remoting.connection",

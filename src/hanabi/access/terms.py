@@ -7,13 +7,24 @@ signature, and keeps the terms for as long as the generation is the same.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from hanabi.access.guard import Gate, Source, source_of
+from hanabi.access.guard import Gate, Source, origin_of
 from hanabi.access.needs import Named
 
 if TYPE_CHECKING:
     from hanabi.remoting.connection.protocol import Connection
 
 Secrets = tuple[bytes, ...]
+
+
+class Meters(Protocol):
+    """Quotas of accounts: `quotas.metering.Metering`."""
+
+    @property
+    def generation(self) -> int:
+        """Number of changes of the quotas."""
+
+    def of(self, account: str) -> object | None:
+        """Return the meter of *account*; None if it has no quota."""
 
 
 class TermsGate(Gate, Protocol):
@@ -27,23 +38,35 @@ class TermsGate(Gate, Protocol):
         """Return the secrets of which one must have signed; empty if none must. None: refused, or not known in
         advance."""
 
+    def certified(self, source: Source) -> str | None:
+        """Return the account that the certificate of *source* names, if certificates count."""
+
 
 class Terms:
     """The terms of several gates, all of which must agree: a `broker.fast_path.contract.Terms`."""
 
-    def __init__(self, gates: Sequence[TermsGate]) -> None:
-        self._gates = tuple(gates)
+    def __init__(self, gates: Sequence[TermsGate], meters: Meters | None = None) -> None:
+        self._gates, self._meters = tuple(gates), meters
 
     def generation(self) -> object:
         """Return a value that differs after each change of the rules."""
-        generation = 0
+        generation = self._meters.generation if self._meters is not None else 0
         for gate in self._gates:
             generation += gate.generation
         return generation
 
     def origin(self, connection: "Connection") -> Source | None:
         """Return the origin of requests by *connection*. None: its requests are for the gates."""
-        return source_of(connection.peer)
+        return origin_of(connection)
+
+    def meter(self, origin: Source, access_key: str | None) -> object | None:
+        """Return the meter of the account whose request is allowed; None if it has no quota, or needs no account."""
+        if self._meters is None:
+            return None
+        account = access_key
+        for gate in self._gates:
+            account = account or gate.certified(origin)
+        return self._meters.of(account) if account else None
 
     def secrets(
         self, origin: Source, code: int, access_key: str | None, topic: str, group: str | None

@@ -254,9 +254,13 @@ class Broker:
         self._undo.callback(self.services.pop.stop)
         self._inner = await asyncio.to_thread(read_inner_credentials, config.inner_credentials)
         if config.checks_access:
-            self.access_control = AccessControl(self.settings, self.store, self._home, self._now_ms)
+            self.access_control = AccessControl(
+                *(self.settings, self.store, self._home, self._now_ms),
+                has_topic=lambda topic: self.tables.topics.newest(topic) is not None,
+                inner=self._inner,
+            )
             self._undo.push_async_callback(asyncio.to_thread, self.access_control.stop)
-            await self.access_control.load(self._inner)
+            await self.access_control.load()
         self.store.start()
         self.settings.on_change.append(self._use_settings)
 

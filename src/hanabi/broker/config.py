@@ -17,6 +17,8 @@ import msgspec
 from msgspec import field
 
 from hanabi.access.policies.keys import INIT_USER, INNER_CREDENTIALS, check_class, read_codes
+from hanabi.access.quotas.quota import KEY as QUOTAS
+from hanabi.access.quotas.quota import read_quotas
 from hanabi.broker.ignored_keys import IGNORED_KEYS, IGNORED_WITH_A_LINE, NOT_TO_BE_IGNORED
 from hanabi.broker.replica.roles import MASTER_ID, BrokerRole
 from hanabi.errors import ConfigError
@@ -159,6 +161,10 @@ class BrokerConfig(ReplicationConfig, frozen=True, kw_only=True):
     authorization_white_list: str = field(default="", name="authorizationWhitelist")
     init_user: str = field(default="", name=INIT_USER)  # JSON, as is the next; both with a secret
     inner_credentials: str = field(default="", name=INNER_CREDENTIALS)
+    # Ours, as are the next: JSON; a client's certificate names its account; the longest delay of a refusal, 0: none.
+    account_quotas: str = field(default="", name=QUOTAS)
+    certificate_accounts: bool = field(default=False, name="certificateAccountsEnable")
+    guess_delay_ms: Count = field(default=1_000, name="wrongSignatureDelayMaxMillis")
     migrate_accounts: bool = field(default=False, name="migrateAuthFromV1Enabled")
     audit_enabled: bool = field(default=True, name="auditLogEnable")  # ours, as are the next; with access control
     audit_path: str = field(default="", name="auditLogPath")
@@ -188,6 +194,7 @@ class BrokerConfig(ReplicationConfig, frozen=True, kw_only=True):
         check_class("authorizationStrategy", self.authorization_strategy)
         read_codes("authenticationWhitelist", self.authentication_white_list)
         read_codes("authorizationWhitelist", self.authorization_white_list)
+        read_quotas(self.account_quotas)
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
@@ -228,6 +235,8 @@ def check_identities(config: BrokerConfig) -> None:
             "authorizationEnabled = true needs authenticationEnabled = true: without signatures a client may give"
             " any name"
         )
+    if config.certificate_accounts and not config.checks_access:
+        raise ConfigError("certificateAccountsEnable = true needs aclEnable = true or authenticationEnabled = true")
 
 
 BROKER_KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(BrokerConfig)}

@@ -65,6 +65,7 @@ class PolicyAccess:
             authorizes=broker.authorization_enabled,
             unauthenticated=read_codes("authenticationWhitelist", broker.authentication_white_list),
             unauthorized=read_codes("authorizationWhitelist", broker.authorization_white_list),
+            uses_certificates=broker.certificate_accounts,
         )
 
     def handlers(self, gate: PolicyGate) -> Mapping[int, Handler]:

@@ -27,6 +27,8 @@ from hanabi.wire.settings_text import shortened
 
 CHANGEABLE = frozenset(
     {
+        # access control
+        "accountQuotas",
         # topics and groups
         "brokerPermission",
         "autoCreateTopicEnable",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hanabi.access.guard import Watch, guarded
 from hanabi.access.names import Surroundings
 from hanabi.access.plain.files import PlainFiles
 from hanabi.access.plain.gate import PlainGate
@@ -101,7 +102,7 @@ class Model:
 
     def guard(self, side: Any) -> None:
         self.refused = 0
-        side.handlers = behind_gates(side.handlers, self.gates, self._count)
+        side.handlers = behind_gates(side.handlers, self.gates, Watch(self._count))
         side.fast_path = build_fast_path(side.handlers)
 
     def _count(self, *_: object) -> None:
@@ -267,11 +268,14 @@ def test_frames_without_a_valid_signature_leave_no_verdict(is_direct: bool) -> N
         def origin(self, connection: Any) -> object:
             return connection.peer
 
+        def meter(self, *_: object) -> None:
+            return None
+
         def secrets(self, *_: object) -> tuple[bytes, ...]:
             return (SECRET.encode(),)
 
     admission = Admission(Terms(), is_direct)
-    connection: Any = SimpleNamespace(peer="10.1.2.3:4")
+    connection: Any = SimpleNamespace(peer="10.1.2.3:4", certificate_names=())
 
     def admits(group: str, secret: str) -> bool:
         fields = pulls.FIELDS | {ACCESS_KEY: "orders-app", "consumerGroup": group}
@@ -287,10 +291,8 @@ def test_frames_without_a_valid_signature_leave_no_verdict(is_direct: bool) -> N
 
 
 def test_a_guarded_handler_without_terms_has_no_fast_path(tmp_path: Path) -> None:
-    from hanabi.access.guard import guarded
-
     side = sends.Side(tmp_path)
-    handlers: dict[int, Handler] = guarded(side.handlers, [], lambda *_: None)
+    handlers: dict[int, Handler] = guarded(side.handlers, [], Watch(lambda *_: None))
     assert build_fast_path(handlers) is None
     assert isinstance(build_fast_path(side.handlers), FastPath)
     assert RequestCode.SEND_MESSAGE_V2 in handlers

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hanabi.access.address import Address
+from hanabi.access.identity import WrongIdentity, certified_account, check_agreement
 from hanabi.access.needs import Action, Kind, Need
 from hanabi.access.plain.account import Account, Rules
 from hanabi.errors import NoPermission
@@ -21,22 +22,31 @@ _NO_SECRET: Final = (b"of an account that does not exist",)
 
 
 def identify(
-    rules: Rules, address: Address | None, code: int, fields: Mapping[str, str], body: bytes
+    rules: Rules,
+    address: Address | None,
+    code: int,
+    fields: Mapping[str, str],
+    body: bytes,
+    certificate: tuple[str, ...] = (),
 ) -> Account | None:
-    """Return the account that signed the request; None if its address needs no account. Raise NoPermission."""
+    """Return the account that signed the request, or that the names of its client's certificate name; None if its
+    address needs no account. Raise NoPermission."""
     if rules.white_list.matches(address):
         return None
-    access_key = fields.get(ACCESS_KEY)
+    access_key, certified = fields.get(ACCESS_KEY), certified_account(certificate, rules.accounts)
     if access_key is None:
+        if certified is not None:
+            return rules.accounts[certified]
         raise NoPermission("No accessKey is configured")
+    check_agreement(certified, access_key)
     account = rules.accounts.get(access_key)
     if account is not None and account.white_list.matches(address):
         return None
     is_signed = is_signed_by(code, fields, body, account.secrets if account is not None else _NO_SECRET)
     if account is None:
-        raise NoPermission(f"No acl config for {shortened(access_key)}")
+        raise WrongIdentity(f"No acl config for {shortened(access_key)}")
     if not is_signed:
-        raise NoPermission(f"Check signature failed for accessKey={access_key}")
+        raise WrongIdentity(f"Check signature failed for accessKey={access_key}")
     if not account.is_valid_from(address):
         raise NoPermission(f"The secretKey of accessKey={access_key} is a published sample: change it")
     return account

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from hanabi.access.address import Address
-from hanabi.access.guard import Source, guarded
+from hanabi.access.guard import Source, Watch, guarded
+from hanabi.access.guesses import Guesses
 from hanabi.access.plain.decision import identify
 from hanabi.access.plain.files import PlainFiles, keep_refreshing
 from hanabi.access.refusals import Refusals
@@ -26,6 +27,7 @@ from hanabi.remoting.connection.dispatch import Handler
 from hanabi.wire.codes import request_name
 from hanabi.wire.command import Command
 
+GUESS_SECONDS = 1.0  # the longest delay of an answer to a wrong signature
 KEYS = ("writeAllowedPeers", "writeAllowedCertificates", "aclFolder")
 
 
@@ -49,10 +51,10 @@ class WriteGate:
         self._certificates = frozenset(_parts(certificates))
         self.files = PlainFiles(Path(acl_folder).absolute(), now_ms=now_ms) if acl_folder else None
 
-    def check(self, _header: Any, request: Command, source: Source) -> None:
+    def check(self, _header: Any, request: Command, source: Source) -> str | None:
         """Raise NoPermission if *request* writes and nothing entitles its sender to."""
         if self._is_read(request.code) or self._is_listed(source.address) or self._is_certified(source):
-            return
+            return None
         if self.files is None:
             raise NoPermission(f"{request_name(request.code)} is not allowed from {source.host}: see writeAllowedPeers")
         account = identify(self.files.rules, source.address, request.code, request.fields(), request.body)
@@ -61,6 +63,7 @@ class WriteGate:
             raise NoPermission(
                 f"Need admin permission for request code={code}, but accessKey={account.access_key} is not"
             )
+        return account.access_key if account is not None else None
 
     def _is_listed(self, address: Address | None) -> bool:
         return address is not None and any(address in network for network in self._networks)
@@ -84,7 +87,7 @@ class WriteProtection:
         if files is not None:
             await asyncio.to_thread(files.load)
             self._refreshing = asyncio.create_task(keep_refreshing(files))
-        return guarded(handlers, [self._gate], self.refusals.refused)
+        return guarded(handlers, [self._gate], Watch(self.refusals.refused, Guesses(GUESS_SECONDS)))
 
     def stop(self) -> None:
         """Read no more."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hanabi.access.address import Address
+from hanabi.access.identity import WrongIdentity, certified_account, check_agreement
 from hanabi.access.needs import Need
 from hanabi.access.policies.model import Acl, Entry, User, UserStatus, UserType
 from hanabi.errors import NoPermission
@@ -18,19 +19,31 @@ from hanabi.wire.signature import ACCESS_KEY, is_signed_by
 _NO_SECRET: Final = (b"of a user that does not exist",)
 
 
-def authenticate(users: Mapping[str, User], code: int, fields: Mapping[str, str], body: bytes) -> User:
-    """Return the user who signed the request; raise NoPermission."""
-    username = fields.get(ACCESS_KEY)
+def authenticate(
+    users: Mapping[str, User],
+    code: int,
+    fields: Mapping[str, str],
+    body: bytes,
+    certificate: tuple[str, ...] = (),
+) -> User:
+    """Return the user who signed the request, or whom the names of its client's certificate name; raise
+    NoPermission."""
+    username, certified = fields.get(ACCESS_KEY), certified_account(certificate, users)
     if not username:
-        raise NoPermission("username cannot be null.")
+        if certified is None:
+            raise NoPermission("username cannot be null.")
+        if users[certified].user_status is UserStatus.DISABLE:
+            raise NoPermission(f"User:{certified} is disabled.")
+        return users[certified]
+    check_agreement(certified, username)
     user = users.get(username)
     is_signed = is_signed_by(code, fields, body, user.secrets if user is not None else _NO_SECRET)
     if user is None:
-        raise NoPermission(f"User:{shortened(username)} is not found.")
+        raise WrongIdentity(f"User:{shortened(username)} is not found.")
     if user.user_status is UserStatus.DISABLE:
         raise NoPermission(f"User:{username} is disabled.")
     if not is_signed:
-        raise NoPermission("check signature failed.")
+        raise WrongIdentity("check signature failed.")
     return user
 
 

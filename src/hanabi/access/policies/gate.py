@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from hanabi.access.demands import broker_demand
 from hanabi.access.guard import Source
+from hanabi.access.identity import certified_account
 from hanabi.access.names import Surroundings
 from hanabi.access.needs import Named, needs_of
 from hanabi.access.policies.decision import authenticate, refusal
@@ -14,6 +15,7 @@ from hanabi.access.terms import Secrets
 from hanabi.errors import NoPermission
 from hanabi.wire.codes import RequestCode as Code
 from hanabi.wire.command import Command
+from hanabi.wire.signature import ACCESS_KEY
 
 # Requests about users and policies need rights in any case: no key opens these to each client.
 _ALWAYS_AUTHORIZED: Final = frozenset(range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1))
@@ -34,50 +36,65 @@ class PolicyGate:
         authorizes: bool = True,
         unauthenticated: frozenset[int] = frozenset(),
         unauthorized: frozenset[int] = frozenset(),
+        uses_certificates: bool = False,
     ) -> None:
+        """*uses_certificates*: a client's certificate names its user."""
         self._directory, self._around, self._authorizes = directory, around, authorizes
         self._unauthenticated, self._unauthorized = unauthenticated, unauthorized
+        self._uses_certificates = uses_certificates
 
-    def check(self, header: Any, request: Command, source: Source) -> None:
-        """Raise NoPermission with the reason if the request is refused."""
+    def check(self, header: Any, request: Command, source: Source) -> str | None:
+        """Return the user of the request; raise NoPermission with the reason if it is refused."""
         code = request.code
         checks_rights = self._checks_rights(code)
         if code in self._unauthenticated and not checks_rights:
-            return
-        user = self.user_of(request)
-        if _is_published(user, source):
+            return None
+        user = self.user_of(request, source.certificate)
+        if ACCESS_KEY in request.fields() and _is_published(user, source):
             raise NoPermission(f"The password of User:{user.username} is a published sample: change it")
         if not checks_rights:
-            return
+            return user.username
         demand = broker_demand(code)
         named = demand.named(header, request.body, self._around)
         needs = needs_of(demand.policy, named, self._around.cluster)
         acl = self._directory.acl_of(user.username)
         if (reason := refusal(user, acl, needs, source.address, source.host)) is not None:
             raise NoPermission(reason)
+        return user.username
 
     @property
     def generation(self) -> int:
         """Number of changes of the users and policies."""
         return self._directory.generation
 
+    def certified(self, source: Source) -> str | None:
+        """Return the account that the certificate of *source* names, if certificates count."""
+        return certified_account(source.certificate, self._directory.users) if self._uses_certificates else None
+
     def terms(self, code: int, access_key: str | None, named: Named, source: Source) -> Secrets | None:
         """Return the secrets of which one must have signed an allowed request; see `access.terms`."""
         checks_rights = self._checks_rights(code)
         if code in self._unauthenticated and not checks_rights:
             return ()
-        user = self._directory.users.get(access_key) if access_key is not None else None
-        if user is None or user.user_status is UserStatus.DISABLE or _is_published(user, source):
+        users = self._directory.users
+        certified = self.certified(source)
+        username = access_key or certified
+        user = users.get(username) if username is not None else None
+        if user is None or user.user_status is UserStatus.DISABLE or certified not in (None, username):
             return None
+        if access_key and _is_published(user, source):
+            return None
+        secrets = user.secrets if access_key else ()
         if not checks_rights:
-            return user.secrets
+            return secrets
         needs = needs_of(broker_demand(code).policy, named, self._around.cluster)
         acl = self._directory.acl_of(user.username)
-        return user.secrets if refusal(user, acl, needs, source.address, source.host) is None else None
+        return secrets if refusal(user, acl, needs, source.address, source.host) is None else None
 
-    def user_of(self, request: Command) -> User:
-        """Return the user who signed *request*; raise NoPermission."""
-        return authenticate(self._directory.users, request.code, request.fields(), request.body)
+    def user_of(self, request: Command, certificate: tuple[str, ...] = ()) -> User:
+        """Return the user who signed *request*, or whom the client's certificate names; raise NoPermission."""
+        names = certificate if self._uses_certificates else ()
+        return authenticate(self._directory.users, request.code, request.fields(), request.body, names)
 
     def _checks_rights(self, code: int) -> bool:
         return code in _ALWAYS_AUTHORIZED or (self._authorizes and code not in self._unauthorized)

@@ -3,7 +3,8 @@
 
 A verdict is kept for its origin, account, request code, topic and group, and for the generation of the rules under which
 it was made; only frames with a valid signature leave one. A frame that is not admitted is declined: the handlers verify
-it again, refuse it and answer.
+it again, refuse it and answer. So is one of an account that is over its quota; a verdict has the account's meter, if it
+has a quota, and a frame that was answered is charged.
 
 The signature is that of `wire.signature`. An HMAC begins and ends with a block that depends on the secret alone; both
 are hashed once for each verdict, and copied for each frame. The hash is OpenSSL's: where the process has its library
@@ -227,7 +228,8 @@ cdef class Admission:
     def __init__(self, terms, bint is_direct=True):
         self.is_direct = is_direct
         self.generation_of, self.origin_of, self.secrets_of = terms.generation, terms.origin, terms.secrets
-        self.generation = self.origin = None
+        self.meter_of = terms.meter
+        self.generation = self.origin = self.connection = self.meter = None
         self.kept, self.verdicts, self.count, self.origins = {}, {}, 0, {}
 
     @property
@@ -240,7 +242,11 @@ cdef class Admission:
         generation = self.generation_of()
         if generation != self.generation:
             self.kept, self.count, self.generation, self.origins = {}, 0, generation, {}
+        self.connection = connection
         peer = connection.peer
+        names = connection.certificate_names
+        if names:  # a port may be used again by a client with another certificate
+            peer = peer, names
         self.origin = self.origins.get(peer)
         if self.origin is None:
             self.origin = self.origin_of(connection)
@@ -275,35 +281,59 @@ cdef class Admission:
         key[0], key[1] = header.code >> 8, header.code & 0xFF
         end = put_text(put_text(put_text(key + 2, account), topic), group)
         cdef bytes name = PyBytes_FromStringAndSize(<char *> key, end - key)
-        cdef tuple proofs = self.proofs(header, name, account, topic, group)
-        if proofs is None:
+        cdef tuple verdict = self.verdict(header, name, account, topic, group)
+        if verdict is None:
             return False
-        if not proofs:
-            return True
+        cdef tuple proofs = verdict[0]
         signed.count, signed.body = header.count, body
+        cdef bint is_signed = not proofs
         for proof in proofs:
             if (<Proof> proof).has_signed(&signed, given):
-                self.keep(name, proofs)
-                return True
-        return False
+                is_signed = True
+                break
+        if not is_signed:
+            return False
+        self.keep(name, verdict)
+        self.meter = verdict[1]
+        if self.meter is None:
+            return True
+        self.bytes_in = body.size + given.size
+        for index in range(header.count):
+            self.bytes_in += ordered[index].name.size + ordered[index].value.size
+        return not self.meter.is_over(self.connection)
 
-    cdef tuple proofs(self, Header *header, bytes key, Text account, Text topic, Text group):
-        """The secrets of which one must have signed; empty if none must; None if the frame is not allowed."""
+    cdef settle(self, Py_ssize_t bytes_out):
+        """Charge the account for the frame that was admitted last: it was answered."""
+        if self.meter is not None:
+            self.meter.charge(self.bytes_in, bytes_out)
+
+    def answered(self, Py_ssize_t bytes_out):
+        """As `settle`."""
+        self.settle(bytes_out)
+
+    cdef tuple verdict(self, Header *header, bytes key, Text account, Text topic, Text group):
+        """The secrets of which one must have signed, none if none must, and the account's meter, or None; None if the frame
+        is not allowed."""
         if self.verdicts is not None:
             kept = self.verdicts.get(key)
             if kept is not None:
                 return kept
-        secrets = self.secrets_of(self.origin, header.code, text_of(account), text_of(topic), text_of(group))
-        return None if secrets is None else tuple([Proof(secret, self.is_direct) for secret in secrets])
+        cdef str access_key = text_of(account)
+        secrets = self.secrets_of(self.origin, header.code, access_key, text_of(topic), text_of(group))
+        if secrets is None:
+            return None
+        # Without a signature the name is not proven: the meter is that of the certificate, if there is one.
+        meter = self.meter_of(self.origin, access_key if secrets else None)
+        return tuple([Proof(secret, self.is_direct) for secret in secrets]), meter
 
-    cdef keep(self, bytes key, tuple proofs):
+    cdef keep(self, bytes key, tuple verdict):
         if self.verdicts is not None and key in self.verdicts:
             return
         if self.count >= VERDICTS_MAX:
             self.kept, self.verdicts, self.count = {}, None, 0
         if self.verdicts is None:
             self.verdicts = self.kept[self.origin] = {}
-        self.verdicts[key] = proofs
+        self.verdicts[key] = verdict
         self.count += 1
 
     def admits_pull(self, bytes data not None, Py_ssize_t at, connection, str topic not None, str group not None):

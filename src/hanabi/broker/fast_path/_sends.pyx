@@ -390,6 +390,8 @@ cdef class FastSends:
                 self.writer.undo(before)
             return outcome
         queue.frames += 1
+        if self.admission is not None:
+            self.admission.settle(0)
         if header.code == BATCH:
             self.batches += 1
         else:

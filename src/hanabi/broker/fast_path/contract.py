@@ -15,6 +15,19 @@ class Peer(Protocol):
     @property
     def peer(self) -> str: ...
 
+    @property
+    def certificate_names(self) -> tuple[str, ...]: ...
+
+
+class Meter(Protocol):
+    """The quota of one account: `access.quotas.meter.Meter`."""
+
+    def is_over(self, connection: Any, /) -> bool:
+        """Return whether the next request is for the handlers, which delay or refuse it."""
+
+    def charge(self, bytes_in: int, bytes_out: int, /) -> None:
+        """Count a request that was answered."""
+
 
 class Terms(Protocol):
     """Access control as the fast path asks it: `access.terms.Terms`."""
@@ -23,8 +36,11 @@ class Terms(Protocol):
         """Return a value that differs after each change of the rules."""
 
     def origin(self, connection: Any) -> object | None:
-        """Return the origin of requests by a connection, as far as a verdict depends on it: the same for a peer as
-        long as the generation is. None: its frames are for the handlers."""
+        """Return the origin of requests by a connection, as far as a verdict depends on it: the same for a peer and its
+        certificate as long as the generation is. None: its frames are for the handlers."""
+
+    def meter(self, origin: Any, access_key: str | None) -> Any | None:
+        """Return the `Meter` of an account; None if it has no quota."""
 
     def secrets(
         self, origin: Any, code: int, access_key: str | None, topic: str, group: str | None

@@ -77,4 +77,6 @@ class FastPulls:
         head = self._encode(is_json, opaque, (suggested, offset + count, queue.min_offset, queue.max_offset), size)
         decisions.note(pull, peer)
         decisions.count(pull, count, size, behind_bytes, run.last_store_ms, began_ms)
+        if admission is not None:
+            admission.answered(size)
         return run.behind(head)

@@ -307,8 +307,17 @@ class Connection(asyncio.Protocol):
         self._paused = True
         self._transport.pause_reading()
 
+    def hold(self, seconds: float) -> None:
+        """Begin no further request of this peer for so long."""
+        if not self._gives_way:
+            self.pause_reading()
+            self._gives_way = True
+            self._loop.call_later(seconds, self._go_on)
+
     def _give_way(self) -> None:
         """Go on when all other connections have had a turn."""
+        if self._gives_way:
+            return
         self.pause_reading()
         self._gives_way = True
         self._loop.call_soon(self._go_on)

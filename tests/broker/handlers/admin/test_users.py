@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from hanabi.access.guard import guarded
+from hanabi.access.guard import Watch, guarded
 from hanabi.access.names import Surroundings
 from hanabi.access.policies.directory import Directory
 from hanabi.access.policies.gate import PolicyGate
@@ -51,7 +51,7 @@ async def session(home: Path) -> AsyncIterator[tuple[Session, Directory]]:
     directory.create_user(User(username="root", password="secret of root", user_type=UserType.SUPER))  # noqa: S106
     gate = PolicyGate(directory, Surroundings("c", "c_REPLY_TOPIC", lambda _: None))
     handlers = {**user_handlers(directory, gate.user_of), **policy_handlers(directory)}
-    async with serving(guarded(handlers, [gate], Refusals(lambda: 0.0).refused)) as address:
+    async with serving(guarded(handlers, [gate], Watch(Refusals(lambda: 0.0).refused))) as address:
         peer = await Peer.connect(address)
         try:
             yield Session(peer), directory

@@ -25,7 +25,8 @@ from hanabi.wire.headers.acl import ListUsersHeader, UserHeader
 
 logger = logging.getLogger(__name__)
 
-Caller = Callable[[Command], User]  # verifies the signature of a request; raises NoPermission
+# Verifies the signature of a request, or the names of its certificate; raises NoPermission.
+Caller = Callable[[Command, tuple[str, ...]], User]
 
 
 def user_handlers(directory: Directory, caller: Caller) -> dict[int, Handler]:
@@ -54,7 +55,7 @@ class UserHandlers:
             user_type=word(UserType, info.user_type) or UserType.NORMAL,
             user_status=word(UserStatus, info.user_status) or UserStatus.ENABLE,
         )
-        if user.user_type is UserType.SUPER and not self._is_super(request):
+        if user.user_type is UserType.SUPER and not self._is_super(request, connection):
             raise UnknownReplyError("The super user can only be create by super user")
         await in_own_thread(self._directory.create_user, user)
         logger.info("%s: user %s is created", connection.peer, username)
@@ -67,35 +68,35 @@ class UserHandlers:
             user_type=word(UserType, info.user_type),
             user_status=word(UserStatus, info.user_status),
         )
-        if change.user_type is UserType.SUPER and not self._is_super(request):
+        if change.user_type is UserType.SUPER and not self._is_super(request, connection):
             raise UnknownReplyError("The super user can only be update by super user")
-        self._refuse_change_of_super(username, request)
+        self._refuse_change_of_super(username, request, connection)
         await in_own_thread(self._directory.update_user, username, change)
         logger.info("%s: user %s is changed", connection.peer, username)
         return Reply()
 
     async def delete(self, header: UserHeader, request: Command, connection: Connection) -> Reply:
         username = _named(header)
-        self._refuse_change_of_super(username, request)
+        self._refuse_change_of_super(username, request, connection)
         await in_own_thread(self._directory.delete_user, username)
         logger.info("%s: user %s is deleted", connection.peer, username)
         return Reply()
 
-    def get(self, header: UserHeader, request: Command, _: Connection) -> Reply:
-        user = self._directory.users.get(_named(header))
-        return Reply() if user is None else Reply(body=encode_body(_shown(user, self._is_super(request))))
+    def get(self, header: UserHeader, request: Command, connection: Connection) -> Reply:
+        user, is_super = self._directory.users.get(_named(header)), self._is_super(request, connection)
+        return Reply() if user is None else Reply(body=encode_body(_shown(user, is_super)))
 
-    def list(self, header: ListUsersHeader, request: Command, _: Connection) -> Reply:
-        part, is_super = header.filter or "", self._is_super(request)
+    def list(self, header: ListUsersHeader, request: Command, connection: Connection) -> Reply:
+        part, is_super = header.filter or "", self._is_super(request, connection)
         found = [_shown(user, is_super) for name, user in sorted(self._directory.users.items()) if part in name]
         return Reply(body=msgspec.json.encode(found)) if found else Reply()
 
-    def _is_super(self, request: Command) -> bool:
-        return self._caller(request).user_type is UserType.SUPER
+    def _is_super(self, request: Command, connection: Connection) -> bool:
+        return self._caller(request, connection.certificate_names).user_type is UserType.SUPER
 
-    def _refuse_change_of_super(self, username: str, request: Command) -> None:
+    def _refuse_change_of_super(self, username: str, request: Command, connection: Connection) -> None:
         user = self._directory.users.get(username)
-        if user is not None and user.user_type is UserType.SUPER and not self._is_super(request):
+        if user is not None and user.user_type is UserType.SUPER and not self._is_super(request, connection):
             raise NoPermission("The super user can only be update by super user")
 
 
