@@ -167,16 +167,22 @@ ROOMS = {
     "dashboard.render": "",
     "dashboard.cluster": "",
     "dashboard.jobs": "",
+    "dashboard.history": "dashboard.cluster",
+    "dashboard.alerts": "dashboard.history",
     "dashboard.security": "dashboard.config",
-    "dashboard.parts": "dashboard.cluster dashboard.config dashboard.jobs dashboard.render dashboard.security",
+    "dashboard.parts": (
+        "dashboard.alerts dashboard.cluster dashboard.config dashboard.history dashboard.jobs dashboard.render "
+        "dashboard.security"
+    ),
     "dashboard.web": "dashboard.parts dashboard.render dashboard.security",
     "dashboard.pages": (
-        "dashboard.cluster dashboard.jobs dashboard.parts dashboard.render dashboard.security dashboard.web"
+        "dashboard.alerts dashboard.cluster dashboard.history dashboard.jobs dashboard.parts dashboard.render "
+        "dashboard.security dashboard.web"
     ),
     "dashboard.pages.operate": "dashboard.cluster dashboard.jobs dashboard.security dashboard.web",
     "dashboard": (
-        "dashboard.cluster dashboard.config dashboard.jobs dashboard.pages dashboard.pages.operate dashboard.parts "
-        "dashboard.render dashboard.security dashboard.web"
+        "dashboard.alerts dashboard.cluster dashboard.config dashboard.history dashboard.jobs dashboard.pages "
+        "dashboard.pages.operate dashboard.parts dashboard.render dashboard.security dashboard.web"
     ),
     "cli.logs": "",
     "cli.shared": "cli.logs",

@@ -242,6 +242,10 @@ class Brokers:
         )
         return decode_body(reply.body, BrokerStatsData) if reply.code == ResponseCode.SUCCESS else BrokerStatsData()
 
+    async def put_rate(self, broker: BrokerAt, topic: str) -> float:
+        """Return the messages a second that a broker stored of a topic in the last minute."""
+        return (await self._figure(broker, TOPIC_PUT, topic)).stats_minute.tps
+
     async def _offsets(self, broker: BrokerAt, group: str, topic: str | None = None) -> list[OffsetWrapper]:
         """Return the offsets of a group in a topic, or in all topics where it has begun."""
         header = GetConsumeStatsHeader(consumer_group=group, topic=topic)

@@ -13,8 +13,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
 from hanabi.dashboard.pages import (
+    alerts,
     brokers,
     groups,
+    history,
     login,
     messages,
     overview,
@@ -34,6 +36,8 @@ PAGES: Final = [
     *topics.PAGES,
     *groups.PAGES,
     *brokers.PAGES,
+    *history.PAGES,
+    *alerts.PAGES,
     *waiting.PAGES,
     *offsets.PAGES,
     *changes.PAGES,

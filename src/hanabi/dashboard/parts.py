@@ -5,8 +5,11 @@ from collections.abc import Callable
 import msgspec
 
 from hanabi.client.config import ClientConfig
+from hanabi.dashboard.alerts.watch import Watch
 from hanabi.dashboard.cluster.view import ClusterView
 from hanabi.dashboard.config import DashboardConfig
+from hanabi.dashboard.history.ring import Ring
+from hanabi.dashboard.history.sampler import Sampler
 from hanabi.dashboard.jobs.jobs import Jobs
 from hanabi.dashboard.render.pages import Pages
 from hanabi.dashboard.security.audit import Audit
@@ -26,6 +29,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     throttle: Throttle
     audit: Audit
     jobs: Jobs
+    ring: Ring
+    sampler: Sampler
+    watch: Watch
     client: ClientConfig  # for producers
     live: set[object]  # open live tails
     now_ms: Callable[[], int]

@@ -14,10 +14,14 @@ import uvicorn
 from hanabi.admin import Admin
 from hanabi.client.config import ClientConfig
 from hanabi.clock import monotonic_ms, wall_ms
+from hanabi.dashboard.alerts.config import read_config
+from hanabi.dashboard.alerts.watch import Watch
 from hanabi.dashboard.app import application
 from hanabi.dashboard.cluster.collector import Collector
 from hanabi.dashboard.cluster.view import ClusterView
 from hanabi.dashboard.config import DashboardConfig
+from hanabi.dashboard.history.ring import Ring
+from hanabi.dashboard.history.sampler import Sampler
 from hanabi.dashboard.jobs.jobs import Jobs
 from hanabi.dashboard.parts import Parts
 from hanabi.dashboard.render.pages import Pages
@@ -52,6 +56,7 @@ async def opened(
         config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError(f"dashboard home {config.home} cannot be made: {error.strerror or error}") from error
+    alerts = read_config(config.alerts_file)
     users = Users(config.home / "users.json", config.scrypt_log_n)
     password = await first_administrator(users, config.password_file)
 
@@ -60,15 +65,23 @@ async def opened(
 
     async with Admin(client) as admin:
         collector = Collector(now_ms, config.page_seconds)
+        cluster = ClusterView(admin, collector, now_ms)
+        ring = Ring(config.home / "history.db")
+        await ring.open()
+        watch = Watch(alerts)
+        sampler = Sampler(cluster, ring, now_ms, watch.on_round)
         parts = Parts(
             config=config,
-            cluster=ClusterView(admin, collector, now_ms),
+            cluster=cluster,
             pages=Pages(),
             users=users,
             sessions=Sessions(now_s, config.session_idle_s, config.session_whole_s),
             throttle=Throttle(now_s),
             audit=Audit(config.home / "audit.jsonl", now_ms),
             jobs=Jobs(now_ms),
+            ring=ring,
+            sampler=sampler,
+            watch=watch,
             client=client,
             live=set(),
             now_ms=now_ms,
@@ -78,17 +91,34 @@ async def opened(
         finally:
             await parts.jobs.close()
             await collector.close()
+            await ring.close()
 
 
 @asynccontextmanager
 async def running(config: DashboardConfig, client: ClientConfig) -> AsyncIterator[list[str]]:
     """Run a dashboard; yield the lines to announce it with."""
-    async with opened(config, client) as (parts, password), _listening(config, parts) as address:
+    async with (
+        opened(config, client) as (parts, password),
+        _watching(parts),
+        _listening(config, parts) as address,
+    ):
         scheme = "https" if config.certificate else "http"
         lines = [f"ready dashboard {scheme}://{format_address(address)}/"]
         if password is not None:
             lines.append(f"dashboard user {FIRST_USER} has the password {password} (shown once; change it at /users)")
         yield lines
+
+
+@asynccontextmanager
+async def _watching(parts: Parts) -> AsyncIterator[None]:
+    """Sample the cluster, and post alerts."""
+    tasks = [asyncio.create_task(parts.sampler.run()), asyncio.create_task(parts.watch.poster.run())]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -68,6 +68,15 @@ def dashboard(
     key: Annotated[
         Path | None, typer.Option("--key", metavar="FILE", help="PEM file of the certificate's key.")
     ] = None,
+    alerts: Annotated[
+        Path | None,
+        typer.Option(
+            "--alerts",
+            metavar="FILE",
+            show_default="the default limits, no webhook",
+            help="YAML file with the limits of alerts and a webhook.",
+        ),
+    ] = None,
     log_level: options.LogLevelOption = LogLevel.INFO,
     log_json: options.LogJson = False,
 ) -> None:
@@ -90,6 +99,7 @@ def dashboard(
         password_file=password_file,
         certificate=certificate,
         key=key,
+        alerts_file=alerts,
     )
     client = cluster.client_config(namesrv, "", access_key, tls_config, seconds=REQUEST_SECONDS)
     run(serve(None, None, dashboard=lambda _: running(config, client)))

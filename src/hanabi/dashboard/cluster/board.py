@@ -18,6 +18,7 @@ class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
     seen_ms: int | None
     silent_since_ms: int | None = None
     problem: str | None = None
+    listed: bool = True  # by a name server
 
 
 class Board:
@@ -57,4 +58,4 @@ def _row(before: BrokerRow | None, summary: BrokerSummary, now_ms: int) -> Broke
 def _gone(row: BrokerRow, now_ms: int) -> BrokerRow:
     since = row.silent_since_ms if row.silent_since_ms is not None else now_ms
     problem = "no name server lists it any more"
-    return msgspec.structs.replace(row, silent_since_ms=since, problem=problem)
+    return msgspec.structs.replace(row, silent_since_ms=since, problem=problem, listed=False)

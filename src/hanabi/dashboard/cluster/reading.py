@@ -1,5 +1,6 @@
 """Questions to brokers that answer for as many as answer: a silent broker is named, and the others are shown."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
@@ -11,8 +12,11 @@ from hanabi.admin.groups import GroupMembers, QueueProgress, members_of, progres
 from hanabi.admin.topics import QueueStatus
 from hanabi.errors import MQError, TransportError
 from hanabi.wire.bodies.groups import GroupList, SubscriptionGroupConfig
+from hanabi.wire.bodies.stats import ConsumeStatsList
 from hanabi.wire.bodies.topics import TopicConfig
 from hanabi.wire.codes import RequestCode
+from hanabi.wire.fastjson import decode_body
+from hanabi.wire.headers.admin import GetBrokerConsumeStatsHeader
 from hanabi.wire.headers.topic import QueryTopicConsumeByWhoHeader
 
 T = TypeVar("T")
@@ -120,6 +124,26 @@ class Reading:
             queues=sorted(queues, key=lambda queue: (queue.topic, queue.broker, queue.queue_id)),
             missing=part.missing,
         )
+
+    async def all_lags(self) -> Part[ConsumeStatsList]:
+        """Return the progress of all groups on each master, by one request a broker."""
+        header = GetBrokerConsumeStatsHeader(is_order=False)
+
+        async def ask(broker: BrokerAt) -> ConsumeStatsList:
+            reply = await self._admin.access.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header)
+            return await asyncio.to_thread(decode_body, bytes(reply.body), ConsumeStatsList)
+
+        return await self._of_brokers(await self._admin.access.masters(), ask)
+
+    async def topic_rates(self, topics: list[str]) -> Part[list[float]]:
+        """Return the messages a second that each master stored of *topics* in the last minute, one request at a time
+        to each.
+        """
+
+        async def ask(broker: BrokerAt) -> list[float]:
+            return [await self._admin.brokers.put_rate(broker, topic) for topic in topics]
+
+        return await self._of_brokers(await self._admin.access.masters(), ask)
 
     async def members(self, group: str) -> GroupMembers | None:
         """Return the members of a group; None if no broker answers."""

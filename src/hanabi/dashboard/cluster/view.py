@@ -16,6 +16,7 @@ from hanabi.dashboard.cluster.lag import Observation
 from hanabi.dashboard.cluster.reading import Part, Progress, Reading
 from hanabi.doctor import Diagnosis, examine
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig
+from hanabi.wire.bodies.stats import ConsumeStatsList
 from hanabi.wire.bodies.topics import TopicConfig
 
 NAMES_FRESH_S: Final = 30.0
@@ -94,6 +95,22 @@ class ClusterView:
 
     async def replication(self) -> Known[list[BrokerReplication]]:
         return await self.collector.ask(("replication",), self.admin.replication.all)
+
+    async def all_lags(self) -> list[ConsumeStatsList] | None:
+        """Return the progress of all groups at each master; None unless all masters tell it."""
+        known = await self.collector.ask(("all-lags",), self._reading.all_lags)
+        part = known.value
+        if known.problem is not None or part is None or not part.complete or not part.found:
+            return None
+        return [answer for _, answer in part.found]
+
+    async def topic_rates(self, topics: list[str]) -> dict[str, float]:
+        """Return the messages a second that are stored of each topic; nothing unless all masters tell it."""
+        part = await self._reading.topic_rates(topics)
+        if not part.complete or not part.found:
+            return {}
+        sums = map(sum, zip(*(rates for _, rates in part.found), strict=True))
+        return dict(zip(topics, sums, strict=True))
 
     async def diagnosis(self) -> Known[Diagnosis]:
         async def ask() -> Diagnosis:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from hanabi.admin import Where
 from hanabi.admin.brokers import BrokerTable
 from hanabi.admin.groups import GroupMembers
+from hanabi.dashboard.pages.history import broker_curves, curves_of
 from hanabi.dashboard.web.routing import PageRoute
 from hanabi.dashboard.web.visit import Visit
 from hanabi.errors import InvalidParameter
@@ -48,6 +49,7 @@ async def broker(visit: Visit) -> Response:
         settings=settings,
         config={key: _hidden(key, value) for key, value in table.items() if search in key.lower()},
         q=visit.text("q"),
+        shown=[] if visit.wants_part else await curves_of(visit, broker_curves(address)),
     )
 
 

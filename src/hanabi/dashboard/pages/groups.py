@@ -10,6 +10,7 @@ from hanabi.admin.groups import GroupMembers, GroupSubscriptions, RunningInfo, k
 from hanabi.dashboard.cluster.collector import Known
 from hanabi.dashboard.cluster.lag import behind_ms, drain, worst_queue
 from hanabi.dashboard.cluster.reading import Progress
+from hanabi.dashboard.pages.history import curves_of, group_curves
 from hanabi.dashboard.web.listing import sliced
 from hanabi.dashboard.web.routing import PageRoute
 from hanabi.dashboard.web.visit import Visit
@@ -66,6 +67,7 @@ async def group(visit: Visit) -> Response:
     if configs.value is not None and configs.value.complete and not settings:
         cluster.collector.forget("group-configs")
         raise SubscriptionGroupNotExist(f"no broker knows group {name}")
+    visit.parts.sampler.watch("group", name)
     progress, members, subscriptions = await asyncio.gather(
         cluster.progress(name), cluster.members(name), _subscriptions(visit, name)
     )
@@ -82,6 +84,7 @@ async def group(visit: Visit) -> Response:
         members=members,
         subscriptions=subscriptions,
         topics=sorted({queue.topic for queue in found.queues}) if found else [],
+        shown=[] if visit.wants_part else await curves_of(visit, group_curves(name)),
     )
 
 

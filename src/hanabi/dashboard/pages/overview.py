@@ -4,6 +4,7 @@ import asyncio
 
 from starlette.responses import Response
 
+from hanabi.dashboard.pages.history import curves_of, overview_curves
 from hanabi.dashboard.web.routing import PageRoute
 from hanabi.dashboard.web.visit import Visit
 
@@ -22,6 +23,7 @@ async def overview(visit: Visit) -> Response:
         topics=len(topics.value) if topics.value is not None else None,
         groups=len(names) if names is not None else None,
         diagnosis=diagnosis,
+        shown=[] if visit.wants_part else await curves_of(visit, overview_curves()),
     )
 
 

@@ -10,6 +10,7 @@ from hanabi.admin.topics import QueueStatus, kind_of
 from hanabi.dashboard.cluster.collector import Known
 from hanabi.dashboard.cluster.lag import behind_ms, uneven
 from hanabi.dashboard.cluster.reading import Part
+from hanabi.dashboard.pages.history import curves_of, topic_curves
 from hanabi.dashboard.web.listing import sliced
 from hanabi.dashboard.web.routing import PageRoute
 from hanabi.dashboard.web.visit import Visit
@@ -67,6 +68,7 @@ async def topic(visit: Visit) -> Response:
     if names.value is not None and name not in names.value:
         cluster.collector.forget("topics")
         raise TopicNotExist(f"no name server knows topic {name}")
+    visit.parts.sampler.watch("topic", name)
     found = sorted({group for _, each in groups.value.found for group in each}) if groups.value else []
     shown = found[:GROUPS_SHOWN_MAX]
     progress = await cluster.progress_of(shown, name)
@@ -84,6 +86,7 @@ async def topic(visit: Visit) -> Response:
             (broker, table[name]) for broker, table in (configs.value.found if configs.value else []) if name in table
         ],
         configs=configs,
+        shown=[] if visit.wants_part else await curves_of(visit, topic_curves(name)),
     )
 
 

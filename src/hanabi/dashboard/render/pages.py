@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from hanabi.dashboard.render import figures
+from hanabi.dashboard.render import figures, sparkline
 from hanabi.dashboard.render.texts import translated
 
 TEMPLATES: Final = Path(__file__).parent.parent / "templates"
@@ -31,6 +31,7 @@ class Pages:
             size=figures.size,
             moment=figures.moment,
             span=figures.span,
+            sparkline=sparkline.path,
             segment=lambda text: quote(text, safe=""),
         )
         self._environment.globals["link"] = link

@@ -109,6 +109,7 @@ def base_values(scope: Scope, parts: Parts) -> dict[str, Any]:
         "part": False,
         "query": {},
         "namesrv": ";".join(parts.cluster.admin.access.name_servers),
+        "alerts": len(parts.watch.book.active),
         "notice": request.query_params.get("done", "")[:TEXT_MAX],
     }
 
