@@ -24,7 +24,7 @@ from hanabi.dashboard.pages import (
     users,
     waiting,
 )
-from hanabi.dashboard.pages.operate import changes, dead_letters, jobs, offsets
+from hanabi.dashboard.pages.operate import changes, dead_letters, jobs, offsets, rights
 from hanabi.dashboard.parts import Parts
 from hanabi.dashboard.security.guard import Guard
 from hanabi.dashboard.web.routing import problem_page, routes
@@ -44,6 +44,7 @@ PAGES: Final = [
     *messages.PAGES,
     *dead_letters.PAGES,
     *jobs.PAGES,
+    *rights.PAGES,
     *users.PAGES,
 ]
 

@@ -26,5 +26,6 @@ class DashboardConfig(msgspec.Struct, frozen=True, kw_only=True):
     session_idle_s: float = SESSION_IDLE_S
     session_whole_s: float = SESSION_WHOLE_S
     page_seconds: float = 3.0  # a page waits so long for brokers, and then shows what it has
+    broker_login: bool = False  # accounts of brokers may log in
     alerts_file: Path | None = None
     scrypt_log_n: int = 15

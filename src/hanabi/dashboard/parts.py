@@ -6,6 +6,7 @@ import msgspec
 
 from hanabi.client.config import ClientConfig
 from hanabi.dashboard.alerts.watch import Watch
+from hanabi.dashboard.cluster.accounts import Accounts
 from hanabi.dashboard.cluster.view import ClusterView
 from hanabi.dashboard.config import DashboardConfig
 from hanabi.dashboard.history.ring import Ring
@@ -23,6 +24,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     config: DashboardConfig
     cluster: ClusterView
+    accounts: Accounts
     pages: Pages
     users: Users
     sessions: Sessions

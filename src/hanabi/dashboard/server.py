@@ -17,6 +17,7 @@ from hanabi.clock import monotonic_ms, wall_ms
 from hanabi.dashboard.alerts.config import read_config
 from hanabi.dashboard.alerts.watch import Watch
 from hanabi.dashboard.app import application
+from hanabi.dashboard.cluster.accounts import Accounts
 from hanabi.dashboard.cluster.collector import Collector
 from hanabi.dashboard.cluster.view import ClusterView
 from hanabi.dashboard.config import DashboardConfig
@@ -66,6 +67,8 @@ async def opened(
     async with Admin(client) as admin:
         collector = Collector(now_ms, config.page_seconds)
         cluster = ClusterView(admin, collector, now_ms)
+        sessions = Sessions(now_s, config.session_idle_s, config.session_whole_s)
+        accounts = Accounts(client, now_ms, config.page_seconds, collector.gate, sessions.end_all_of)
         ring = Ring(config.home / "history.db")
         await ring.open()
         watch = Watch(alerts)
@@ -73,9 +76,10 @@ async def opened(
         parts = Parts(
             config=config,
             cluster=cluster,
+            accounts=accounts,
             pages=Pages(),
             users=users,
-            sessions=Sessions(now_s, config.session_idle_s, config.session_whole_s),
+            sessions=sessions,
             throttle=Throttle(now_s),
             audit=Audit(config.home / "audit.jsonl", now_ms),
             jobs=Jobs(now_ms),
@@ -90,6 +94,7 @@ async def opened(
             yield parts, password
         finally:
             await parts.jobs.close()
+            await accounts.close()
             await collector.close()
             await ring.close()
 

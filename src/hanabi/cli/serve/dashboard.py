@@ -68,6 +68,13 @@ def dashboard(
     key: Annotated[
         Path | None, typer.Option("--key", metavar="FILE", help="PEM file of the certificate's key.")
     ] = None,
+    broker_login: Annotated[
+        bool,
+        typer.Option(
+            "--broker-login",
+            help="Let accounts of the brokers log in, too: the brokers then decide what they may.",
+        ),
+    ] = False,
     alerts: Annotated[
         Path | None,
         typer.Option(
@@ -100,6 +107,7 @@ def dashboard(
         certificate=certificate,
         key=key,
         alerts_file=alerts,
+        broker_login=broker_login,
     )
     client = cluster.client_config(namesrv, "", access_key, tls_config, seconds=REQUEST_SECONDS)
     run(serve(None, None, dashboard=lambda _: running(config, client)))

@@ -41,10 +41,10 @@ class _Entry:
 class Collector:
     """Questions to the cluster, bounded in number and in time."""
 
-    def __init__(self, now_ms: Callable[[], int], page_seconds: float) -> None:
+    def __init__(self, now_ms: Callable[[], int], page_seconds: float, gate: asyncio.Semaphore | None = None) -> None:
         self._now_ms, self._page_seconds = now_ms, page_seconds
         self._entries: OrderedDict[tuple[str, ...], _Entry] = OrderedDict()
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self.gate = gate or asyncio.Semaphore(AT_ONCE)  # shared by the collectors of all accounts
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -91,7 +91,7 @@ class Collector:
 
     async def _answer(self, entry: _Entry, question: Callable[[], Awaitable[T]]) -> None:
         try:
-            async with self._gate, asyncio.timeout(QUESTION_SECONDS):
+            async with self.gate, asyncio.timeout(QUESTION_SECONDS):
                 entry.known = Known(value=await question(), at_ms=self._now_ms())
         except MQError as error:
             entry.known = msgspec.structs.replace(entry.known, problem=str(error))

@@ -25,4 +25,4 @@ def rules_of(limits: Limits) -> list[tuple[str, float | None, str, str]]:
     return [(str(rule), limit, unit, PROMETHEUS[rule]) for rule, (limit, unit) in values.items()]
 
 
-PAGES = [PageRoute("/alerts", alerts)]
+PAGES = [PageRoute("/alerts", alerts, local=True)]

@@ -54,9 +54,25 @@ def broker_curves(address: str) -> list[Curve]:
 
 async def curves_of(visit: Visit, curves: list[Curve]) -> list[Shown]:
     """Return curves with their values, for the span that the URL names."""
+    if visit.is_account and not await _may_see(visit, curves):
+        return []
     now_s = visit.parts.now_ms() / 1000
     span = visit.text("span", DEFAULT_SPAN)
     return [await shown(visit.parts.ring, curve, span, now_s) for curve in curves]
+
+
+async def _may_see(visit: Visit, curves: list[Curve]) -> bool:
+    """Return whether an account of the brokers may read what these curves show: brokers tell it the same by itself."""
+    kind, _, rest = curves[0].lines[0].series.partition("/")
+    name, cluster = rest.rpartition("/")[0], visit.parts.cluster
+    if kind == "topic":
+        queues = (await cluster.topic_queues(name)).value
+        return queues is not None and bool(queues.found)
+    if kind == "group":
+        progress = (await cluster.progress(name)).value
+        return progress is not None and progress.lag is not None
+    rows, known = await cluster.brokers()
+    return known.value is not None and any(row.silent_since_ms is None for row in rows)
 
 
 async def values(visit: Visit) -> Response:
@@ -67,7 +83,9 @@ async def values(visit: Visit) -> Response:
     curves = _curves(kind, name)
     if number >= len(curves):
         raise InvalidParameter("there is no such curve")
-    (found,) = await curves_of(visit, [curves[number]])
+    found = next(iter(await curves_of(visit, [curves[number]])), None)
+    if found is None:
+        return Response("[]", 403, media_type="application/json")
     body = msgspec.json.encode([found.times, *found.values])
     return Response(body, media_type="application/json")
 

@@ -4,11 +4,14 @@ import math
 
 from starlette.responses import Response
 
+from hanabi.dashboard.cluster.accounts import USER_PREFIX, NotAccepted
 from hanabi.dashboard.render.texts import LANGUAGES
 from hanabi.dashboard.security.guard import COOKIE, SECURE_COOKIE
 from hanabi.dashboard.security.passwords import PASSWORD_CHARACTERS_MAX
+from hanabi.dashboard.security.roles import Role
 from hanabi.dashboard.web.routing import PageRoute
 from hanabi.dashboard.web.visit import THEMES, Visit
+from hanabi.errors import MQError
 
 YEAR_S = 365 * 86_400
 
@@ -23,12 +26,17 @@ async def form(visit: Visit) -> Response:
 async def login(visit: Visit) -> Response:
     """Begin a session, with a new id; or tell how long to wait after too many failures."""
     name, password = visit.text("name", most=200), (visit.form.get("password") or [""])[0]
+    as_account = visit.parts.config.broker_login and visit.text("as") == "account"
+    if as_account:
+        name = USER_PREFIX + name
     parts, address = visit.parts, visit.arrival.address
     wait = parts.throttle.wait_s(name, address)
     if wait > 0:
         parts.audit.note(name, address, "login", verdict="refused", detail=f"must wait {math.ceil(wait)} s")
         sentence = f"Too many failed logins. Wait {math.ceil(wait)} seconds."
         return visit.page("login.html", status=429, next=_target(visit), problem=sentence, name=name)
+    if as_account:
+        return await _account_login(visit, name, password)
     parts.throttle.failed(name, address)  # before the check, so that logins at the same time count
     role = None if len(password) > PASSWORD_CHARACTERS_MAX else await parts.users.check(name, password)
     if role is None:
@@ -40,6 +48,28 @@ async def login(visit: Visit) -> Response:
     parts.audit.note(name, address, "login")
     response = visit.to(_target(visit))
     _set_cookie(visit, response, parts.sessions.begin(name, role))
+    return response
+
+
+async def _account_login(visit: Visit, user: str, secret: str) -> Response:
+    """Begin a session of an account of the brokers, if they confirm it."""
+    parts, address = visit.parts, visit.arrival.address
+    parts.throttle.failed(user, address)
+    try:
+        if len(secret) > PASSWORD_CHARACTERS_MAX:
+            raise NotAccepted("no broker accepts this account and secret", is_wrong=True)
+        await parts.accounts.login(user.removeprefix(USER_PREFIX), secret)
+    except MQError as error:
+        wrong = isinstance(error, NotAccepted) and error.is_wrong
+        parts.audit.note(user, address, "login", verdict="refused", detail=str(error))
+        sentence = "This name and password do not match." if wrong else str(error)
+        name = user.removeprefix(USER_PREFIX)
+        return visit.page("login.html", status=401 if wrong else 502, next=_target(visit), problem=sentence, name=name)
+    parts.throttle.succeeded(user)
+    parts.sessions.end(visit.arrival.cookie)
+    parts.audit.note(user, address, "login")
+    response = visit.to(_target(visit))
+    _set_cookie(visit, response, parts.sessions.begin(user, Role.ADMINISTRATOR, account=True))
     return response
 
 

@@ -63,9 +63,9 @@ async def audit(visit: Visit) -> Response:
 
 
 PAGES = [
-    PageRoute("/users", listing),
-    PageRoute("/users", put, Role.ADMINISTRATOR, "POST"),
-    PageRoute("/users/delete", delete, Role.ADMINISTRATOR, "POST"),
-    PageRoute("/password", own_password, Role.READER, "POST"),
-    PageRoute("/audit", audit, Role.ADMINISTRATOR),
+    PageRoute("/users", listing, local=True),
+    PageRoute("/users", put, Role.ADMINISTRATOR, "POST", local=True),
+    PageRoute("/users/delete", delete, Role.ADMINISTRATOR, "POST", local=True),
+    PageRoute("/password", own_password, Role.READER, "POST", local=True),
+    PageRoute("/audit", audit, Role.ADMINISTRATOR, local=True),
 ]

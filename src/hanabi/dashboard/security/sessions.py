@@ -20,6 +20,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     csrf: str
     began_s: float
+    account: bool = False  # of the brokers; its rights are those that brokers grant it
 
 
 class Sessions:
@@ -29,11 +30,11 @@ class Sessions:
         self._now_s, self._idle_s, self._whole_s = now_s, idle_s, whole_s
         self._live: OrderedDict[str, tuple[Session, float]] = OrderedDict()  # and the time of the last request
 
-    def begin(self, user: str, role: Role) -> str:
+    def begin(self, user: str, role: Role, *, account: bool = False) -> str:
         """Begin a session; return its id, for the cookie. The oldest of too many sessions ends."""
         identity = secrets.token_urlsafe(32)
         now = self._now_s()
-        session = Session(user=user, role=role, csrf=secrets.token_urlsafe(24), began_s=now)
+        session = Session(user=user, role=role, csrf=secrets.token_urlsafe(24), began_s=now, account=account)
         self._live[_key(identity)] = (session, now)
         while len(self._live) > SESSIONS_MAX:
             self._live.popitem(last=False)

@@ -36,6 +36,7 @@ class PageRoute(msgspec.Struct, frozen=True):
     page: Page
     role: Role | None = Role.READER
     method: str = "GET"
+    local: bool = False  # only for users of the dashboard, and not for accounts of brokers
 
 
 def routes(pages: list[PageRoute], parts: Parts) -> list[Route]:
@@ -45,10 +46,16 @@ def routes(pages: list[PageRoute], parts: Parts) -> list[Route]:
 
 def _endpoint(route: PageRoute, parts: Parts) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        visit = Visit(request, parts)
+        try:
+            visit = Visit(request, parts)
+        except MQError as error:
+            return problem_page(request.scope, parts, 401, str(error))
         if route.role is not None and (visit.role is None or visit.role < route.role):
             visit.note("refused", request.url.path, f"{route.method} needs the role {route.role.title}", "refused")
             return problem_page(request.scope, parts, 403, f"This needs the role {route.role.title}.")
+        if route.local and visit.is_account:
+            visit.note("refused", request.url.path, "accounts of brokers have no part in it", "refused")
+            return problem_page(request.scope, parts, 403, "This is for users of the dashboard only.")
         try:
             return await route.page(visit)
         except MQError as error:

@@ -3,6 +3,7 @@
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
@@ -22,13 +23,19 @@ class Visit:
     """One request."""
 
     def __init__(self, request: Request, parts: Parts) -> None:
-        self.request, self.parts = request, parts
+        self.request = request
         self.arrival: Arrival = request.scope["arrival"]
+        self.parts = _parts_of(parts, self.user) if self.is_account else parts
         self.form = self.arrival.form
 
     @property
     def role(self) -> Role | None:
         return self.arrival.session.role if self.arrival.session else None
+
+    @property
+    def is_account(self) -> bool:
+        """Return whether an account of the brokers is logged in: brokers decide what it may."""
+        return self.arrival.session is not None and self.arrival.session.account
 
     @property
     def user(self) -> str:
@@ -84,6 +91,14 @@ class Visit:
         self.parts.audit.note(self.user, self.arrival.address, action, subject, verdict, detail)
 
 
+def _parts_of(parts: Parts, user: str) -> Parts:
+    """Return the parts with the cluster as an account of the brokers sees it, by requests signed with it."""
+    account = parts.accounts.find(user)
+    if account is None:
+        raise InvalidParameter("this session has ended: log out, and in again")
+    return msgspec.structs.replace(parts, cluster=account.cluster, client=account.client)
+
+
 def base_values(scope: Scope, parts: Parts) -> dict[str, Any]:
     """Return the values that every template needs."""
     request = Request(scope)
@@ -101,7 +116,8 @@ def base_values(scope: Scope, parts: Parts) -> dict[str, Any]:
         "csrf": session.csrf if session else "",
         "may_operate": role is not None and role >= Role.OPERATOR and not read_only,
         "may_administer": role is not None and role >= Role.ADMINISTRATOR and not read_only,
-        "is_administrator": role is Role.ADMINISTRATOR,
+        "is_administrator": role is Role.ADMINISTRATOR and not (session and session.account),
+        "is_account": bool(session and session.account),
         "read_only": read_only,
         "path": scope["path"],
         "here": scope["path"],
@@ -109,7 +125,8 @@ def base_values(scope: Scope, parts: Parts) -> dict[str, Any]:
         "part": False,
         "query": {},
         "namesrv": ";".join(parts.cluster.admin.access.name_servers),
-        "alerts": len(parts.watch.book.active),
+        "alerts": 0 if session and session.account else len(parts.watch.book.active),
+        "broker_login": parts.config.broker_login,
         "notice": request.query_params.get("done", "")[:TEXT_MAX],
     }
 

@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from hanabi.dashboard.cluster.accounts import USER_PREFIX
 from hanabi.dashboard.jobs.jobs import Job
 from hanabi.dashboard.security.roles import Role
 from hanabi.dashboard.web.routing import PageRoute
@@ -11,7 +12,7 @@ from hanabi.errors import InvalidParameter, QueryNotFound
 
 async def listing(visit: Visit) -> Response:
     """Show all jobs."""
-    return visit.page("jobs.html", jobs=visit.parts.jobs.all())
+    return visit.page("jobs.html", jobs=[job for job in visit.parts.jobs.all() if _may_see(visit, job)])
 
 
 async def job(visit: Visit) -> Response:
@@ -30,9 +31,14 @@ async def cancel(visit: Visit) -> Response:
     return visit.to(f"/jobs/{found.id}")
 
 
+def _may_see(visit: Visit, job: Job) -> bool:
+    """Return whether a job is the visitor's to see: what an account of the brokers found is its own only."""
+    return job.user == visit.user or not (visit.is_account or job.user.startswith(USER_PREFIX))
+
+
 def _found(visit: Visit, identity: str) -> Job:
     found = visit.parts.jobs.find(identity)
-    if found is None:
+    if found is None or not _may_see(visit, found):
         raise QueryNotFound("there is no such job; jobs end with the dashboard, and old ones are forgotten")
     return found
 
