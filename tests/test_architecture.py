@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "namesrv": "errors clock durable_table home_lock wire remoting access",
     "controller": "errors clock durable_table home_lock wire remoting access",
     "broker": "_version errors clock durable_table message wire remoting access store replication",
+    "grpc": "errors memory message wire remoting access broker",
     "supervision": "errors",
     "container": "errors clock wire remoting access store broker supervision",  # the broker: only its settings
     "metrics": "_version errors wire remoting store replication namesrv broker",
@@ -38,8 +39,8 @@ MAY_IMPORT = {
     "bench": "errors clock message wire store client aio admin",  # the store: it measures a disk with ours
     # `hanabi serve` starts the servers and `hanabi store` looks into files, so the command line knows them too.
     "cli": (
-        "_version errors durable_table message wire remoting store namesrv controller broker metrics access client "
-        "admin doctor bench container dashboard spark supervision"
+        "_version errors durable_table message wire remoting store namesrv controller broker grpc metrics access "
+        "client admin doctor bench container dashboard spark supervision"
     ),
     # The broker: only its SQL92 evaluator, which is pure.
     "dashboard": "errors clock message wire remoting broker client admin doctor",
@@ -134,6 +135,13 @@ ROOMS = {
         "broker.handlers.admin broker.handlers.pop broker.offsets broker.pop broker.pull broker.replica "
         "broker.replica.roles broker.send broker.settings broker.stats broker.tables broker.transactions"
     ),
+    "grpc": "",
+    "grpc.http2": "",
+    "grpc.proto": "",
+    "grpc.rules": "grpc.proto",
+    "grpc.backend": "grpc.rules",
+    "grpc.calls": "grpc.backend grpc.proto grpc.rules",
+    "grpc.serving": "grpc.backend grpc.calls grpc.http2 grpc.proto grpc.rules",
     "client": "",
     "client.cluster": "client",
     "client.observe": "client",

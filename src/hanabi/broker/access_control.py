@@ -60,6 +60,7 @@ class AccessControl:
         folder = Path(broker.acl_folder) if broker.acl_folder else home / "config"
         self.files = PlainFiles(folder.absolute(), now_ms=now_ms, allows_open_list=broker.acl_open_white_list)
         self.policies: PolicyAccess | None = None  # from `load` on, with authenticationEnabled
+        self.gates: list[TermsGate] = []  # from `guarded` on
         self.refusals = Refusals(time.monotonic)
         self.audit = self._audit(home, now_ms) if broker.audit_enabled else None
         self.guesses = Guesses(broker.guess_delay_ms / 1000) if broker.guess_delay_ms else None
@@ -123,7 +124,7 @@ class AccessControl:
         """Return *handlers*, and those that administer accounts, behind the gates."""
         broker = self._broker
         identity = BrokerIdentity(broker.cluster_name, broker.broker_name, address)
-        all_handlers, gates = dict(handlers), list[TermsGate]()
+        all_handlers, gates = dict(handlers), self.gates
         changed = {**(previous or {}), **previous_accounts(self.files)}
         if broker.acl_enabled:
             gates.append(PlainGate(self.files, self._around, uses_certificates=broker.certificate_accounts))
@@ -135,13 +136,14 @@ class AccessControl:
             changed |= previous_policies(self.policies.directory)
         if self.audit is not None:
             all_handlers = self.audit.audited(all_handlers, changed)
-        return behind_gates(all_handlers, gates, Watch(self._refused, self.guesses, self.metering))
+        return behind_gates(all_handlers, gates, Watch(self.refused, self.guesses, self.metering))
 
     def _over_quota(self, header: object, request: Command, source: Source, reason: str) -> None:
         if self.audit is not None:
             self.audit.refused(header, request, source, reason)
 
-    def _refused(self, header: object, request: Command, source: Source, reason: str) -> None:
+    def refused(self, header: object, request: Command, source: Source, reason: str) -> None:
+        """Note a refusal."""
         self.refusals.refused(header, request, source, reason)
         if self.audit is not None:
             self.audit.refused(header, request, source, reason)

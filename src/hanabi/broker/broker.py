@@ -133,6 +133,7 @@ class Broker:
         self.acting: ActingSlave | None = None  # of a slave with enableSlaveActingMaster
         self.returning: ActingMaster | None = None  # of a master with enableSlaveActingMaster
         self.fast_path_counts: list[Counts] = []  # empty without compiled functions
+        self.open_handlers: Mapping[int, Handler] = {}  # without gates: for callers in this process that check first
 
     async def start(self, host: str, port: int | None = None) -> tuple[str, int]:
         """Open the store, accept connections, and return the address that was bound.
@@ -199,13 +200,13 @@ class Broker:
                     self.settings, self._epochs, lambda: self.store.max_log_offset, self.controller_side.notified
                 )
             )
+        self.open_handlers = self._measured(handlers)
         if self.access_control is not None:
             handlers.update(self.access_control.guarded(handlers, self.address, previous_values(self.tables)))
         fast = build_fast_path(handlers)
         self.fast_path_counts = fast.counts if fast is not None else []
         fast_path: FastPath | None = fast
-        if self._around is not None:
-            handlers.update({code: self._around(code, handler) for code, handler in handlers.items()})
+        handlers.update(self._measured(handlers))
         if self._around_fast_path is not None and fast_path is not None:
             fast_path = self._around_fast_path(fast_path)
         for server in self.servers:
@@ -214,6 +215,15 @@ class Broker:
         self._start_background()
         await asyncio.sleep(0)  # lets background work start its threads before the broker reports ready
         return bound
+
+    def _measured(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Return *handlers*, with what measures them around each."""
+        around = self._around
+        return {code: handler if around is None else around(code, handler) for code, handler in handlers.items()}
+
+    def now_ms(self) -> int:
+        """Return the time of day that messages carry."""
+        return self._now_ms()
 
     async def _open_store(self, config: BrokerConfig) -> None:
         tables = self._home / "config"

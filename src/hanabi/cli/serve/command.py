@@ -37,7 +37,7 @@ from hanabi.errors import ConfigError, MQError
 if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
     from hanabi.cli.serve.container import ContainerToStart
-    from hanabi.cli.serve.serving import BrokerToStart, ControllerToStart, DashboardStart, Metrics, Namesrv
+    from hanabi.cli.serve.serving import BrokerToStart, ControllerToStart, DashboardStart, Grpc, Metrics, Namesrv
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.transport.tls import TlsConfig
 
@@ -83,6 +83,7 @@ def both(
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
     dashboard_port: options.DashboardPort = None,
+    grpc_port: options.GrpcPort = None,
 ) -> None:
     if context.invoked_subcommand is not None:
         _refuse_options_before(context, context.invoked_subcommand)
@@ -148,6 +149,7 @@ def broker_alone(
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+    grpc_port: options.GrpcPort = None,
 ) -> None:
     """Run a broker: it keeps messages, and gives them to consumers.
 
@@ -264,6 +266,16 @@ class Start:
             host=self.options.metrics_host or self.host, port=port, series_max=self.options.metrics_series_max
         )
 
+    def grpc(self) -> "Grpc | None":
+        """Return the gRPC port that is to be opened."""
+        from hanabi.cli.serve.serving import Grpc
+
+        port = self.options.grpc_port
+        if port is None or self.broker is None:
+            return None
+        own = self.broker.config.advertised_host if "advertise" in self.given else ""
+        return Grpc(host=self.host, port=port, tls=self.tls, advertised_host=own)
+
     def dashboard(self) -> "DashboardStart | None":
         """Return how to start the dashboard of the servers in this process, if it is wanted."""
         if self.options.dashboard_port is None:
@@ -350,7 +362,7 @@ def _run(start: Start) -> None:
 
         run(serve_container(start.container, with_stdin=until))
         return
-    servers = start.namesrv, start.broker, start.metrics(), start.controller, start.dashboard()
+    servers = start.namesrv, start.broker, start.metrics(), start.controller, start.dashboard(), start.grpc()
     run(serve(*servers, with_stdin=until))
 
 

@@ -30,6 +30,7 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     metrics_host: str | None = None
     metrics_series_max: int = SERIES_MAX
     dashboard_port: int | None = None
+    grpc_port: int | None = None
     with_stdin: bool = False
 
 
@@ -213,6 +214,18 @@ DashboardPort = Annotated[
         show_default="none",
         help="Port of the dashboard on 127.0.0.1, 0 for any free one. `hanabi dashboard` has more options.",
         rich_help_panel=_METRICS,
+    ),
+]
+
+GrpcPort = Annotated[
+    int | None,
+    typer.Option(
+        "--grpc-port",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        show_default="none",
+        help="Port of the gRPC API for RocketMQ 5.x clients, usually 8081, 0 for any free one; plain and TLS.",
     ),
 ]
 

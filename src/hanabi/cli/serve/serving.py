@@ -21,6 +21,7 @@ from hanabi.errors import ConfigError
 from hanabi.remoting.address import format_address
 
 if TYPE_CHECKING:
+    from hanabi.broker.broker import Broker
     from hanabi.broker.config import BrokerConfig
     from hanabi.controller.config import ControllerConfig
     from hanabi.metrics.port import MetricsPort
@@ -74,6 +75,15 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     series_max: int
 
 
+class Grpc(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of the gRPC API that is to be opened."""
+
+    host: str
+    port: int
+    tls: "TlsConfig | None"
+    advertised_host: str = ""  # empty: clients are told the address that they used
+
+
 # From the address of the name server in this process, if there is one, to a running dashboard and its ready lines.
 DashboardStart = Callable[[str | None], AbstractAsyncContextManager[list[str]]]
 
@@ -84,6 +94,7 @@ async def serve(
     metrics: Metrics | None = None,
     controller: ControllerToStart | None = None,
     dashboard: DashboardStart | None = None,
+    grpc: Grpc | None = None,
     *,
     with_stdin: bool = False,
 ) -> None:
@@ -112,7 +123,11 @@ async def serve(
             address = await _start_controller(controller, servers)
             ready.append(f"ready controller {format_address(address)}")
         if broker is not None:
-            ready.append(await _start_broker(broker, servers, port))
+            line, running = await _start_broker(broker, servers, port)
+            ready.append(line)
+            if grpc is not None:
+                address = await _start_grpc(grpc, running, servers)
+                ready.append(f"ready grpc {format_address(address)}")
         if dashboard is not None:
             ready += await servers.enter_async_context(dashboard(own_namesrv))
         if port is not None:
@@ -197,8 +212,22 @@ async def _start_controller(wanted: ControllerToStart, servers: AsyncExitStack) 
         raise ConfigError(f"cannot listen on {where}: {reason}") from error
 
 
-async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None") -> str:
-    """Start the broker; return its ready line."""
+async def _start_grpc(wanted: Grpc, broker: "Broker", servers: AsyncExitStack) -> tuple[str, int]:
+    try:
+        from hanabi.grpc.serving.port import BrokerPort
+    except ImportError as error:
+        raise ConfigError(f"--grpc-port needs the extra grpc: pip install 'hanabi-mq[grpc]' ({error})") from error
+
+    advertised = (wanted.advertised_host, 0) if wanted.advertised_host else None
+    port = BrokerPort(broker, tls=wanted.tls, advertised=advertised)
+    servers.push_async_callback(port.stop)
+    return await port.start(wanted.host, wanted.port)
+
+
+async def _start_broker(
+    wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None"
+) -> "tuple[str, Broker]":
+    """Start the broker; return its ready line, and itself."""
     from hanabi.broker.broker import Broker
 
     times = port.broker_times if port is not None else None
@@ -219,7 +248,7 @@ async def _start_broker(wanted: BrokerToStart, servers: AsyncExitStack, port: "M
         async with asyncio.timeout(_REGISTRATION_SECONDS):
             await broker.registration.until_registered()
     role = f"({broker.slave_side.summary()}) " if broker.slave_side is not None else ""
-    return f"ready broker {wanted.config.broker_name} {role}{format_address(address)}"
+    return f"ready broker {wanted.config.broker_name} {role}{format_address(address)}", broker
 
 
 def _check(wanted: BrokerToStart) -> None:

@@ -1,0 +1,1 @@
+"""Decisions of the gRPC API: checks, handles, queues, settings. Pure."""
