@@ -135,13 +135,13 @@ ROOMS = {
         "broker.handlers.admin broker.handlers.pop broker.offsets broker.pop broker.pull broker.replica "
         "broker.replica.roles broker.send broker.settings broker.stats broker.tables broker.transactions"
     ),
-    "grpc": "",
     "grpc.http2": "",
     "grpc.proto": "",
     "grpc.rules": "grpc.proto",
     "grpc.backend": "grpc.rules",
-    "grpc.calls": "grpc.backend grpc.proto grpc.rules",
-    "grpc.serving": "grpc.backend grpc.calls grpc.http2 grpc.proto grpc.rules",
+    "grpc.calls.support": "grpc.backend grpc.proto grpc.rules",
+    "grpc.calls": "grpc.backend grpc.calls.support grpc.proto grpc.rules",
+    "grpc.serving": "grpc.backend grpc.calls grpc.calls.support grpc.http2 grpc.proto grpc.rules",
     "client": "",
     "client.cluster": "client",
     "client.observe": "client",
@@ -327,6 +327,7 @@ def test_nothing_imports_a_package_that_is_only_an_extra_at_module_level() -> No
     extras_by_part = {
         "spark": {"pyspark", "py4j", "pyarrow", "numpy"},
         "dashboard": {"starlette", "uvicorn", "jinja2"},
+        "grpc": {"google"},
         "testing": {"pytest"},
     }
     for path in MODULES:

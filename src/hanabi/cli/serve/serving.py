@@ -123,11 +123,7 @@ async def serve(
             address = await _start_controller(controller, servers)
             ready.append(f"ready controller {format_address(address)}")
         if broker is not None:
-            line, running = await _start_broker(broker, servers, port)
-            ready.append(line)
-            if grpc is not None:
-                address = await _start_grpc(grpc, running, servers)
-                ready.append(f"ready grpc {format_address(address)}")
+            ready += await _start_broker(broker, servers, port, grpc)
         if dashboard is not None:
             ready += await servers.enter_async_context(dashboard(own_namesrv))
         if port is not None:
@@ -212,7 +208,8 @@ async def _start_controller(wanted: ControllerToStart, servers: AsyncExitStack) 
         raise ConfigError(f"cannot listen on {where}: {reason}") from error
 
 
-async def _start_grpc(wanted: Grpc, broker: "Broker", servers: AsyncExitStack) -> tuple[str, int]:
+async def _start_grpc(wanted: Grpc, broker: "Broker", servers: AsyncExitStack) -> str:
+    """Open the gRPC port of *broker*; return its ready line."""
     try:
         from hanabi.grpc.serving.port import BrokerPort
     except ImportError as error:
@@ -221,13 +218,13 @@ async def _start_grpc(wanted: Grpc, broker: "Broker", servers: AsyncExitStack) -
     advertised = (wanted.advertised_host, 0) if wanted.advertised_host else None
     port = BrokerPort(broker, tls=wanted.tls, advertised=advertised)
     servers.push_async_callback(port.stop)
-    return await port.start(wanted.host, wanted.port)
+    return f"ready grpc {format_address(await port.start(wanted.host, wanted.port))}"
 
 
 async def _start_broker(
-    wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None"
-) -> "tuple[str, Broker]":
-    """Start the broker; return its ready line, and itself."""
+    wanted: BrokerToStart, servers: AsyncExitStack, port: "MetricsPort | None", grpc: Grpc | None
+) -> list[str]:
+    """Start the broker; return its ready lines."""
     from hanabi.broker.broker import Broker
 
     times = port.broker_times if port is not None else None
@@ -248,7 +245,8 @@ async def _start_broker(
         async with asyncio.timeout(_REGISTRATION_SECONDS):
             await broker.registration.until_registered()
     role = f"({broker.slave_side.summary()}) " if broker.slave_side is not None else ""
-    return f"ready broker {wanted.config.broker_name} {role}{format_address(address)}", broker
+    ready = f"ready broker {wanted.config.broker_name} {role}{format_address(address)}"
+    return [ready] if grpc is None else [ready, await _start_grpc(grpc, broker, servers)]
 
 
 def _check(wanted: BrokerToStart) -> None:

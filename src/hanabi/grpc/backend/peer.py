@@ -9,7 +9,7 @@ from hanabi.wire.header import Header
 
 
 class Peer:
-    """The origin of requests. It takes no requests of its own: see `calls/sessions.py` for those that do."""
+    """The origin of requests. It takes no requests of its own: see `calls/support/sessions.py` for those that do."""
 
     certificate_names: tuple[str, ...] = ()
 

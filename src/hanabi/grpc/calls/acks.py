@@ -6,10 +6,10 @@ from typing import Any
 from hanabi.errors import MQError
 from hanabi.grpc.backend.backend import Backend, fields_of
 from hanabi.grpc.backend.peer import Peer
-from hanabi.grpc.calls.access import Doorkeeper
-from hanabi.grpc.calls.context import CallContext
-from hanabi.grpc.calls.names import group_name, set_status, topic_name
-from hanabi.grpc.calls.renewals import Renewals
+from hanabi.grpc.calls.support.access import Doorkeeper
+from hanabi.grpc.calls.support.context import CallContext
+from hanabi.grpc.calls.support.names import group_name, set_status, topic_name
+from hanabi.grpc.calls.support.renewals import Renewals
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.grpc.proto.numbers import Code
 from hanabi.grpc.rules.durations import invisible_ms, milliseconds

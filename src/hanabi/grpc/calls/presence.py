@@ -1,10 +1,10 @@
 """Heartbeat and NotifyClientTermination: a client is there, or stops."""
 
 from hanabi.grpc.backend.backend import Backend
-from hanabi.grpc.calls.access import Doorkeeper
-from hanabi.grpc.calls.context import CallContext
-from hanabi.grpc.calls.names import group_name, set_status
-from hanabi.grpc.calls.sessions import Sessions
+from hanabi.grpc.calls.support.access import Doorkeeper
+from hanabi.grpc.calls.support.context import CallContext
+from hanabi.grpc.calls.support.names import group_name, set_status
+from hanabi.grpc.calls.support.sessions import Sessions
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.wire.codes import RequestCode
 

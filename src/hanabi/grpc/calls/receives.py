@@ -8,13 +8,13 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from hanabi.grpc.backend.backend import Backend
-from hanabi.grpc.calls.access import Doorkeeper
 from hanabi.grpc.calls.acks import Acks
-from hanabi.grpc.calls.context import CallContext
-from hanabi.grpc.calls.delivered import deliveries, delivered
-from hanabi.grpc.calls.names import group_name, set_status, topic_name
-from hanabi.grpc.calls.renewals import Renewals
+from hanabi.grpc.calls.delivered import delivered, deliveries
 from hanabi.grpc.calls.routes import ANY_QUEUE, resolved
+from hanabi.grpc.calls.support.access import Doorkeeper
+from hanabi.grpc.calls.support.context import CallContext
+from hanabi.grpc.calls.support.names import group_name, set_status, topic_name
+from hanabi.grpc.calls.support.renewals import Renewals
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.grpc.proto.numbers import Code, FilterType
 from hanabi.grpc.rules.durations import (

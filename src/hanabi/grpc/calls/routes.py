@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Iterator
 from typing import Any, TypeVar
 
 from hanabi.grpc.backend.backend import Backend, BrokerQueues, TopicFacts
-from hanabi.grpc.calls.access import Doorkeeper
-from hanabi.grpc.calls.context import CallContext
-from hanabi.grpc.calls.names import group_name, set_status, topic_name
+from hanabi.grpc.calls.support.access import Doorkeeper
+from hanabi.grpc.calls.support.context import CallContext
+from hanabi.grpc.calls.support.names import group_name, set_status, topic_name
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.grpc.proto.numbers import AddressScheme, Code, Permission
 from hanabi.grpc.rules.faults import CallRefused

@@ -6,11 +6,11 @@ from typing import Any
 
 from hanabi.errors import MQError
 from hanabi.grpc.backend.backend import Backend, BrokerQueues, TopicFacts, fields_of
-from hanabi.grpc.calls.access import Doorkeeper
-from hanabi.grpc.calls.context import CallContext
-from hanabi.grpc.calls.names import set_status, topic_name
 from hanabi.grpc.calls.routes import resolved
-from hanabi.grpc.calls.sessions import Sessions
+from hanabi.grpc.calls.support.access import Doorkeeper
+from hanabi.grpc.calls.support.context import CallContext
+from hanabi.grpc.calls.support.names import set_status, topic_name
+from hanabi.grpc.calls.support.sessions import Sessions
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.grpc.proto.numbers import Code, MessageType
 from hanabi.grpc.rules import messages as rules

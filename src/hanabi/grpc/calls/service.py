@@ -2,15 +2,15 @@
 
 from hanabi.grpc.backend.backend import Backend
 from hanabi.grpc.backend.peer import Peer
-from hanabi.grpc.calls.access import Doorkeeper
 from hanabi.grpc.calls.acks import Acks
-from hanabi.grpc.calls.method import Form, Method
 from hanabi.grpc.calls.presence import Presence
 from hanabi.grpc.calls.receives import Receives
-from hanabi.grpc.calls.renewals import Renewals
 from hanabi.grpc.calls.routes import Routes
 from hanabi.grpc.calls.sends import Sends
-from hanabi.grpc.calls.sessions import Sessions
+from hanabi.grpc.calls.support.access import Doorkeeper
+from hanabi.grpc.calls.support.method import Form, Method
+from hanabi.grpc.calls.support.renewals import Renewals
+from hanabi.grpc.calls.support.sessions import Sessions
 from hanabi.grpc.calls.telemetry import Telemetry
 from hanabi.grpc.calls.transactions import Transactions
 from hanabi.grpc.rules.handles import Handle

@@ -8,19 +8,19 @@ from typing import Any, Final, Protocol
 
 from hanabi.errors import ConnectionLostError, MQError
 from hanabi.grpc.backend.backend import Backend
-from hanabi.grpc.calls.access import Doorkeeper
-from hanabi.grpc.calls.context import CallContext
 from hanabi.grpc.calls.delivered import checked_message
-from hanabi.grpc.calls.names import group_name, set_status, topic_name
 from hanabi.grpc.calls.routes import resolved
-from hanabi.grpc.calls.sessions import Session, Sessions
+from hanabi.grpc.calls.support.access import Doorkeeper
+from hanabi.grpc.calls.support.context import CallContext
+from hanabi.grpc.calls.support.names import group_name, set_status, topic_name
+from hanabi.grpc.calls.support.sessions import Session, Sessions
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.grpc.proto.numbers import Code, FilterType, RpcStatus
 from hanabi.grpc.rules.faults import CallRefused, fault_of
 from hanabi.grpc.rules.handles import Transaction
 from hanabi.grpc.rules.queue_choice import java_hash
 from hanabi.grpc.rules.settings import check_settings, complete_publishing, complete_subscription
-from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumerRunningInfo, ConsumeResult
+from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult, ConsumerRunningInfo
 from hanabi.wire.bodies.heartbeat import SQL92, TAG, SubscriptionData
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command

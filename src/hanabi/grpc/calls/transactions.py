@@ -3,10 +3,10 @@
 from collections.abc import Awaitable
 
 from hanabi.grpc.backend.backend import Backend, fields_of
-from hanabi.grpc.calls.access import Doorkeeper
-from hanabi.grpc.calls.context import CallContext
-from hanabi.grpc.calls.names import set_status, topic_name
 from hanabi.grpc.calls.routes import resolved
+from hanabi.grpc.calls.support.access import Doorkeeper
+from hanabi.grpc.calls.support.context import CallContext
+from hanabi.grpc.calls.support.names import set_status, topic_name
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.grpc.proto.numbers import Code, Resolution, TransactionSource
 from hanabi.grpc.rules.faults import CallRefused, code_of

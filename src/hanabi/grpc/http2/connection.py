@@ -3,8 +3,9 @@
     receive(bytes) ──> Calls.opened, received, ended, cancelled
     start, send, finish, reset ──> take_output() ──> bytes
 
-A stream error is answered with RST_STREAM, a connection error with GOAWAY; `is_closed` is True afterwards and the caller
-closes the connection when the output is written. Trailers of requests are read and dropped, PUSH_PROMISE is never sent.
+A stream error is answered with RST_STREAM, a connection error with GOAWAY: `is_closed` is True afterwards, and the
+caller closes the connection when the output is written. Trailers of requests are read and dropped, PUSH_PROMISE is never
+sent.
 """
 
 from collections.abc import Callable
@@ -168,14 +169,7 @@ class ServerConnection:
 
     def _read_data(self, stream_id: int, flags: int, payload: bytes) -> None:
         size = len(payload)
-        self._receive_window -= size
-        if self._receive_window < 0:
-            raise ConnectionFault(Fault.FLOW_CONTROL_ERROR, "data beyond the connection's window")
-        self._received += size
-        if self._received >= self._limits.connection_window_bytes >> 1:
-            self._output.append(window_update(0, self._received))
-            self._receive_window += self._received
-            self._received = 0
+        self._count_received(size)
         if not size and not flags & END_STREAM:
             self._count_idle("empty frames of data")
         stream = self.streams.get(stream_id)
@@ -195,11 +189,24 @@ class ServerConnection:
             if stream_id in self.streams:
                 self._calls.ended(stream)
         elif stream_id in self.streams:
-            stream.received += size
-            if stream.received >= self._limits.stream_window_bytes >> 1:
-                self._output.append(window_update(stream_id, stream.received))
-                stream.receive_window += stream.received
-                stream.received = 0
+            self._count_in_stream(stream, size)
+
+    def _count_received(self, size: int) -> None:
+        self._receive_window -= size
+        if self._receive_window < 0:
+            raise ConnectionFault(Fault.FLOW_CONTROL_ERROR, "data beyond the connection's window")
+        self._received += size
+        if self._received >= self._limits.connection_window_bytes >> 1:
+            self._output.append(window_update(0, self._received))
+            self._receive_window += self._received
+            self._received = 0
+
+    def _count_in_stream(self, stream: Stream, size: int) -> None:
+        stream.received += size
+        if stream.received >= self._limits.stream_window_bytes >> 1:
+            self._output.append(window_update(stream.id, stream.received))
+            stream.receive_window += stream.received
+            stream.received = 0
 
     def _not_open(self, stream_id: int) -> None:
         """Answer a frame for a stream that is closed: the peer may not know it yet."""

@@ -19,6 +19,54 @@ _OVERHEAD: Final = 32  # of each field, by RFC 7541, 4.1
 _NUMBER_OCTETS_MAX: Final = 4
 _CACHED_BYTES_MAX: Final = 256  # a longer text in Huffman code is not kept
 
+_UNVALUED: Final = (
+    "accept-language",
+    "accept-ranges",
+    "accept",
+    "access-control-allow-origin",
+    "age",
+    "allow",
+    "authorization",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-location",
+    "content-range",
+    "content-type",
+    "cookie",
+    "date",
+    "etag",
+    "expect",
+    "expires",
+    "from",
+    "host",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "last-modified",
+    "link",
+    "location",
+    "max-forwards",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "range",
+    "referer",
+    "refresh",
+    "retry-after",
+    "server",
+    "set-cookie",
+    "strict-transport-security",
+    "transfer-encoding",
+    "user-agent",
+    "vary",
+    "via",
+    "www-authenticate",
+)
+
 STATIC: Final[tuple[Field, ...]] = (
     (":authority", ""),
     (":method", "GET"),
@@ -30,17 +78,7 @@ STATIC: Final[tuple[Field, ...]] = (
     *((":status", code) for code in ("200", "204", "206", "304", "400", "404", "500")),
     ("accept-charset", ""),
     ("accept-encoding", "gzip, deflate"),
-    *(
-        (name, "")
-        for name in (
-            "accept-language accept-ranges accept access-control-allow-origin age allow authorization cache-control "
-            "content-disposition content-encoding content-language content-length content-location content-range "
-            "content-type cookie date etag expect expires from host if-match if-modified-since if-none-match if-range "
-            "if-unmodified-since last-modified link location max-forwards proxy-authenticate proxy-authorization range "
-            "referer refresh retry-after server set-cookie strict-transport-security transfer-encoding user-agent vary "
-            "via www-authenticate"
-        ).split()
-    ),
+    *((name, "") for name in _UNVALUED),
 )
 _STATIC_NAMES: Final = {name: index + 1 for index, (name, _) in reversed(list(enumerate(STATIC)))}
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hanabi.errors import RemoteProtocolError
-from hanabi.grpc.calls.context import CallContext
-from hanabi.grpc.calls.method import Conversation, Method
+from hanabi.grpc.calls.support.context import CallContext
+from hanabi.grpc.calls.support.method import Conversation, Method
 from hanabi.grpc.http2.stream import Stream
 from hanabi.grpc.proto.numbers import RpcStatus
 from hanabi.grpc.serving.replies import PREFIX

@@ -1,6 +1,6 @@
 """A certificate of our own for TLS without configuration: clients that demand TLS do not check it by default."""
 
-import datetime
+import datetime as dt
 import ipaddress
 import logging
 import os
@@ -47,7 +47,7 @@ def _certificate() -> bytes:
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "hanabi")])
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     loopback = ipaddress.ip_address("127.0.0.1")
     certificate = (
         x509.CertificateBuilder()
@@ -55,8 +55,8 @@ def _certificate() -> bytes:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=_DAYS))
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=_DAYS))
         .add_extension(
             x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(loopback)]), critical=False
         )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.grpc.backend.peer import Peer
-from hanabi.grpc.calls.context import call_context
-from hanabi.grpc.calls.method import Form, Method
-from hanabi.grpc.calls.names import set_status
+from hanabi.grpc.calls.support.context import call_context
+from hanabi.grpc.calls.support.method import Form, Method
+from hanabi.grpc.calls.support.names import set_status
 from hanabi.grpc.http2.connection import ServerConnection
 from hanabi.grpc.http2.stream import Stream
 from hanabi.grpc.proto.messages import Proto, message_class, parse
@@ -140,9 +140,7 @@ class GrpcConnection(asyncio.Protocol):
             return
         waiting = self._http2.waiting_bytes + transport.get_write_buffer_size()
         least, since = self._progress
-        if waiting == 0 or waiting < least:
-            self._progress = waiting, now
-        elif least == 0:
+        if not least or waiting < least:
             self._progress = waiting, now
         elif now - since > self._limits.stalled_seconds:
             logger.warning("%s: cut off: %d bytes wait for it, it reads nothing", self.peer_text, waiting)

@@ -2,8 +2,8 @@
 
 from hanabi.broker.broker import Broker
 from hanabi.grpc.backend.local import LocalBackend
-from hanabi.grpc.calls.access import Doorkeeper, GuardedDoor, OpenDoor
 from hanabi.grpc.calls.service import MessagingService
+from hanabi.grpc.calls.support.access import Doorkeeper, GuardedDoor, OpenDoor
 from hanabi.grpc.serving.limits import PortLimits
 from hanabi.grpc.serving.server import GrpcServer
 from hanabi.remoting.transport.tls import TlsConfig

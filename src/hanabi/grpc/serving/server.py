@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hanabi.errors import ConfigError, RemoteProtocolError
-from hanabi.grpc.calls.method import Method
+from hanabi.grpc.calls.support.method import Method
 from hanabi.grpc.serving.certificate import ALPN, own_context
 from hanabi.grpc.serving.connection import GrpcConnection
 from hanabi.grpc.serving.limits import PortLimits, RequestMemory
@@ -46,6 +46,7 @@ class GrpcServer:
         self._welcoming: set[asyncio.Task[None]] = set()
         self._checking: asyncio.Task[None] | None = None
         self._undo_count: Any = None
+        self._is_empty = asyncio.Event()
         self.refused = 0
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -91,16 +92,21 @@ class GrpcServer:
         await asyncio.gather(*tasks, return_exceptions=True)
         for connection in list(self.connections):
             connection.finish("the server shuts down")
-        ends = loop.time() + deadline_seconds
-        while self.connections and loop.time() < ends:
-            await asyncio.sleep(0.01)
-        for connection in list(self.connections):
-            connection.abort()
-        while self.connections:
-            await asyncio.sleep(0.01)
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                await self._until_empty()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort()
+            await self._until_empty()
         if self._undo_count is not None:
             self._undo_count()
             self._undo_count = None
+
+    async def _until_empty(self) -> None:
+        self._is_empty = asyncio.Event()
+        if self.connections:
+            await self._is_empty.wait()
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -116,6 +122,8 @@ class GrpcServer:
     def closed(self, connection: GrpcConnection) -> None:
         """Forget a connection."""
         self.connections.discard(connection)
+        if not self.connections:
+            self._is_empty.set()
 
     async def _check(self) -> None:
         while True:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from hanabi.access.guard import Source, source_of
 from hanabi.access.needs import Named
 from hanabi.access.terms import TermsGate
-from hanabi.grpc.calls.context import CallContext
+from hanabi.grpc.calls.support.context import CallContext
 from hanabi.grpc.proto.numbers import Code
 from hanabi.grpc.rules.faults import CallRefused
 from hanabi.wire.command import Command

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hanabi.grpc.calls.context import CallContext
+from hanabi.grpc.calls.support.context import CallContext
 from hanabi.grpc.proto.messages import Proto
 
 
