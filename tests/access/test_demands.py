@@ -209,6 +209,7 @@ TOPIC_ANY = Need(Kind.TOPIC, "T", Action.PUB | Action.SUB)
         (Code.SEND_REPLY_MESSAGE_V2, {TOPIC_PUB}),
         (Code.CONSUMER_SEND_MSG_BACK, {GROUP_SUB, STORED_SUB}),
         (Code.END_TRANSACTION, {Need(Kind.TOPIC, "Stored", Action.PUB)}),
+        (Code.RECALL_MESSAGE, {TOPIC_PUB}),
         (Code.PULL_MESSAGE, {TOPIC_SUB, GROUP_SUB}),
         (Code.LITE_PULL_MESSAGE, {TOPIC_SUB, GROUP_SUB}),
         (Code.POP_MESSAGE, {TOPIC_SUB, GROUP_SUB}),

@@ -12,7 +12,7 @@ import pytest
 from hanabi.broker.addresses import advertised_host, in_figures, pick_address
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
-from hanabi.broker.handlers.table_merge import join_handlers
+from hanabi.broker.handlers.admin.support.table_merge import join_handlers
 from hanabi.errors import ConfigError, MQError, StoreLocked
 from hanabi.message import MessageQueue
 from hanabi.remoting.connection.dispatch import Handler, Reply

@@ -23,7 +23,7 @@ from hanabi.admin.groups import (
     GroupSummary,
     RunningInfo,
 )
-from hanabi.admin.messages import DirectConsumption, TraceEvent
+from hanabi.admin.messages import DirectConsumption, Recalled, TraceEvent
 from hanabi.admin.name_servers import NameServerTable, WritePerm
 from hanabi.admin.offsets import OffsetMove, QueueOffset, Reset
 from hanabi.admin.replication_report import BrokerReplication
@@ -81,6 +81,7 @@ SHAPES: dict[str, Any] = {
     "message print": Lines(MessageLine),
     "message send": Lines(SentLine),
     "message trace": list[TraceEvent],
+    "message recall": Recalled,
     "message consume-directly": DirectConsumption,
     "broker status": list[BrokerTable],
     "broker config": list[BrokerTable],

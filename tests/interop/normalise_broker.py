@@ -68,6 +68,7 @@ UNLIKE_SETTINGS = {
     "putMessageFutureThreadPoolNums": "the same",
     "clientCallbackExecutorThreads": "the same",
     "timerMaxDelaySec": "of 5.x: this broker has its timer",
+    "recallMessageEnable": "of 5.x: this broker recalls timed messages",
     "timerWheelEnable": "the same",
     **dict.fromkeys(OF_5, "of 5.x, and this broker knows it"),
     **dict.fromkeys(OUR_OWN, "this broker has it and Apache's has not"),

@@ -55,6 +55,7 @@ BROKER_DEMANDS: Final[dict[int, Demand]] = {
     Code.SEND_REPLY_MESSAGE_V2: _reply,
     Code.CONSUMER_SEND_MSG_BACK: _alike(names.sent_back, Rights(_SUB, _SUB)),
     Code.END_TRANSACTION: _alike(names.ended_transaction, Rights(topic=_PUB)),
+    Code.RECALL_MESSAGE: _send,
     Code.PULL_MESSAGE: _pull,
     Code.LITE_PULL_MESSAGE: _pull,
     Code.POP_MESSAGE: _pull,

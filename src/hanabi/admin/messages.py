@@ -16,6 +16,7 @@ from hanabi.client.cluster.queue_access import QueueAccess
 from hanabi.client.cluster.routes import MASTER_ID
 from hanabi.client.consumer.pull_request import Pulling, PullStatus
 from hanabi.client.consumer.subscription import ALL, subscription_data
+from hanabi.client.producer.recalling import read_handle, recall
 from hanabi.errors import (
     BrokerError,
     ConnectError,
@@ -35,6 +36,7 @@ from hanabi.wire.message.message_id import decode_offset_id
 from hanabi.wire.message.stored import to_messages
 from hanabi.wire.system_names import TOOLS_GROUP, TRACE_TOPIC
 
+TOOLS_PRODUCER: Final = "TOOLS_PRODUCER"
 EVER_MS: Final = 2**62
 DIRECT_SECONDS: Final = 30.0  # timeout of a listener
 TOPICS_SEARCHED_MAX: Final = 2_000  # for one id
@@ -83,6 +85,14 @@ class DirectConsumption(Answer, frozen=True, kw_only=True):
     spent_ms: int
 
 
+class Recalled(Answer, frozen=True, kw_only=True):
+    """A timed message that its broker will not deliver."""
+
+    topic: str
+    broker: str
+    message_id: str
+
+
 def _named(topic: str | None) -> str:
     return "any topic" if topic is None else f"topic {topic}"
 
@@ -114,6 +124,12 @@ class Messages:
             f"message id {message_id}: no message of {_named(topic)} has it, and no broker is at {address}, where it"
             " would lie if a broker gave it"
         )
+
+    async def recall(self, handle: str) -> Recalled:
+        """Take back the timed message of *handle*."""
+        read = read_handle(handle)
+        message_id = await recall(self._access.core, handle, TOOLS_PRODUCER, self._access.seconds)
+        return Recalled(topic=read.topic, broker=read.broker_name, message_id=message_id)
 
     async def _at_place(
         self, address: str, log_offset: int, message_id: str, topic: str | None

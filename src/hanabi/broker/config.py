@@ -133,6 +133,7 @@ class BrokerConfig(ReplicationConfig, frozen=True, kw_only=True):
     flush_delay_offset_interval_ms: Positive = field(default=10_000, name="flushDelayOffsetInterval")
     timer_enabled: bool = field(default=True, name="timerWheelEnable")
     timer_max_delay_sec: Positive = field(default=3 * 24 * 3_600, name="timerMaxDelaySec")
+    recall_enabled: bool = field(default=True, name="recallMessageEnable")  # Apache's default is off
     transaction_timeout_ms: Long = field(default=6_000, name="transactionTimeOut")
     transaction_check_max: Count = field(default=15, name="transactionCheckMax")
     transaction_check_interval_ms: Positive = field(default=60_000, name="transactionCheckInterval")

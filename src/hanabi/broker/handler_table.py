@@ -11,6 +11,7 @@
     clients.py        heartbeats, members, queue locks      34, 35, 38, 41, 42, 46
     client_calls.py   operators' requests to clients        222, 223, 307, 309
     transaction.py    the end of a transaction              37
+    recall.py         recall of a timed message (5.x)       370
     query.py          messages by key and by id             12, 33
     replication.py    state of replication (5.x)            906 to 908
     slave_tables.py   tables that only slaves ask for       60, 61, 402
@@ -33,12 +34,13 @@ from hanabi.broker.handlers.pop.assignments import Routes, assignment_handlers
 from hanabi.broker.handlers.pop.messages import PopAccess, pop_handlers
 from hanabi.broker.handlers.pull import pull_handlers
 from hanabi.broker.handlers.query import query_handlers
+from hanabi.broker.handlers.recall import recall_handlers
 from hanabi.broker.handlers.replication import replication_handlers
 from hanabi.broker.handlers.reply import reply_handlers
 from hanabi.broker.handlers.send import send_handlers
 from hanabi.broker.handlers.send_back import send_back_handlers
 from hanabi.broker.handlers.slave_tables import slave_table_handlers
-from hanabi.broker.handlers.table_merge import join_handlers
+from hanabi.broker.handlers.admin.support.table_merge import join_handlers
 from hanabi.broker.handlers.transaction import transaction_handlers
 from hanabi.broker.parts import Services, Tables
 from hanabi.remoting.connection.dispatch import Handler
@@ -79,6 +81,7 @@ def broker_handlers(
         with_turns(assignment_handlers(consumers, topics, groups, tables.request_modes, routes, settings)),
         offset_handlers(store, topics, groups, offsets, services.commits),
         transaction_handlers(transactions, settings),
+        recall_handlers(intake, topics, settings, store_host, now_ms),
         with_turns(client_handlers(producers, consumers, tables.locks, topics, groups, settings)),
         with_turns(
             client_call_handlers(

@@ -69,6 +69,7 @@ CHANGEABLE = frozenset(
         "transactionCheckMax",
         "transactionCheckInterval",
         "timerMaxDelaySec",
+        "recallMessageEnable",
         # registration
         "forceRegister",
         "compressedRegister",

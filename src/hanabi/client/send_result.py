@@ -43,6 +43,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     transaction_id: str | None = None
     region: str | None = None
     trace_on: bool = True  # false: the broker does not want it traced
+    recall_handle: str | None = None  # of a timed message: see `Producer.recall`
 
     def __str__(self) -> str:
         return f"{self.status}: {self.queue}, offset {self.queue_offset}, message id {self.message_id}"

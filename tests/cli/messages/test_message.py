@@ -48,6 +48,16 @@ def test_messages_are_found_by_key(cluster: Serving, sent: hanabi.SendResult) ->
     assert "no message with key k1" in past
 
 
+def test_a_timed_message_is_recalled_by_the_handle_that_send_prints(cluster: Serving) -> None:
+    _, message_id, _, handle = said(cluster, "send", "Timed", "hello", "--delay", "600s").split()
+    recalled = answer(cluster, "message", "recall", handle)
+    assert recalled == {"topic": "Timed", "broker": "broker-a", "messageId": message_id}
+    assert message_id in said(cluster, "message", "recall", handle)
+    assert "no recall handle" in refusal(cluster, 2, "message", "recall", message_id)
+    (line,) = answers(cluster, "send", "Timed", "hello", "--delay", "600s")
+    assert answer(cluster, "message", "recall", line["recallHandle"])["messageId"] == line["messageId"]
+
+
 def test_a_topic_is_printed_up_to_now(cluster: Serving, sent: hanabi.SendResult) -> None:
     assert len(answers(cluster, "message", "print", "Letters")) == 6
     assert [each["body"] for each in answers(cluster, "message", "print", "Letters", "--tags", "a")] == ["dear"]

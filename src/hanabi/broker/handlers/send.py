@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from hanabi.broker.delay.recalling import recall_handle_of
 from hanabi.broker.fast_path.building import send_part
 from hanabi.broker.handlers.yielding import Yielder
 from hanabi.broker.send.flow_control import FlowControl
@@ -132,7 +133,11 @@ class Sends:
         if target.is_retry:
             message = self._tried_again(message, header, request)
         put = self._put_half if is_half and not _is_retry_of_old_client(message) else self.intake.put
-        return self._store(message.topic, queue_id, waits, partial(put, message))
+        topic, handle = message.topic, None
+        if not is_half and b"TIMER_DE" in properties:
+            message = self.intake.diverted(message)
+            handle = recall_handle_of(message, self._rules.config.broker_name)
+        return self._store(topic, queue_id, waits, partial(put, message), handle)
 
     def _send_batch(
         self, target: SendTarget, header: AnySendMessageHeader, request: Command, connection: Connection
@@ -167,18 +172,22 @@ class Sends:
 
     # Storing and answering
 
-    def _store(self, topic: str, queue_id: int, waits: bool, put: _Put) -> Reply | Awaitable[Reply]:
+    def _store(
+        self, topic: str, queue_id: int, waits: bool, put: _Put, handle: str | None = None
+    ) -> Reply | Awaitable[Reply]:
         """Store and answer; for a new topic once the topic is in its file: after a crash it could not be read
-        otherwise."""
+        otherwise. *handle* is the recall handle of a timed message."""
         if topic not in self._unsaved_topics:
-            return self._put_and_answer(queue_id, waits, put)
-        stored = self._topics.when_saved(topic, partial(self._put_and_answer, queue_id, waits, put))
+            return self._put_and_answer(queue_id, waits, put, handle)
+        stored = self._topics.when_saved(topic, partial(self._put_and_answer, queue_id, waits, put, handle))
         return self._later(asyncio.shield(stored))
 
-    def _put_and_answer(self, queue_id: int, waits: bool, put: _Put) -> Reply | Awaitable[Reply]:
+    def _put_and_answer(
+        self, queue_id: int, waits: bool, put: _Put, handle: str | None = None
+    ) -> Reply | Awaitable[Reply]:
         result = (self.intake.refusal() if waits else None) or put()
         if isinstance(result, PutResult):
-            return self._answer(queue_id, waits, result)
+            return self._answer(queue_id, waits, result, handle)
         return self._later(self._answer_to(queue_id, waits, result))
 
     async def _put_long_batch(self, messages: list[PendingMessage], rest: Iterator[PendingMessage]) -> PutResult:
@@ -200,7 +209,9 @@ class Sends:
             await pace.pause()
         return PutResult(PUT_OK, tuple(appended))
 
-    def _answer(self, queue_id: int, waits: bool, result: PutResult) -> Reply | Awaitable[Reply]:
+    def _answer(
+        self, queue_id: int, waits: bool, result: PutResult, handle: str | None = None
+    ) -> Reply | Awaitable[Reply]:
         """Return the reply: at once, or when the messages are as durable as the sender wants."""
         if result.status is not PUT_OK:
             return self._refuse(*refusal(result, self._settings.store))
@@ -211,6 +222,8 @@ class Sends:
             "MSG_REGION": self._rules.region,
             "TRACE_ON": self._rules.trace_on,
         }
+        if handle is not None:
+            fields["recallHandle"] = handle
         durable = self.intake.durable(result) if waits else None
         return Reply(_SUCCESS, None, None, b"", fields) if durable is None else _when_durable(durable, fields)
 

@@ -45,6 +45,10 @@ class Intake:
             message = self._divert(message)
         return self.put_as_is(message)
 
+    def diverted(self, message: PendingMessage) -> PendingMessage:
+        """Return the message that `put` would store instead of *message*: `put` takes it, too."""
+        return self._divert(message)
+
     def put_as_is(self, message: PendingMessage) -> PutResult:
         """Store one message that has already waited, without diverting it."""
         began = perf_counter()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from hanabi.admin import Admin
-    from hanabi.admin.messages import DirectConsumption, TraceEvent
+    from hanabi.admin.messages import DirectConsumption, Recalled, TraceEvent
     from hanabi.cli.shared.message_line import MessageLine
 
 app = typer.Typer(help="Find, read, send and follow messages.", no_args_is_help=True)
@@ -128,6 +128,21 @@ def print_messages(
                 return
 
     site.stream(read, form)
+
+
+@command(app, "recall")
+def recall(
+    site: Site,
+    handle: Annotated[
+        str, typer.Argument(metavar="HANDLE", help="The handle that send --delay TIME prints, or SendResult.recall_handle.")
+    ],
+) -> None:
+    """Take back a timed message that is not due yet. Exit code 1: the broker refuses; the message may be delivered."""
+    site.show(lambda admin: admin.messages.recall(handle), _recall_text)
+
+
+def _recall_text(found: "Recalled") -> str:
+    return f"{found.broker} will not deliver message {found.message_id} of topic {found.topic}\n"
 
 
 @command(app, "trace")

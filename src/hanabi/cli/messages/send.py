@@ -50,7 +50,7 @@ Delay = Annotated[
         metavar="TIME|LEVEL",
         help="Deliver later: after 90s, 5m or 1h30m, or by level: 1 1s, 2 5s, 3 10s, 4 30s, 5 1m, 6 2m ... 14 10m,"
         " 15 20m, 16 30m, 17 1h, 18 2h, the most; brokers take more for the most, and may have other levels. Brokers"
-        " of RocketMQ before 5.0 know only levels.",
+        " of RocketMQ before 5.0 know only levels. A time prints the handle for message recall.",
     ),
 ]
 At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Deliver at this time: 2026-11-15T06:45:00, UTC.")]
@@ -70,6 +70,7 @@ class SentLine(msgspec.Struct, rename="camel", kw_only=True):
     broker_name: str
     queue_id: int
     queue_offset: int
+    recall_handle: str | None
 
 
 def send(
@@ -194,7 +195,8 @@ def _lines() -> Iterator[list[bytes]]:
 
 def _as_text(result: "SendResult") -> str:
     queue = result.queue
-    return f"{result.status.value} {result.message_id} {queue.broker_name}/{queue.queue_id}@{result.queue_offset}\n"
+    line = f"{result.status.value} {result.message_id} {queue.broker_name}/{queue.queue_id}@{result.queue_offset}"
+    return f"{line}\n" if result.recall_handle is None else f"{line} {result.recall_handle}\n"
 
 
 def _as_json(result: "SendResult") -> str:
@@ -207,5 +209,6 @@ def _as_json(result: "SendResult") -> str:
             broker_name=result.queue.broker_name,
             queue_id=result.queue.queue_id,
             queue_offset=result.queue_offset,
+            recall_handle=result.recall_handle,
         )
     )

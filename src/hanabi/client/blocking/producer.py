@@ -189,6 +189,15 @@ class Producer(BlockingParticipant[AsyncProducer]):
         sending = self._aio.send_batch(list(messages), queue=queue, selector=selector, arg=arg, timeout=timeout)
         return cast(list[SendResult], self._life.run(sending))
 
+    def recall(self, handle: str, *, timeout: float | None = None) -> str:
+        """Take back a timed message before it is due, by the `recall_handle` of its result; return its id.
+
+        Success means that the broker accepted the recall: one second before the due time, or earlier, it is in time. A
+        broken handle, one of a message that is due, and a broker that does not recall (Apache's before 5.3.2, or
+        without `recallMessageEnable`) raise.
+        """
+        return cast(str, self._life.run(self._aio.recall(handle, timeout=timeout)))
+
     def request(
         self,
         message: Message,

@@ -38,6 +38,7 @@ from hanabi.client.producer.config import ProducerConfig, producer_config
 from hanabi.client.producer.ordered_sends import OrderedSends
 from hanabi.client.producer.outgoing import SEND_REPLY, Outgoing, Packing
 from hanabi.client.producer.pipelining import pipelined
+from hanabi.client.producer.recalling import recall
 from hanabi.client.producer.request_reply import PendingRequests, reply_properties, request_properties
 from hanabi.client.producer.routing.fault_tolerance import FaultTolerance
 from hanabi.client.producer.routing.selectors import Choose, Selector, chooser
@@ -435,6 +436,17 @@ class Producer(Participant):
         name = running.packing.topic_on_wire(topic)
         publishing = running.publishings.known(name) or await running.publishings.find(name)
         return list(publishing.queues)
+
+    async def recall(self, handle: str, *, timeout: float | None = None) -> str:  # noqa: ASYNC109
+        """Take back a timed message before it is due, by the `recall_handle` of its result; return its id.
+
+        Success means that the broker accepted the recall: one second before the due time, or earlier, it is in time. A
+        broken handle, one of a message that is due, and a broker that does not recall (Apache's before 5.3.2, or
+        without `recallMessageEnable`) raise.
+        """
+        running = self._must_run()
+        seconds = self.settings.send_timeout_s if timeout is None else timeout
+        return await recall(running.core, handle, self._wire_group, seconds)
 
     # Request and reply
 

@@ -377,6 +377,7 @@ def _result(outgoing: Outgoing, target: MessageQueue, answer: Command) -> SendRe
         transaction_id=reply.transaction_id,
         region=reply.region,
         trace_on=reply.trace_on is not False,
+        recall_handle=reply.recall_handle,
     )
 
 
