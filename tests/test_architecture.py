@@ -132,7 +132,8 @@ ROOMS = {
     "broker": (
         "broker.acting broker.background broker.parts broker.registration "
         "broker.clients broker.config broker.delay broker.fast_path broker.filters broker.handlers "
-        "broker.handlers.admin broker.handlers.pop broker.offsets broker.pop broker.pull broker.replica "
+        "broker.handlers.admin broker.handlers.admin.support broker.handlers.pop broker.offsets broker.pop "
+        "broker.pull broker.replica "
         "broker.replica.roles broker.send broker.settings broker.stats broker.tables broker.transactions"
     ),
     "grpc.http2": "",
@@ -158,7 +159,8 @@ ROOMS = {
     ),
     "client.consumer.push": (
         "client client.cluster client.consumer client.consumer.config client.consumer.group "
-        "client.consumer.listening client.consumer.offsets client.observe client.options client.producer"
+        "client.consumer.listening client.consumer.offsets client.consumer.simple client.observe client.options "
+        "client.producer"
     ),
     "client.consumer.simple": (
         "client client.cluster client.consumer client.consumer.config client.consumer.pull client.options"

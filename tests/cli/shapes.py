@@ -21,6 +21,7 @@ from hanabi.admin.groups import (
     GroupSettings,
     GroupSubscriptions,
     GroupSummary,
+    RequestMode,
     RunningInfo,
 )
 from hanabi.admin.messages import DirectConsumption, Recalled, TraceEvent
@@ -72,6 +73,7 @@ SHAPES: dict[str, Any] = {
     "group members": GroupMembers,
     "group members --client": RunningInfo,
     "group subscriptions": GroupSubscriptions,
+    "group mode": list[RequestMode],
     "offset show": list[QueueOffset],
     "offset reset": Reset,
     "offset skip": Reset,

@@ -17,9 +17,9 @@ NOUNS = ("topic", "group", "offset", "message", "broker", "cluster", "namesrv", 
 ALONE = ("stats", "doctor")
 ASKED_FOR = {
     "topic": "list create update delete route status perm",
-    "group": "list create delete progress members subscriptions",
+    "group": "list create delete progress members subscriptions mode",
     "offset": "reset skip clone show",
-    "message": "get query send print trace consume-directly",
+    "message": "get query send print trace recall consume-directly",
     "broker": "status config stats replication clean",
     "cluster": "list",
     "namesrv": "config kv write-perm",

@@ -84,6 +84,19 @@ def test_topics(cluster: Serving) -> None:
     assert "no broker serves topic Life" in refusal(cluster, 1, "topic", "status", "Life")
 
 
+def test_request_modes_and_recalls_are_of_brokers_of_5(cluster: Serving) -> None:
+    said(cluster, "topic", "create", "Timed", "--queues", "1", "-b", "broker-5", "--message-type", "DELAY")
+    (entry,) = answer(cluster, "topic", "route", "Timed")
+    assert entry["messageType"] == "DELAY"
+    said(cluster, "group", "create", "poppers", "-b", "broker-5")
+    mode = {"broker": "broker-5", "topic": "Timed", "group": "poppers", "mode": "POP", "shareQueues": 2}
+    assert answer(cluster, "group", "mode", "poppers", "Timed", "pop", "--share-queues", "2") == [mode]
+    assert answer(cluster, "group", "mode", "poppers", "Timed") == [mode]
+    (sent,) = answers(cluster, "send", "Timed", "hello", "--after", "600")
+    forbidden = refusal(cluster, 1, "message", "recall", sent["recallHandle"])
+    assert "operation is forbidden" in forbidden, "unless recallMessageEnable is true"
+
+
 def test_groups_offsets_and_messages(cluster: Serving) -> None:
     said(cluster, "topic", "create", "Letters", "--queues", "2")
     made = answer(cluster, "group", "create", "readers", "--retry-max", "3")

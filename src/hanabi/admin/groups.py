@@ -11,9 +11,16 @@ import msgspec
 
 from hanabi.admin.access import EVERYWHERE, SUCCESS, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
-from hanabi.errors import ConfigError, InvalidParameter, SubscriptionGroupNotExist, TransportError
+from hanabi.errors import (
+    ConfigError,
+    InvalidParameter,
+    RequestCodeNotSupported,
+    SubscriptionGroupNotExist,
+    TransportError,
+)
 from hanabi.wire.bodies.clients import Connection, ConsumerConnection, ConsumerRunningInfo, ProducerConnection
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from hanabi.wire.bodies.pop import MessageRequestMode, MessageRequestModeTable
 from hanabi.wire.bodies.stats import ConsumeStats
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.fastjson import decode_body, encode_body
@@ -75,7 +82,11 @@ class GroupSummary(Answer, frozen=True, kw_only=True):
 
 
 class QueueProgress(Answer, frozen=True, kw_only=True):
-    """Progress of a group in a queue. `last_consumed` is the store time of the last message that it consumed."""
+    """Progress of a group in a queue. `last_consumed` is the store time of the last message that it consumed.
+
+    `in_flight` counts messages of a POP group from its offset up to the last that was handed out; they are part of the
+    lag.
+    """
 
     topic: str
     broker: str
@@ -84,6 +95,7 @@ class QueueProgress(Answer, frozen=True, kw_only=True):
     group_offset: int
     lag: int
     last_consumed: int
+    in_flight: int = 0
 
 
 class GroupProgress(Answer, frozen=True, kw_only=True):
@@ -91,6 +103,7 @@ class GroupProgress(Answer, frozen=True, kw_only=True):
 
     group: str
     lag: int
+    in_flight: int
     consume_tps: float
     queues: list[QueueProgress]
 
@@ -113,6 +126,17 @@ class GroupMembers(Answer, frozen=True, kw_only=True):
     message_model: str | None
     consume_from_where: str | None
     members: list[Member]
+
+
+class RequestMode(Answer, frozen=True, kw_only=True):
+    """How a group gets the messages of a topic from one broker: PULL or POP. `share_queues`: with POP each member pops
+    its own queues and those of so many other members; 0 or less: all queues."""
+
+    broker: str
+    topic: str
+    group: str
+    mode: str
+    share_queues: int
 
 
 class HeldQueue(Answer, frozen=True, kw_only=True):
@@ -294,9 +318,53 @@ class Groups:
         return GroupProgress(
             group=group,
             lag=sum(map(_lag, queues)),
+            in_flight=sum(queue.in_flight for queue in queues),
             consume_tps=sum(table.consume_tps for table in tables),
             queues=sorted(queues, key=lambda queue: (queue.topic, queue.broker, queue.queue_id)),
         )
+
+    # Request modes
+
+    async def request_modes(self, group: str, topic: str | None = None, where: Where = EVERYWHERE) -> list[RequestMode]:
+        """Return the modes that were set for a group, of all topics or of one. A topic without one has the broker's
+        default, PULL unless configured otherwise. Brokers before 5.x have no modes."""
+
+        async def at(broker: BrokerAt) -> list[RequestMode]:
+            try:
+                table = await self._access.ask_for(
+                    broker, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModeTable
+                )
+            except RequestCodeNotSupported:
+                return []
+            return [
+                RequestMode(
+                    broker=broker.broker,
+                    topic=name,
+                    group=group,
+                    mode=groups[group].mode,
+                    share_queues=groups[group].pop_share_queue_num,
+                )
+                for name, groups in sorted(table.message_request_mode_map.items())
+                if group in groups and topic in (None, name)
+            ]
+
+        await self._found(group, where)
+        return [mode for modes in await each(await self._access.masters(where), at) for mode in modes]
+
+    async def set_request_mode(
+        self, group: str, topic: str, mode: str, *, share_queues: int = 0, where: Where = EVERYWHERE
+    ) -> list[RequestMode]:
+        """Set how a group gets the messages of a topic, PULL or POP, on all masters that serve the topic."""
+        body = MessageRequestMode(consumer_group=group, topic=topic, mode=mode, pop_share_queue_num=share_queues)
+        masters = [broker for broker in await self._access.topic_masters(topic) if where.has(broker)]
+        if not masters:
+            raise ConfigError(f"topic {topic} is on none of the chosen brokers")
+        for broker in masters:
+            await self._access.ask(broker, RequestCode.SET_MESSAGE_REQUEST_MODE, None, encode_body(body))
+        return [
+            RequestMode(broker=broker.broker, topic=topic, group=group, mode=mode, share_queues=share_queues)
+            for broker in masters
+        ]
 
     # Members
 
@@ -518,6 +586,7 @@ def progress_of(table: ConsumeStats) -> list[QueueProgress]:
             group_offset=offset.consumer_offset,
             lag=offset.broker_offset - offset.consumer_offset,
             last_consumed=max(offset.last_timestamp, 0),
+            in_flight=max(offset.pull_offset - offset.consumer_offset, 0),
         )
         for queue, offset in table.offset_table.items()
     ]

@@ -53,13 +53,15 @@ class TopicListing(Answer, frozen=True, kw_only=True):
 
 
 class RouteEntry(Answer, frozen=True, kw_only=True):
-    """Part of a topic that one broker serves, and its addresses by broker id; the master's is 0."""
+    """Part of a topic that one broker serves, and its addresses by broker id; the master's is 0. `message_type` is
+    null if the topic has none, or if the broker does not answer: name servers do not know it."""
 
     cluster: str
     broker: str
     read_queues: int
     write_queues: int
     perm: int
+    message_type: str | None
     addresses: dict[int, str]
 
 
@@ -180,6 +182,8 @@ class Topics:
             if order:
                 await self._free_order(topic)
             raise
+        if attributes:
+            return await self.settings(topic, where)
         return [_on_broker(broker, config) for broker in masters]
 
     async def update(self, topic: str, change: TopicChange, where: Where = EVERYWHERE) -> list[TopicOnBroker]:
@@ -230,7 +234,8 @@ class Topics:
             ) from error
 
     async def route(self, topic: str) -> list[RouteEntry]:
-        """Return the route of a topic, as the name server sends it to clients."""
+        """Return the route of a topic, as the name server sends it to clients, with the type that brokers keep."""
+        types = await self._message_types(topic)
         source = (await self._access.route(topic)).source
         addresses = {data.broker_name: data for data in source.broker_datas}
         return [
@@ -240,10 +245,23 @@ class Topics:
                 read_queues=queue.read_queue_nums,
                 write_queues=queue.write_queue_nums,
                 perm=queue.perm,
+                message_type=types.get(queue.broker_name),
                 addresses=dict(sorted(data.broker_addrs.items())) if data else {},
             )
             for queue in source.queue_datas
         ]
+
+    async def _message_types(self, topic: str) -> dict[str, str | None]:
+        """Return the message type of *topic* by broker; of brokers that do not answer, nothing."""
+
+        async def message_type(broker: BrokerAt) -> tuple[str, str | None]:
+            try:
+                config = (await self.configs_at(broker)).get(topic)
+            except MQError:
+                return broker.broker, None
+            return broker.broker, (config.attributes or {}).get("message.type") if config else None
+
+        return dict(await each(await self._access.topic_readers(topic), message_type))
 
     async def status(self, topic: str) -> TopicStatus:
         """Return the contents of each queue of a topic, and its last store time."""

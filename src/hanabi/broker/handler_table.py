@@ -25,6 +25,7 @@ once; those of operators, and heartbeats, are queued (`remoting/connection/turns
 
 from collections.abc import Awaitable, Callable
 
+from hanabi.broker.handlers.admin.support.table_merge import join_handlers
 from hanabi.broker.handlers.admin.table import admin_handlers
 from hanabi.broker.handlers.client_calls import client_call_handlers
 from hanabi.broker.handlers.clients import client_handlers
@@ -40,7 +41,6 @@ from hanabi.broker.handlers.reply import reply_handlers
 from hanabi.broker.handlers.send import send_handlers
 from hanabi.broker.handlers.send_back import send_back_handlers
 from hanabi.broker.handlers.slave_tables import slave_table_handlers
-from hanabi.broker.handlers.admin.support.table_merge import join_handlers
 from hanabi.broker.handlers.transaction import transaction_handlers
 from hanabi.broker.parts import Services, Tables
 from hanabi.remoting.connection.dispatch import Handler

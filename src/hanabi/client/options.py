@@ -72,6 +72,8 @@ class PushOptions(ClientOptions, total=False):
     suspend_s: float
     shutdown_timeout_s: float
     allocate: Allocate
+    rebalance: str
+    pop_invisible_s: float
     hooks: Sequence[ConsumeHook]
     trace: bool | str
     unit_mode: bool

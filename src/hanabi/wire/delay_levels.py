@@ -52,3 +52,6 @@ def parse_delay_levels(text: str) -> DelayLevels:
             raise ConfigError(f"{_KEY} must be delays such as 1s 5m 2h 1d with spaces between them, not {word[:50]!r}")
         delays_ms.append(int(match[1]) * _UNIT_MS[match[2]])
     return DelayLevels(tuple(delays_ms))
+
+
+DEFAULT_LEVELS: Final = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")

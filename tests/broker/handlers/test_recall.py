@@ -43,16 +43,16 @@ async def recall(peer: Peer, handle: str, topic: str = "Orders") -> Command:
 
 
 @pytest.mark.parametrize("wait_ms", [1_500, 2_000, 59_999])
-async def test_a_recall_in_time_drops_the_message_whatever_its_part_of_a_second(directory: Path, wait_ms: int) -> None:
+async def test_a_recall_in_time_drops_the_message_whatever_its_part_of_a_second(tmp_path: Path, wait_ms: int) -> None:
     clock = ManualClock()
-    async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
+    async with running_broker(tmp_path, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
         at_ms = clock.ms + wait_ms
         sent = await send(peer, TIMER_DELIVER_MS=at_ms, UNIQ_KEY="K1")
         await send(peer, TIMER_DELIVER_MS=at_ms, UNIQ_KEY="K2")
-        handle = decode_recall_handle((sent.fields or {})["recallHandle"])
+        handle = decode_recall_handle(sent.fields()["recallHandle"])
         assert handle == RecallHandle("Orders", "broker-a", (at_ms - 1) // 1000 * 1000 + 1, "K1")
         recalled = await recall(peer, handle.encode())
-        assert (recalled.code, (recalled.fields or {})["msgId"]) == (ResponseCode.SUCCESS, "K1")
+        assert (recalled.code, recalled.fields()["msgId"]) == (ResponseCode.SUCCESS, "K1")
         assert broker.store.reader.max_offset(TIMER_TOPIC, 0) == 3
         clock.ms = at_ms + 2_000
         broker.services.timer.wake()
@@ -62,9 +62,9 @@ async def test_a_recall_in_time_drops_the_message_whatever_its_part_of_a_second(
         assert broker.store.reader.max_offset("Orders", 0) == 0
 
 
-async def test_what_cannot_be_recalled_is_refused_and_nothing_is_stored(directory: Path) -> None:
+async def test_what_cannot_be_recalled_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with running_broker(directory, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
+    async with running_broker(tmp_path, BROKER, now_ms=clock) as broker, connected(broker.address) as peer:
         await send(peer)
         soon = clock.ms + 60_000
         refused = {
@@ -84,9 +84,9 @@ async def test_what_cannot_be_recalled_is_refused_and_nothing_is_stored(director
         assert broker.store.reader.max_offset(TIMER_TOPIC, 0) == 0
 
 
-async def test_a_broker_may_switch_recalls_off(directory: Path) -> None:
+async def test_a_broker_may_switch_recalls_off(tmp_path: Path) -> None:
     config = msgspec.structs.replace(BROKER, recall_enabled=False)
-    async with running_broker(directory, config) as broker, connected(broker.address) as peer:
+    async with running_broker(tmp_path, config) as broker, connected(broker.address) as peer:
         reply = await recall(peer, "any")
         assert (reply.code, reply.remark) == (ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
         assert broker.store.reader.max_offset(TIMER_TOPIC, 0) == 0

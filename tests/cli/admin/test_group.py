@@ -146,3 +146,22 @@ def test_members_that_do_not_agree_are_told(cluster: Serving) -> None:
 @pytest.mark.parametrize("verb", ["progress", "members", "subscriptions", "delete"])
 def test_a_group_that_nobody_knows_is_one_sentence(cluster: Serving, verb: str) -> None:
     assert "no broker of broker-a knows group nobody" in refusal(cluster, 1, "group", verb, "nobody")
+
+
+def test_a_group_has_the_request_mode_that_was_set_and_shows_what_is_in_flight(cluster: Serving) -> None:
+    said(cluster, "topic", "create", "Popped", "--queues", "1")
+    said(cluster, "group", "create", "poppers")
+    assert "no mode was set" in said(cluster, "group", "mode", "poppers")
+    mode = {"broker": "broker-a", "topic": "Popped", "group": "poppers", "mode": "POP", "shareQueues": 0}
+    assert answer(cluster, "group", "mode", "poppers", "Popped", "pop") == [mode]
+    assert answer(cluster, "group", "mode", "poppers") == [mode]
+    assert "POP" in said(cluster, "group", "mode", "poppers", "Popped")
+    assert "PULL or POP, not PUSH" in refusal(cluster, 2, "group", "mode", "poppers", "Popped", "PUSH")
+    send(cluster, *(hanabi.Message("Popped", str(number).encode()) for number in range(5)))
+    with hanabi.SimpleConsumer("poppers", namesrv=cluster.namesrv) as receiver:
+        receiver.subscribe("Popped")
+        assert len(receiver.receive(3)) == 3
+        progress = answer(cluster, "group", "progress", "poppers")
+        assert (progress["lag"], progress["inFlight"]) == (5, 3)
+        assert [each["inFlight"] for each in progress["queues"] if each["topic"] == "Popped"] == [3]
+        assert "5 messages behind, 3 of them in flight" in said(cluster, "group", "progress", "poppers")

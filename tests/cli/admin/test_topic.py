@@ -30,7 +30,7 @@ def test_a_topic_lives_and_dies(cluster: Serving) -> None:
     send(cluster, *(hanabi.Message("Life", body) for body in (b"one", b"two", b"three", b"four")))
     (route,) = answer(cluster, "topic", "route", "Life")
     expected = {"broker": "broker-a", "cluster": "DefaultCluster", "readQueues": 3, "writeQueues": 3, "perm": 6}
-    assert route == {**expected, "addresses": {"0": cluster.broker}}
+    assert route == {**expected, "messageType": None, "addresses": {"0": cluster.broker}}
     status = answer(cluster, "topic", "status", "Life")
     assert (status["topic"], status["messages"], len(status["queues"])) == ("Life", 4, 3)
     assert set(status["queues"][0]) == {"broker", "queueId", "minOffset", "maxOffset", "messages", "lastStored"}
@@ -115,3 +115,16 @@ def test_a_name_server_that_is_not_there_is_one_sentence() -> None:
     sentence = refused(hanabi_process("topic", "list", "-n", "127.0.0.1:1"), 1)
     assert sentence.startswith("no name server can be reached (-n, --namesrv): ")
     assert "127.0.0.1:1" in sentence
+
+
+def test_a_topic_has_the_message_type_that_was_asked_for(cluster: Serving) -> None:
+    (made,) = answer(cluster, "topic", "create", "Typed", "--queues", "1", "--message-type", "fifo")
+    assert made["attributes"] == {"message.type": "FIFO"}
+    assert [entry["messageType"] for entry in answer(cluster, "topic", "route", "Typed")] == ["FIFO"]
+    assert "FIFO" in next(line for line in said(cluster, "topic", "list").splitlines() if line.startswith("Typed "))
+    (changed,) = answer(cluster, "topic", "update", "Typed", "--message-type", "MIXED")
+    assert changed["attributes"] == {"message.type": "MIXED"}
+    assert "must be one of NORMAL" in refusal(cluster, 2, "topic", "update", "Typed", "--message-type", "PRIORITY")
+    (plain,) = answer(cluster, "topic", "create", "Untyped", "--queues", "1")
+    assert plain["attributes"] == {}
+    assert [entry["messageType"] for entry in answer(cluster, "topic", "route", "Untyped")] == [None]

@@ -15,12 +15,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from hanabi.broker.delay.recalling import recall_handle_of
 from hanabi.broker.fast_path.building import send_part
 from hanabi.broker.handlers.yielding import Yielder
 from hanabi.broker.send.flow_control import FlowControl
 from hanabi.broker.send.intake import Intake
 from hanabi.broker.send.put_replies import STORED, refusal
+from hanabi.broker.send.recall_handles import recall_handle_of
 from hanabi.broker.send.retry_rules import DEAD_LETTER_QUEUES, READ_AND_WRITE, dead_letter_topic, is_dead, tries_max
 from hanabi.broker.send.rules import SendRules
 from hanabi.broker.send.store_host import StoreHost

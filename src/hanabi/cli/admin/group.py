@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         GroupSettings,
         GroupSubscriptions,
         GroupSummary,
+        RequestMode,
         RunningInfo,
     )
 
@@ -153,13 +154,62 @@ def _progress_text(found: "GroupProgress") -> str:
             each.group_offset,
             each.max_offset,
             each.lag,
+            each.in_flight,
             moment(each.last_consumed),
         )
         for each in found.queues
     ]
-    columns = ("topic", "broker", "queue", "group", "next", "lag", "last consumed")
+    columns = ("topic", "broker", "queue", "group", "next", "lag", "in flight", "last consumed")
+    in_flight = f", {found.in_flight} of them in flight" if found.in_flight else ""
     return table(columns, rows, empty=f"group {found.group} has consumed nothing yet") + (
-        f"{counted(found.lag, 'message')} behind, {found.consume_tps:.2f} consumed a second\n"
+        f"{counted(found.lag, 'message')} behind{in_flight}, {found.consume_tps:.2f} consumed a second\n"
+    )
+
+
+@command(app, "mode")
+def mode(
+    site: Site,
+    group: Name,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="The topic.", autocompletion=completion.topics)
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Argument(metavar="[PULL|POP]", help="The mode from now on; without it, show the modes.")
+    ] = None,
+    share_queues: Annotated[
+        int,
+        typer.Option(
+            "--share-queues",
+            metavar="N",
+            min=0,
+            help="With POP: each member pops its queues and those of N other members; 0: all queues.",
+        ),
+    ] = 0,
+    cluster: Cluster = None,
+    broker: Broker = None,
+) -> None:
+    """Show or set how consumers that let brokers rebalance get messages: by pull, or by POP. For 5.x and Hanabi.
+
+    Consumers rebalance themselves by default: rebalance="broker" in Python, setClientRebalance(false) in Java.
+    """
+    chosen = where(cluster, broker)
+    if mode is None:
+        site.show(lambda admin: admin.groups.request_modes(group, topic, chosen), _modes_text)
+        return
+    wanted = mode.upper()
+    if topic is None or wanted not in ("PULL", "POP"):
+        raise ConfigError(f"give a TOPIC, and PULL or POP, not {mode}")
+    found = site.run(
+        lambda admin: admin.groups.set_request_mode(group, topic, wanted, share_queues=share_queues, where=chosen)
+    )
+    site.write(found, _modes_text)
+
+
+def _modes_text(found: "list[RequestMode]") -> str:
+    return table(
+        ("topic", "broker", "mode", "share queues"),
+        [(each.topic, each.broker, each.mode, each.share_queues) for each in found],
+        empty="no mode was set: the broker's defaultMessageRequestMode holds, PULL unless configured otherwise",
     )
 
 

@@ -44,8 +44,18 @@ Order = Annotated[
 Attributes = Annotated[
     str, typer.Option("--attributes", metavar="+NAME=VALUE,-NAME", help="5.x: such as +message.type=FIFO.")
 ]
+MessageType = Annotated[
+    str | None,
+    typer.Option(
+        "--message-type",
+        metavar="NORMAL|FIFO|DELAY|TRANSACTION|MIXED",
+        help="5.x: the messages that clients of the gRPC protocol may send; brokers of 4.9 have no types.",
+    ),
+]
 
 DEFAULT_QUEUES = 8
+TYPE_ATTRIBUTE = "message.type"
+MESSAGE_TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 PERMS = {"rw": 6, "r": 4, "w": 2, "n": 0}
 
 
@@ -73,7 +83,7 @@ def list_topics(
 def _listing_text(found: "TopicListing") -> str:
     warn(f"{sentence}; its topics are shown without settings" for sentence in found.unreachable)
     return table(
-        ("topic", "kind", "brokers", "read", "write", "perm", "order"),
+        ("topic", "kind", "brokers", "read", "write", "perm", "order", "type"),
         [
             (
                 topic.topic,
@@ -83,6 +93,7 @@ def _listing_text(found: "TopicListing") -> str:
                 sum(each.write_queues for each in topic.brokers),
                 "/".join(sorted({perm_text(each.perm) for each in topic.brokers})),
                 any(each.order for each in topic.brokers),
+                "/".join(sorted({each.attributes.get(TYPE_ATTRIBUTE, "") for each in topic.brokers} - {""})),
             )
             for topic in found.topics
         ],
@@ -100,6 +111,7 @@ def create(
     perm: Perm = None,
     order: Order = None,
     attributes: Attributes = "",
+    message_type: MessageType = None,
     cluster: Cluster = None,
     broker: Broker = None,
 ) -> None:
@@ -114,7 +126,7 @@ def create(
             write_queues=both if write_queues is None else write_queues,
             perm=6 if perm is None else parse_perm(perm),
             order=bool(order),
-            attributes=attributes,
+            attributes=with_message_type(attributes, message_type),
             where=where(cluster, broker),
         )
     )
@@ -131,6 +143,7 @@ def update(
     perm: Perm = None,
     order: Order = None,
     attributes: Attributes = "",
+    message_type: MessageType = None,
     cluster: Cluster = None,
     broker: Broker = None,
     yes: Yes = False,
@@ -143,10 +156,10 @@ def update(
         write_queues=queues if write_queues is None else write_queues,
         perm=None if perm is None else parse_perm(perm),
         order=order,
-        attributes=attributes or None,
+        attributes=with_message_type(attributes, message_type) or None,
     )
     if change == TopicChange():
-        raise ConfigError("nothing to change: give --queues, --perm, --order or --attributes")
+        raise ConfigError("nothing to change: give --queues, --perm, --order, --message-type or --attributes")
     chosen = where(cluster, broker)
     if change.read_queues is not None:
         now = site.run(lambda admin: admin.topics.settings(topic, chosen))
@@ -209,7 +222,7 @@ def route(site: Site, topic: Name, watch: Watch = None) -> None:
 
 def _route_text(found: "list[RouteEntry]") -> str:
     return table(
-        ("broker", "cluster", "read", "write", "perm", "addresses"),
+        ("broker", "cluster", "read", "write", "perm", "type", "addresses"),
         [
             (
                 entry.broker,
@@ -217,6 +230,7 @@ def _route_text(found: "list[RouteEntry]") -> str:
                 entry.read_queues,
                 entry.write_queues,
                 perm_text(entry.perm),
+                entry.message_type,
                 " ".join(f"{number}={address}" for number, address in entry.addresses.items()),
             )
             for entry in found
@@ -238,6 +252,16 @@ def _status_text(found: "TopicStatus") -> str:
     return table(("broker", "queue", "first", "next", "messages", "last stored"), rows) + (
         f"{counted(found.messages, 'message')} in {counted(len(found.queues), 'queue')}\n"
     )
+
+
+def with_message_type(attributes: str, message_type: str | None) -> str:
+    """Return the changes in *attributes*, and that of the message type, if one is given."""
+    if message_type is None:
+        return attributes
+    if message_type.upper() not in MESSAGE_TYPES:
+        raise ConfigError(f"--message-type {message_type}: must be one of {', '.join(MESSAGE_TYPES)}")
+    change = f"+{TYPE_ATTRIBUTE}={message_type.upper()}"
+    return f"{attributes},{change}" if attributes else change
 
 
 def parse_perm(text: str) -> int:

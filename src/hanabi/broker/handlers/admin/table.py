@@ -87,8 +87,8 @@ from hanabi.broker.handlers.admin.runtime import runtime_handlers
 from hanabi.broker.handlers.admin.stats import stats_handlers
 from hanabi.broker.handlers.admin.support.consume_progress import ConsumeProgress, HandedOutTo
 from hanabi.broker.handlers.admin.support.queue_removal import QueueRemoval
-from hanabi.broker.handlers.admin.topics import Registered, topic_change_handlers, topic_view_handlers
 from hanabi.broker.handlers.admin.support.table_merge import join_handlers
+from hanabi.broker.handlers.admin.topics import Registered, topic_change_handlers, topic_view_handlers
 from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats

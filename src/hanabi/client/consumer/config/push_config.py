@@ -29,6 +29,7 @@ _RANGES: Final = {
     "topic_messages_max": (1, 6_553_500),
     "topic_bytes_max": (1, 102_400 * MIB),
     "pull_interval_s": (0, 65.535),
+    "pop_invisible_s": (5, 300),
 }
 _POSITIVE: Final = ("suspend_s", "consume_timeout_s", "shutdown_timeout_s")
 
@@ -58,6 +59,8 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     suspend_s: float = 1.0  # pause before an ordered listener retries a failed batch
     shutdown_timeout_s: float = 10.0
     allocate: Allocate = averagely
+    rebalance: str = "client"  # "broker": brokers assign queues, or let the group pop (5.x; Java: clientRebalance)
+    pop_invisible_s: float = 60.0  # how long a popped message is hidden from the other members
     hooks: Sequence[ConsumeHook] = ()
     trace: bool | str = False  # record every message in the default trace topic, or in the one named
     unit_mode: bool = False
@@ -66,6 +69,8 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_types(self)
         if self.consume_from not in ("last", "first") and not isinstance(self.consume_from, datetime):
             raise ConfigError(f'consume_from is "last", "first" or a datetime, not {self.consume_from!r}')
+        if self.rebalance not in ("client", "broker"):
+            raise ConfigError(f'rebalance is "client" or "broker", not {self.rebalance!r}')
         for name, (smallest, largest) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and not smallest <= value <= largest:

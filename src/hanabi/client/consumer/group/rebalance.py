@@ -17,8 +17,9 @@ from hanabi.client.cluster.core import Core
 from hanabi.client.cluster.routes import Route
 from hanabi.client.cluster.unresponsive_brokers import PassedOver
 from hanabi.client.consumer.group.allocate import Allocate, sort_client_ids, sort_queues
+from hanabi.client.consumer.group.broker_share import BrokersChoice, BrokerShare
 from hanabi.client.for_each import for_each
-from hanabi.errors import ConnectError, MQError
+from hanabi.errors import ConnectError, MQError, RequestCodeNotSupported
 from hanabi.message import MessageQueue
 from hanabi.wire.system_names import RETRY_PREFIX
 
@@ -70,7 +71,10 @@ class Rebalance:
         allocate: Allocate,
         broadcasting: bool,
         handover_s: float = HANDOVER_S,
+        broker: "tuple[BrokerShare, Shares] | None" = None,
     ) -> None:
+        """*broker*, if given, decides: the first part asks a broker, the second has the queues to pop."""
+        self._broker = broker
         self._core, self._group, self._handover_s = core, group, handover_s
         self._had: dict[str, set[MessageQueue]] = {}  # the last assignment
         self._topics, self._shares, self._allocate, self._broadcasting = topics, shares, allocate, broadcasting
@@ -100,6 +104,8 @@ class Rebalance:
         """
         topics = list(self._topics())
         self._shares.keep_topics(topics)
+        if self._broker is not None:
+            self._broker[1].keep_topics(topics)
         self._had = {topic: queues for topic, queues in self._had.items() if topic in topics}
         chosen = [topic for topic in topics if only is None or topic in only]
         # concurrently: a topic with a hanging broker does not delay the rest
@@ -108,6 +114,12 @@ class Rebalance:
 
     async def _settle(self, topic: str) -> float | None:
         """Rebalance *topic*; return None if it is complete, else the longest delay before the retry."""
+        if self._broker is not None:
+            try:
+                return await self._settle_by_broker(topic, *self._broker)
+            except RequestCodeNotSupported as error:
+                logger.warning("group %s: the members share the queues themselves: %s", self._group, error)
+                self._broker = None
         assignment = await self._attempt(topic, self._assignment(topic))
         if assignment is None:
             return RETRY_S_MAX
@@ -115,6 +127,23 @@ class Rebalance:
         taken = await self._attempt(topic, self._shares.share(topic, assignment.queues))
         self._had[topic] = assignment.queues
         return None if taken and assignment.is_member else TAKE_S_MAX
+
+    async def _settle_by_broker(self, topic: str, asking: BrokerShare, pops: Shares) -> float | None:
+        choice: BrokersChoice | None
+        try:
+            choice = await asking.ask(topic)
+        except RequestCodeNotSupported:
+            raise
+        except MQError as error:
+            self._complain(topic, error)
+            return RETRY_S_MAX
+        if choice is None:
+            return TAKE_S_MAX
+        await self._hand_over(topic, Assignment(choice.pulls, has_others=True))
+        popped = await self._attempt(topic, pops.share(topic, choice.pops))
+        taken = await self._attempt(topic, self._shares.share(topic, choice.pulls))
+        self._had[topic] = choice.pulls
+        return None if taken and popped else TAKE_S_MAX
 
     async def _attempt(self, topic: str, work: Awaitable[T]) -> T | None:
         """Return the result of *work*; None if it failed."""

@@ -17,22 +17,27 @@ from typing import Any
 from hanabi.client.cluster.core import Core
 from hanabi.client.consumer.config.push_config import RECONSUME_TIMES, PushConfig
 from hanabi.client.consumer.consume_stats import ConsumeStats
+from hanabi.client.consumer.group.broker_share import BrokerShare
 from hanabi.client.consumer.group.rebalance import HANDOVER_S, Rebalance
 from hanabi.client.consumer.group.start_checks import check_subscriptions
 from hanabi.client.consumer.listening.concurrent import Concurrent
 from hanabi.client.consumer.listening.consumption import Calls, Consumption, HookedCalls
-from hanabi.client.consumer.listening.listener import Listener
+from hanabi.client.consumer.listening.listener import DEAD_LETTER, Listener
 from hanabi.client.consumer.listening.listener_runs import listener_runs
 from hanabi.client.consumer.listening.orderly import Orderly
 from hanabi.client.consumer.listening.send_back import FIRST_DELAY_LEVEL, SendBack
 from hanabi.client.consumer.offsets.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from hanabi.client.consumer.offsets.start_point import StartPoint
 from hanabi.client.consumer.owned_queue import OwnedQueue
-from hanabi.client.consumer.pull_request import Pulling, PullResult, restored
+from hanabi.client.consumer.pull_request import Pulling, PullResult, restored, wanted
 from hanabi.client.consumer.push.assigned_queues import AssignedQueues
 from hanabi.client.consumer.push.member import PushMember
+from hanabi.client.consumer.push.pop_loop import PopLoop
+from hanabi.client.consumer.push.pop_queues import PopQueues
+from hanabi.client.consumer.push.popped_queue import PoppedQueue
 from hanabi.client.consumer.push.pull_loop import HOLD_S, PullLoop
 from hanabi.client.consumer.push.queue_locks import QueueLocks
+from hanabi.client.consumer.simple.popping import Popping
 from hanabi.client.hooks import ConsumeHooks
 from hanabi.client.namespace import unwrap, wrap
 from hanabi.clock import wall_ms
@@ -80,6 +85,9 @@ class PushSession:
         self._runs = listener_runs(listener, settings.concurrency, f"listener of {group}", owner=self)
         self._consumption = self._make_consumption(self._make_calls(hooks))
         self._assigned.connect(self._consumption, self._locks)
+        self._pops = PopQueues(group, self._pop_loop)
+        self._popping = Popping(core, group, ordered=False, starts_at_oldest=settings.consume_from == "first")
+        asks_broker = settings.rebalance == "broker" and not ordered and not settings.broadcasting
         self._rebalance = Rebalance(
             core,
             group,
@@ -88,6 +96,7 @@ class PushSession:
             allocate=settings.allocate,
             broadcasting=settings.broadcasting,
             handover_s=HANDOVER_S if self._locks is None else 0.0,  # a lock makes the pause unnecessary
+            broker=(BrokerShare(core, group, settings.allocate), self._pops) if asks_broker else None,
         )
         self._member = PushMember(
             group,
@@ -161,7 +170,29 @@ class PushSession:
             interval_s=self._settings.pull_interval_s,
         )
 
+    def _pop_loop(self, assigned: MessageQueue) -> PopLoop:
+        settings = self._settings
+        limit = settings.max_reconsume_times
+        return PopLoop(
+            self._group,
+            assigned,
+            self._popping,
+            subscription=lambda: self._subscriptions.get(assigned.topic),
+            wanted=wanted,
+            deliver=self._deliver,
+            bury=self._bury_popped,
+            resumed=self._resumed,
+            stats=self._stats,
+            batch=settings.pull_batch,
+            invisible_s=settings.pop_invisible_s,
+            held_max=settings.queue_messages_max,
+            attempts_max=RECONSUME_TIMES if limit is None else limit,
+        )
+
     # Between the parts
+
+    async def _bury_popped(self, message: StoredMessage, topic: str, broker_name: str) -> None:
+        await self._send_back().send_back(message, topic, broker_name, DEAD_LETTER)
 
     async def _pull(self, owned: OwnedQueue, subscription: SubscriptionData, commit_offset: int | None) -> PullResult:
         return await self._pulling.pull(
@@ -179,6 +210,9 @@ class PushSession:
         self._consumption.offer(owned, messages)
 
     def _progressed(self, owned: OwnedQueue) -> None:
+        if isinstance(owned, PoppedQueue):
+            owned.home.progressed(owned)
+            return
         if not owned.forfeited:
             self._offsets.update(owned.queue, owned.progress.committable, increase_only=True)
         owned.changed()
@@ -194,6 +228,9 @@ class PushSession:
         )
 
     async def _retry(self, owned: OwnedQueue, message: StoredMessage, delay_level: int) -> None:
+        if isinstance(owned, PoppedQueue):
+            await owned.home.retry(owned, message, delay_level)
+            return
         topic = wrap(self._namespace, message.topic)
         await self._send_back().send_back(message, topic, owned.queue.broker_name, delay_level)
 
@@ -253,7 +290,10 @@ class PushSession:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        return await self._assigned.close(seconds)
+        await self._pops.stop()
+        in_time = await self._assigned.close(seconds)
+        await self._pops.close()
+        return in_time
 
     # While running
 
@@ -276,5 +316,5 @@ class PushSession:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """Return the queues that are owned now."""
-        return sorted(self._assigned.owned)
+        """Return the queues that are owned now; a queue id of -1 is any queue of a broker, from which is popped."""
+        return sorted([*self._assigned.owned, *self._pops.queues])

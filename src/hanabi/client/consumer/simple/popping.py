@@ -59,13 +59,21 @@ class Popping:
         return [Place(topic, name) for name in dict.fromkeys(queue.broker_name for queue in route.read_queues)]
 
     async def pop(
-        self, place: Place, subscription: SubscriptionData, *, count: int, invisible_ms: int, wait_ms: int
+        self,
+        place: Place,
+        subscription: SubscriptionData,
+        *,
+        count: int,
+        invisible_ms: int,
+        wait_ms: int,
+        queue_id: int = ANY_QUEUE,
     ) -> list[StoredMessage]:
-        """Return messages of any queue, hidden from the other members; the broker waits for one up to *wait_ms*."""
+        """Return messages of one queue, or of any, hidden from the other members; the broker waits for one up to
+        *wait_ms*."""
         header = PopMessageHeader(
             consumer_group=self._group,
             topic=place.topic,
-            queue_id=ANY_QUEUE,
+            queue_id=queue_id,
             max_msg_nums=count,
             invisible_time=invisible_ms,
             poll_time=wait_ms,
