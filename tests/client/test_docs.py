@@ -23,7 +23,9 @@ def documented(kind: str) -> dict[str, Any]:
     return {cell[1].strip(" `"): eval(cell[2].strip(" `"), NAMES) for cell in cells}  # noqa: S307 - our own text
 
 
-@pytest.mark.parametrize("kind", ["ClientConfig", "ProducerConfig", "PushConfig", "LitePullConfig", "PullConfig"])
+@pytest.mark.parametrize(
+    "kind", ["ClientConfig", "ProducerConfig", "PushConfig", "LitePullConfig", "PullConfig", "SimpleConfig"]
+)
 def test_every_option_is_documented_with_its_default(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:9876")  # without any there is no client
     config: type[msgspec.Struct] = getattr(hanabi, kind)

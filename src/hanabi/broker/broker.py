@@ -30,6 +30,7 @@ from hanabi.broker.fast_path.building import build_fast_path
 from hanabi.broker.fast_path.counts import Counts
 from hanabi.broker.handler_table import broker_handlers
 from hanabi.broker.parts import Services, Tables
+from hanabi.broker.pop.revive_log import SECONDS as REVIVE_LOG_SECONDS
 from hanabi.broker.pop.routes import TopicRoutes
 from hanabi.broker.registration import Identity, Registration
 from hanabi.broker.replica.broker_identity import IdentityFiles
@@ -496,6 +497,9 @@ class Broker:
             "saving the order of POP",
             lambda: self.settings.broker.flush_offsets_interval_ms / 1000,
             lambda: asyncio.to_thread(services.pop.orders.save),
+        )
+        background.every(
+            "revival of what Apache's broker handed out", lambda: REVIVE_LOG_SECONDS, services.revive_log.tick
         )
         background.every("forgetting the order of POP", lambda: ORDERS_SECONDS, services.pop.orders.tick)
         background.every("protection from slow consumers", lambda: PROTECTION_SECONDS, self._stop_slow_consumers)

@@ -27,6 +27,7 @@ from hanabi.broker.offsets.commit_rules import CommitRules
 from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.offsets.offset_reset import OffsetReset
 from hanabi.broker.pop.held_pops import HeldPops
+from hanabi.broker.pop.revive_log import ReviveLog
 from hanabi.broker.pop.service import PopService
 from hanabi.broker.pull.access import PullAccess
 from hanabi.broker.pull.filters import PullFilters
@@ -180,6 +181,11 @@ class Services:
         self.pull_access = PullAccess(settings, topics, tables.groups, self.pull_filters)
         self.pop = PopService(
             store, self.intake.put_as_is, topics, offsets, settings, tables.held_pops, folder / "config", now_ms
+        )
+        self.revive_log = ReviveLog(
+            *(store, topics, tables.groups, offsets, settings, self.pop.revival),
+            timer_done_ms=lambda: self.timer.progress()[0],
+            wake_timer=lambda: self.timer.wake(),
         )
         self.client_calls = ClientCalls(tables.consumers)
         self.offset_reset = OffsetReset(topics, offsets, store.reader, store.queries)
