@@ -65,7 +65,8 @@ def test_the_simple_consumer_receives_acknowledges_and_hides(site: tuple[str, st
 
 def test_push_consumers_pop_when_the_group_is_set_so(site: tuple[str, str]) -> None:
     namesrv, address = site
-    lock, got = threading.Lock(), []
+    lock = threading.Lock()
+    got: list[str] = []
     consumer = hanabi.PushConsumer(
         GROUP, namesrv=namesrv, consume_from="first", rebalance="broker", rebalance_s=0.5, request_timeout_s=30.0
     )

@@ -20,6 +20,10 @@ class Log:
     def end_offset(self) -> int:
         return len(self.data)
 
+    @property
+    def compared_from(self) -> int:
+        return min(max(len(self.data) - RECORD_BYTES, 1), len(self.data))
+
     def append(self, record: bytes) -> int:
         assert len(record) == RECORD_BYTES
         self.data += record

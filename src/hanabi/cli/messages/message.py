@@ -134,7 +134,7 @@ def print_messages(
 def recall(
     site: Site,
     handle: Annotated[
-        str, typer.Argument(metavar="HANDLE", help="The handle that send --delay TIME prints, or SendResult.recall_handle.")
+        str, typer.Argument(metavar="HANDLE", help="The handle that send --delay TIME prints, or its recall_handle.")
     ],
 ) -> None:
     """Take back a timed message that is not due yet. Exit code 1: the broker refuses; the message may be delivered."""
