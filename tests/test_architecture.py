@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "_version": "",
     "errors": "",
     "clock": "",
+    "deadlines": "",
     "home_lock": "errors",
     "memory": "",
     "message": "errors",
@@ -28,7 +29,7 @@ MAY_IMPORT = {
     "replication": "errors durable_table wire remoting store",
     "namesrv": "errors clock durable_table home_lock wire remoting access",
     "controller": "errors clock durable_table home_lock wire remoting access",
-    "broker": "_version errors clock durable_table message wire remoting access store replication",
+    "broker": "_version errors clock deadlines durable_table message wire remoting access store replication",
     "grpc": "errors memory message wire remoting access broker",
     "supervision": "errors",
     "container": "errors clock wire remoting access store broker supervision",  # the broker: only its settings

@@ -289,8 +289,9 @@ async def test_what_was_held_and_woken_leaves_nothing_behind() -> None:
     await settled()
     assert held.done()
     held_pulls = table.held_pulls
-    assert len(held_pulls) == len(held_pulls._by_queue) == len(held_pulls._by_time) == 0
-    assert len(held_pulls._times) < 2_000
+    deadlines = held_pulls._deadlines
+    assert len(held_pulls) == len(held_pulls._by_queue) == len(deadlines._buckets) == len(list(deadlines)) == 0
+    assert len(deadlines._keys) < 2_000
     table.answered.clear()
     del held
     gc.collect()

@@ -21,23 +21,16 @@ from hanabi.broker.send.flow_control import FlowControl
 from hanabi.broker.send.intake import Intake
 from hanabi.broker.send.put_replies import STORED, refusal
 from hanabi.broker.send.recall_handles import recall_handle_of
-from hanabi.broker.send.retry_rules import DEAD_LETTER_QUEUES, READ_AND_WRITE, dead_letter_topic, is_dead, tries_max
+from hanabi.broker.send.retry_rules import DEAD_LETTER_QUEUES, dead_letter_topic, is_dead, tries_max
 from hanabi.broker.send.rules import SendRules
 from hanabi.broker.send.store_host import StoreHost
 from hanabi.broker.send.stored_properties import batch_properties, delay_level, sent_properties, without_delay
-from hanabi.broker.send.targets import SEE_FAQ, SendTarget, SendTargets
+from hanabi.broker.send.targets import SendTarget, SendTargets, group_of, retry_target
 from hanabi.broker.settings import Settings
 from hanabi.broker.tables.groups import Groups
 from hanabi.broker.tables.topics import Topics
 from hanabi.clock import wall_ms
-from hanabi.errors import (
-    BrokerError,
-    MessageRefused,
-    MQError,
-    NoPermission,
-    RemoteProtocolError,
-    SubscriptionGroupNotExist,
-)
+from hanabi.errors import BrokerError, MessageRefused, MQError, NoPermission, RemoteProtocolError
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.connection.dispatch import Handler, Reply
 from hanabi.remoting.connection.protocol import Connection
@@ -249,15 +242,12 @@ class Sends:
     def _tried_again(self, message: PendingMessage, header: AnySendMessageHeader, request: Command) -> PendingMessage:
         """Return the message that a consumer sends to the retry topic of its group; a dead letter if its retries are
         exhausted."""
-        group_name = message.topic.removeprefix(RETRY_PREFIX)
-        group = self._groups.find(group_name)
-        if group is None:
-            raise SubscriptionGroupNotExist(f"subscription group not exist, {group_name} {SEE_FAQ}")
+        name = message.topic.removeprefix(RETRY_PREFIX)
+        group = group_of(self._groups, name)
         if not is_dead(message.reconsume_times, tries_max(group, request.version, header.max_reconsume_times)):
             return message
-        topic = dead_letter_topic(group_name)
-        if self._topics.create_on_send_back(topic, DEAD_LETTER_QUEUES, READ_AND_WRITE) is None:
-            raise BrokerError(f"topic[{topic}] not exist")
+        topic = dead_letter_topic(name)
+        retry_target(self._topics, topic, DEAD_LETTER_QUEUES)
         return msgspec.structs.replace(
             message,
             topic=topic,

@@ -16,7 +16,6 @@ from hanabi.broker.send.flow_control import FlowControl
 from hanabi.broker.send.intake import Intake
 from hanabi.broker.send.retry_rules import (
     DEAD_LETTER_QUEUES,
-    READ_AND_WRITE,
     dead_letter_topic,
     retry_level,
     retry_topic,
@@ -25,12 +24,12 @@ from hanabi.broker.send.retry_rules import (
     tries_max,
 )
 from hanabi.broker.send.store_host import StoreHost
-from hanabi.broker.send.targets import SEE_FAQ
+from hanabi.broker.send.targets import group_of, retry_target
 from hanabi.broker.settings import Settings
 from hanabi.broker.stats.broker_stats import BrokerStats
 from hanabi.broker.tables.groups import Groups
 from hanabi.broker.tables.topics import PERM_WRITE, Topics
-from hanabi.errors import BrokerError, NoPermission, RemoteProtocolError, SubscriptionGroupNotExist, SystemBusy
+from hanabi.errors import BrokerError, NoPermission, RemoteProtocolError, SystemBusy
 from hanabi.remoting.connection.dispatch import Handler, Reply
 from hanabi.remoting.connection.protocol import Connection
 from hanabi.remoting.connection.turns import turns
@@ -92,9 +91,7 @@ class _SendsBack:
             raise BrokerError(f"{PutStatus.SERVICE_NOT_AVAILABLE.value}: {COPIES_ONLY}")
         if self._flow.busy is not None:
             raise SystemBusy(self._flow.busy)
-        group = self._groups.find(header.group)
-        if group is None:
-            raise SubscriptionGroupNotExist(f"subscription group not exist, {header.group} {SEE_FAQ}")
+        group = group_of(self._groups, header.group)
         if not self._settings.broker.permission & PERM_WRITE:
             raise NoPermission(f"the broker[{self._store_host.host}] sending message is forbidden")
         if group.retry_queue_nums <= 0:
@@ -124,7 +121,8 @@ class _SendsBack:
         if level is not None:
             topic, queues = retry.topic_name, group.retry_queue_nums
         else:
-            topic, queues = self._dead_letters(group), DEAD_LETTER_QUEUES
+            topic, queues = dead_letter_topic(group.group_name), DEAD_LETTER_QUEUES
+            retry_target(self._topics, topic, queues)
         message = PendingMessage(
             topic=topic,
             queue_id=self._random_below(queues),
@@ -155,20 +153,10 @@ class _SendsBack:
 
     def _retry_topic(self, group: SubscriptionGroupConfig, *, unit_mode: bool) -> TopicConfig:
         topic = retry_topic(group.group_name)
-        config = self._topics.create_on_send_back(
-            topic, group.retry_queue_nums, READ_AND_WRITE, topic_sys_flag(topic, unit_mode)
-        )
-        if config is None:
-            raise BrokerError(f"topic[{topic}] not exist")
+        config = retry_target(self._topics, topic, group.retry_queue_nums, topic_sys_flag(topic, unit_mode))
         if not config.perm & PERM_WRITE:
             raise NoPermission(f"the topic[{topic}] sending message is forbidden")
         return config
-
-    def _dead_letters(self, group: SubscriptionGroupConfig) -> str:
-        topic = dead_letter_topic(group.group_name)
-        if self._topics.create_on_send_back(topic, DEAD_LETTER_QUEUES, READ_AND_WRITE) is None:
-            raise BrokerError(f"topic[{topic}] not exist")
-        return topic
 
 
 def _decoded(log_offset: int, view: memoryview | None) -> Record:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
-from hanabi.broker.pop.deadlines import Deadlines
 from hanabi.broker.pop.in_flight import Flight, QueueFlights
 from hanabi.broker.pop.journal import Journal, States, read_journal
+from hanabi.deadlines import Deadlines
 
 QUEUES_MAX: Final = 100_000  # those without a message in flight are dropped beyond it
 QUEUE_FLIGHTS_MAX: Final = 10_000  # of one queue and group, as Apache's limit, which is off by default

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from hanabi.broker.pop.deadlines import Deadlines
 from hanabi.clock import monotonic_ms
+from hanabi.deadlines import Deadlines
 from hanabi.store.indexer import Dispatched
 
 ANY_QUEUE: Final = -1

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
-from hanabi.broker.pop.deadlines import Deadlines
 from hanabi.broker.pop.flights import Flights
 from hanabi.broker.pop.held_pops import HeldPops
 from hanabi.broker.pop.in_flight import Flight, QueueFlights
@@ -26,6 +25,7 @@ from hanabi.broker.pop.reading import START_AT_NEWEST, Batch, Popped, PopRequest
 from hanabi.broker.pop.revival import Expired, Revival
 from hanabi.broker.settings import Settings
 from hanabi.broker.tables.topics import PERM_READ, Topics
+from hanabi.deadlines import Deadlines
 from hanabi.store.log.commit_log import PendingMessage
 from hanabi.store.message_store import MessageStore, PutResult
 from hanabi.store.read.queue_reader import FOUND, GetResult

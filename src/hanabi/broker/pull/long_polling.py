@@ -17,12 +17,12 @@ most 1/300 longer than its client said.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Container
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Container, Iterable
 from typing import Final
 
 from hanabi.broker.settings import Settings
 from hanabi.clock import monotonic_ms
+from hanabi.deadlines import Deadlines
 from hanabi.remoting.connection.dispatch import Reply
 from hanabi.remoting.connection.protocol import Connection
 from hanabi.store.indexer import Dispatched
@@ -30,11 +30,9 @@ from hanabi.wire.headers.pull import PullMessageHeader
 
 LATE_PARTS: Final = 300  # deadlines are rounded up by this part of the wait, so that pulls share timers: saves
 LATE_MS_MAX: Final = 50  # 75 % of the idle cost at 10,000 held pulls
-_TIMER_SECONDS_MAX: Final = 60.0
 _TURN_SECONDS: Final = 0.002  # of answering, then other requests are served
 _ASKING_SECONDS_MAX: Final = 0.002  # of evaluating filters, in each of these:
 _ASKING_PERIOD_SECONDS: Final = 0.01
-_STALE_TIMES_MAX: Final = 1_000
 
 Wants = Callable[[Dispatched], bool]
 
@@ -75,10 +73,8 @@ class HeldPulls:
         self._settings, self._now_ms = settings, now_ms
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self.awaited: Container[tuple[str, int]] = self._by_queue  # topic and queue id; read-only
-        self._by_time: dict[int, dict[HeldPull, None]] = {}
-        self._times: list[int] = []  # a heap of the keys of `_by_time`, including some stale ones
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._deadlines: Deadlines[HeldPull] = Deadlines(now_ms, self._wake_all)
+        self._deadlines.start()
         self._count = 0
         self._ready: deque[HeldPull] = deque()  # to be answered; not empty: `_answer_ready` is scheduled
         self._released = False
@@ -118,11 +114,7 @@ class HeldPulls:
                 waiting = self._by_queue[place] = {}
             waiting[held] = None
         step = min(max(wait_ms // LATE_PARTS, 1), LATE_MS_MAX)
-        held.due_ms = due_ms = -(-(self._now_ms() + wait_ms) // step) * step
-        due = self._by_time.get(due_ms)
-        if due is None:
-            due = self._add_time(due_ms)
-        due[held] = None
+        held.due_ms = self._deadlines.add(held, self._now_ms() + wait_ms, step)
         return held
 
     # Waking
@@ -162,12 +154,8 @@ class HeldPulls:
     def release(self) -> None:
         """Answer all pulls, and hold none from now on: the broker stops."""
         self._released = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for due in list(self._by_time.values()):
-            for held in list(due):
-                self.wake(held)
+        self._deadlines.stop()
+        self._wake_all(self._deadlines)
 
     def _answer_ready(self) -> None:
         ready, turn_ends = self._ready, time.monotonic() + _TURN_SECONDS
@@ -197,39 +185,12 @@ class HeldPulls:
             waiting.pop(held, None)
             if not waiting:
                 del self._by_queue[place]
-        due = self._by_time[held.due_ms]
-        del due[held]
-        if not due:
-            del self._by_time[held.due_ms]
-
-    # Deadlines
+        self._deadlines.discard(held, held.due_ms)
 
     def expire(self) -> None:
-        """Wake the pulls whose deadline has passed. The timer calls this."""
-        times, by_time, now_ms = self._times, self._by_time, self._now_ms()
-        while times and (times[0] <= now_ms or times[0] not in by_time):
-            for held in list(by_time.get(heappop(times), ())):
-                self.wake(held)
+        """Wake the pulls whose deadline has passed."""
+        self._wake_all(self._deadlines.take_due())
 
-    def _add_time(self, due_ms: int) -> dict[HeldPull, None]:
-        due = self._by_time[due_ms] = {}
-        heappush(self._times, due_ms)
-        if len(self._times) > 2 * len(self._by_time) + _STALE_TIMES_MAX:
-            self._times = list(self._by_time)
-            heapify(self._times)
-        if self._timer is None or due_ms < self._timer_ms:
-            self._set_timer(due_ms)
-        return due
-
-    def _set_timer(self, due_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        seconds = (due_ms - self._now_ms()) / 1000
-        self._timer = asyncio.get_running_loop().call_later(min(seconds, _TIMER_SECONDS_MAX), self._time_has_come)
-        self._timer_ms = due_ms
-
-    def _time_has_come(self) -> None:
-        self._timer = None
-        self.expire()
-        if self._times:
-            self._set_timer(self._times[0])
+    def _wake_all(self, pulls: Iterable[HeldPull]) -> None:
+        for held in pulls:
+            self.wake(held)

@@ -16,8 +16,10 @@ import msgspec
 from hanabi.broker.send.retry_rules import READ_AND_WRITE, topic_sys_flag
 from hanabi.broker.send.store_host import StoreHost
 from hanabi.broker.settings import Settings
+from hanabi.broker.tables.groups import Groups
 from hanabi.broker.tables.topics import PERM_WRITE, Topics, perm_text, validate_topic
-from hanabi.errors import BrokerError, NoPermission, TopicNotExist
+from hanabi.errors import BrokerError, NoPermission, SubscriptionGroupNotExist, TopicNotExist
+from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.bodies.topics import TopicConfig, TopicFilterType
 from hanabi.wire.headers.send import AnySendMessageHeader
 from hanabi.wire.message import sysflag
@@ -105,6 +107,22 @@ class SendTargets:
     def _must_take_ordered(self) -> None:
         if not self._settings.broker.permission & PERM_WRITE:
             raise NoPermission(f"the broker[{self._store_host.host}] sending message is forbidden")
+
+
+def group_of(groups: Groups, name: str) -> SubscriptionGroupConfig:
+    """Return the group of a message that failed; raise the refusal if there is none."""
+    group = groups.find(name)
+    if group is None:
+        raise SubscriptionGroupNotExist(f"subscription group not exist, {name} {SEE_FAQ}")
+    return group
+
+
+def retry_target(topics: Topics, topic: str, queues: int, sys_flag: int = 0) -> TopicConfig:
+    """Return a topic of retries or dead letters, created if it is missing; raise the refusal if it cannot be."""
+    config = topics.create_on_send_back(topic, queues, READ_AND_WRITE, sys_flag)
+    if config is None:
+        raise BrokerError(f"topic[{topic}] not exist")
+    return config
 
 
 def _described(config: TopicConfig) -> str:

@@ -5,7 +5,7 @@ are one dictionary operation each, and nothing polls.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
@@ -27,9 +27,14 @@ class Deadlines(Generic[T]):
         self._timer_key = 0
         self._is_started = False
 
-    def add(self, item: T, due_ms: int) -> int:
-        """Add *item*, which is due at *due_ms*; return the key for `discard`."""
-        key = -(-due_ms // self._step_ms) * self._step_ms
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over all items. A copy: they may be removed meanwhile."""
+        return iter([item for bucket in self._buckets.values() for item in bucket])
+
+    def add(self, item: T, due_ms: int, step_ms: int = 0) -> int:
+        """Add *item*, which is due at *due_ms*, rounded up to a multiple of *step_ms*; return the key for `discard`."""
+        step_ms = step_ms or self._step_ms
+        key = -(-due_ms // step_ms) * step_ms
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._new_bucket(key)
