@@ -164,7 +164,7 @@ async def test_answers_of_a_short_cut_that_come_later_are_timed_until_then_and_a
             self.answers: list[LateAnswers] = []
 
         def __call__(self, _: bytes, __: Any, /) -> tuple[LateAnswers, int, tuple[int, ...]]:
-            self.answers.append(asyncio.get_running_loop().create_future())
+            self.answers.append(LateAnswers())
             return self.answers[-1], 100, (3,)
 
     later = Later()

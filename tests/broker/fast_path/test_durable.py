@@ -52,7 +52,7 @@ def put(side: Side, *frames: bytes) -> LateAnswers:
     """Store *frames* on the fast path, all of them."""
     assert side.fast_path is not None
     answers, _, counts = side.fast_path(b"".join(map(encode_frame, frames)), SENDER)
-    assert isinstance(answers, asyncio.Future)
+    assert isinstance(answers, LateAnswers)
     assert sum(counts) == len(frames)
     return answers
 
@@ -63,7 +63,7 @@ async def answered(side: Side, frames: list[bytes]) -> tuple[bytes, int]:
     while left:
         assert side.fast_path is not None
         later, _, counts = side.fast_path(b"".join(map(encode_frame, left)), SENDER)
-        if isinstance(later, asyncio.Future):
+        if isinstance(later, LateAnswers):
             code, fast_answers = await later
             assert code == ResponseCode.SUCCESS
             answers += fast_answers

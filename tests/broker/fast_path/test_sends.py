@@ -1,6 +1,5 @@
 """The fast path answers and stores what the handlers would, byte for byte, or it does nothing."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from hanabi.broker.config import BrokerConfig
 from hanabi.broker.fast_path.building import build_fast_path, is_compiled
 from hanabi.broker.handlers.send import send_handlers
 from hanabi.errors import MQError
-from hanabi.remoting.connection.dispatch import Handler, Reply, dispatch
+from hanabi.remoting.connection.dispatch import Handler, LateAnswers, Reply, dispatch
 from hanabi.wire.bodies.topics import TopicConfig, TopicFilterType
 from hanabi.wire.codes import Flag, HeaderForm, RequestCode
 from hanabi.wire.command import decode_command, encode_head, encode_reply_head
@@ -163,7 +162,7 @@ class Side:
         assert self.fast_path is not None
         data = b"".join(map(encode_frame, frames))
         answers, taken, counts = self.fast_path(data, SENDER)
-        assert not isinstance(answers, asyncio.Future)
+        assert not isinstance(answers, LateAnswers)
         assert data[:taken] == b"".join(map(encode_frame, frames[: sum(counts)]))
         assert (answers is None) == (taken == 0)
         return answers, sum(counts)

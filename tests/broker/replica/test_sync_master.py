@@ -10,6 +10,9 @@ from hanabi.broker.fast_path.building import is_compiled
 from hanabi.broker.replica.roles import BrokerRole
 from hanabi.store.config import FlushMode
 from hanabi.wire.codes import RequestCode, ResponseCode
+from hanabi.wire.command import decode_command, encode_head
+from hanabi.wire.frame import FrameDecoder
+from hanabi.wire.header import header_fields
 from hanabi.wire.message.batch import BatchMessage, encode_batch
 from tests.broker.replica.masters import (
     SEGMENT,
@@ -22,6 +25,7 @@ from tests.broker.replica.masters import (
     start_send,
     sync_master,
 )
+from tests.broker.replica.test_far_behind import fields_of_pull
 from tests.broker.talk import Peer, connected
 from tests.replication.logs import MemoryLog, until
 
@@ -190,6 +194,25 @@ async def test_the_fast_path_serves_a_sync_master(tmp_path: Path, flush: FlushMo
         replies += [peer.start(RequestCode.SEND_BATCH_MESSAGE, fields("WAIT\x01true", batch=True), batch)]
         assert {reply.code for reply in await asyncio.gather(*replies)} == {OK}
         assert (counts.taken, counts.handled) == (before[0] + 101, before[1])
+
+
+@both_flushes
+async def test_a_send_and_a_pull_of_one_read_are_both_answered(tmp_path: Path, flush: FlushMode) -> None:
+    async with sync_master(tmp_path, flush=flush) as broker, following(broker), connected(broker.bound) as peer:
+        for _ in range(3):  # the next ones are the fast path's
+            assert (await send(peer)).code == OK
+        pull = fields_of_pull(0)
+        sent = encode_head(code=RequestCode.SEND_MESSAGE_V2, opaque=1, fields=fields(), body_bytes=3)
+        pulled = encode_head(code=RequestCode.PULL_MESSAGE, opaque=2, fields=header_fields(pull), body_bytes=0)
+        reader, writer = await asyncio.open_connection(*broker.bound)
+        writer.write(sent + b"one" + pulled)
+        decoder, replies = FrameDecoder(), dict[int, int]()
+        while len(replies) < 2:
+            data = await reader.read(1 << 16)
+            assert data
+            replies |= {reply.opaque: reply.code for reply in map(decode_command, decoder.feed(data))}
+        assert replies == {1: OK, 2: OK}
+        writer.close()
 
 
 async def test_waiting_sends_are_answered_when_the_broker_stops(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ class Later(ShortCut):
         answers, taken, counts = super().__call__(data, connection)
         if answers is None:
             return None, 0, (0,)
-        later: LateAnswers = asyncio.get_running_loop().create_future()
+        later = LateAnswers()
         self.waiting.append((later, answers))
         return later, taken, counts
 

@@ -7,11 +7,11 @@ when they are durable.
 All that one iteration of the loop stored waits together, as in the handlers. Pulls do not wait.
 """
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hanabi.broker.fast_path.contract import Answers, Peer
+from hanabi.broker.send.durability import Turn
 from hanabi.broker.send.intake import Intake
 from hanabi.broker.send.put_replies import STORED
 from hanabi.remoting.connection.dispatch import LateAnswers
@@ -34,7 +34,7 @@ class DurableSends:
     def __init__(self, sends: "FastSends", intake: Intake) -> None:
         self._answer, self._intake, self._durability = sends.answer, intake, intake.durability
         self._waiting = 0
-        self._turn: asyncio.Future[PutStatus] | None = None  # the last one, and its replies
+        self._turn: Turn | None = None  # the last one, and its replies
         self._held: list[_Held] = []
 
     def answer(self, data: bytes, connection: Peer, /) -> Answers:
@@ -46,18 +46,18 @@ class DurableSends:
         return self._when_durable(answers, sum(counts)) if isinstance(answers, bytes) else None, at, counts
 
     def _when_durable(self, answers: bytes, count: int) -> LateAnswers:
-        later: LateAnswers = asyncio.get_running_loop().create_future()
+        later = LateAnswers()
         self._waiting += count
-        turn = self._durability.of_turn(self._intake.store.max_log_offset)
+        turn = self._durability.turn(self._intake.store.max_log_offset)
         if turn is not self._turn:
             self._turn, self._held = turn, []
             turn.add_done_callback(partial(self._settle, self._held))
         self._held.append((later, answers, count))
         return later
 
-    def _settle(self, held: list[_Held], turn: asyncio.Future[PutStatus]) -> None:
+    def _settle(self, held: list[_Held], status: PutStatus) -> None:
         """Give the replies to all reads of a turn."""
-        code = STORED[turn.result()]
+        code = STORED[status]
         for later, answers, count in held:
             self._waiting -= count
             if not later.cancelled():

@@ -1,12 +1,12 @@
 """The fast path of one broker: called with what each read of a socket brought."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
 from hanabi.broker.fast_path.contract import Answers, Peer
 from hanabi.broker.fast_path.counts import Counts
 from hanabi.broker.fast_path.pulls import FastPulls
+from hanabi.remoting.connection.dispatch import LateAnswers
 from hanabi.wire.codes import RequestCode
 
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
@@ -29,7 +29,7 @@ class FastPath:
         """Answer the frames at the start of *data*: sends, as many as one run takes; then one pull, as its reply may be
         long. Replies that come later are alone in their call."""
         sends = answers, at, counts = self._answer_sends(data, connection)
-        if at == len(data) or self._answer_pull is None or isinstance(answers, asyncio.Future):
+        if at == len(data) or self._answer_pull is None or isinstance(answers, LateAnswers):
             return sends
         found = self._answer_pull(data, at, connection)
         if found is None:

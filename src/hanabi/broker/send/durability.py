@@ -1,12 +1,13 @@
 """Durability of puts: on the disk (SYNC_FLUSH), and on the slaves (SYNC_MASTER).
 
     why_refused      before a put: too few slaves are in sync, nothing may be stored
-    of_turn          after it: one wait for all puts of a loop iteration, for the last byte of them
+    turn, of_turn    after it: one wait for all puts of a loop iteration, for the last byte of them
 
 Agrees with Java's CommitLog.handleDiskFlushAndHA: a put waits for both, and if both fail the slaves' status counts.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from hanabi.errors import StoreError
@@ -23,25 +24,29 @@ class Durability:
     def __init__(self, store: MessageStore, acks: Acknowledgements | None = None) -> None:
         self._store, self._acks = store, acks if acks is not None and acks.needs_waiting else None
         self.is_awaited: Final = store.is_sync or self._acks is not None  # whether puts wait at all
-        self._turn: _Turn | None = None  # of the current loop iteration
+        self._turn: Turn | None = None  # of the current loop iteration
 
     def why_refused(self) -> str | None:
         """Return why nothing may be stored now by a sender that waits; None if it may."""
         return None if self._acks is None else self._acks.why_refused(self._store.max_log_offset)
 
     def of_turn(self, log_offset: int) -> asyncio.Future[PutStatus]:
-        """Return a future for the durability of the log up to *log_offset*; it must not be cancelled.
+        """Return a future for the durability of the log up to *log_offset*; it must not be cancelled."""
+        return self.turn(log_offset).done()
+
+    def turn(self, log_offset: int) -> "Turn":
+        """Return the wait for the durability of the log up to *log_offset*.
 
         All puts of one loop iteration share one flush, one acknowledgement, and one callback from a thread.
         """
         turn = self._turn
         if turn is None:
-            turn = self._turn = _Turn(asyncio.get_running_loop())
+            turn = self._turn = Turn(asyncio.get_running_loop())
             turn.loop.call_soon(self._await, turn)
         turn.end = log_offset  # offsets only grow
-        return turn.done
+        return turn
 
-    def _await(self, turn: "_Turn") -> None:
+    def _await(self, turn: "Turn") -> None:
         self._turn = None
         if self._acks is None:
             turn.replicated(PUT_OK)
@@ -52,7 +57,7 @@ class Durability:
         else:
             turn.flushed(PUT_OK)
 
-    def _await_flush(self, turn: "_Turn") -> None:
+    def _await_flush(self, turn: "Turn") -> None:
         loop = turn.loop
 
         def flushed(status: PutStatus) -> None:  # in a thread of the store's
@@ -65,14 +70,28 @@ class Durability:
             turn.flushed(_STORE_CLOSES)
 
 
-class _Turn:
-    """Puts of one loop iteration: done when both the disk and the slaves have answered."""
+class Turn:
+    """Puts of one loop iteration: done when both the disk and the slaves have answered.
+
+    Callbacks are called at once then. A future takes another iteration of the loop, and is made only if asked for.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop, self.end = loop, 0
-        self.done: asyncio.Future[PutStatus] = loop.create_future()
+        self._callbacks: list[Callable[[PutStatus], None]] = []
+        self._done: asyncio.Future[PutStatus] | None = None
         self._of_disk: PutStatus | None = None
         self._of_slaves: PutStatus | None = None
+
+    def add_done_callback(self, then: Callable[[PutStatus], None]) -> None:
+        """Call *then* at the end of it. Call this in the iteration of the puts."""
+        self._callbacks.append(then)
+
+    def done(self) -> asyncio.Future[PutStatus]:
+        """Return a future for the end of it. Call it in the iteration of the puts."""
+        if self._done is None:
+            self._done = self.loop.create_future()
+        return self._done
 
     def flushed(self, status: PutStatus) -> None:
         """Take the result of the flush."""
@@ -86,4 +105,8 @@ class _Turn:
 
     def _settle(self) -> None:
         if self._of_disk is not None and self._of_slaves is not None:
-            self.done.set_result(joint_status(self._of_disk, self._of_slaves))
+            status = joint_status(self._of_disk, self._of_slaves)
+            if self._done is not None:
+                self._done.set_result(status)
+            for then in self._callbacks:
+                then(status)

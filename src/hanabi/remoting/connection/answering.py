@@ -47,7 +47,7 @@ class Answering:
         self._endpoint, self._loop, self._writer = endpoint, loop, writer
         self._pending_max, self._tasks_max = config.pending_requests_max, config.waiting_tasks_max
         self._unsent_max = config.write_buffer_bytes_max
-        self.waiting: set[asyncio.Future[Any]] = set()
+        self.waiting: set[asyncio.Future[Any] | LateAnswers] = set()
         self._tasks = 0  # of those, for which a coroutine waits: each takes some kilobytes
         self._large_bytes = 0  # of large answers that are being made
         self._in_turn = 0  # requests that wait for their turn
@@ -100,7 +100,9 @@ class Answering:
         if not self._in_turn:
             connection.go_on_if_possible()
 
-    def _wait_for(self, connection: "Connection", answer: asyncio.Future[Any], then: Callable[[Any], None]) -> None:
+    def _wait_for(
+        self, connection: "Connection", answer: asyncio.Future[Any] | LateAnswers, then: Callable[[Any], None]
+    ) -> None:
         self.waiting.add(answer)
         answer.add_done_callback(then)
         if len(self.waiting) >= self._pending_max:
@@ -149,7 +151,7 @@ class Answering:
         if self._tasks + 1 == self._tasks_max:
             connection.go_on_if_possible()
 
-    def _forget(self, connection: "Connection", answer: asyncio.Future[Any]) -> None:
+    def _forget(self, connection: "Connection", answer: asyncio.Future[Any] | LateAnswers) -> None:
         self.waiting.discard(answer)
         if len(self.waiting) + 1 == self._pending_max:
             connection.go_on_if_possible()

@@ -7,7 +7,7 @@ thousands wait (held pulls), a future costs no task.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -41,7 +41,69 @@ class InTurn(asyncio.Future[Reply]):
     """An answer that waits for its turn on the loop. A connection with several of them is not read any more."""
 
 
-LateAnswers = asyncio.Future[tuple[int, bytes]]  # their code, the same for all of them, and their bytes
+class LateAnswers:
+    """Replies of a fast path that come later: their code, the same for all of them, and their bytes.
+
+    It is used as a future, but calls back at once: each read has one, and a future's callbacks cost as much as the
+    reads' messages themselves (SYNC_FLUSH, SYNC_MASTER).
+    """
+
+    __slots__ = ("_callbacks", "_found", "_is_cancelled")
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[LateAnswers], object]] = []
+        self._found: tuple[int, bytes] | None = None
+        self._is_cancelled = False
+
+    def add_done_callback(self, then: "Callable[[LateAnswers], object]") -> None:
+        """Call *then* when the replies are there, or were given up; at once if that is so already."""
+        if self.done():
+            then(self)
+        else:
+            self._callbacks.append(then)
+
+    def done(self) -> bool:
+        """Return whether the replies are there, or were given up."""
+        return self._is_cancelled or self._found is not None
+
+    def cancelled(self) -> bool:
+        """Return whether they were given up."""
+        return self._is_cancelled
+
+    def result(self) -> tuple[int, bytes]:
+        """Return the replies. Raise CancelledError if they were given up, InvalidStateError if they are not there."""
+        if self._is_cancelled:
+            raise asyncio.CancelledError
+        if self._found is None:
+            raise asyncio.InvalidStateError("the replies are not there yet")
+        return self._found
+
+    def set_result(self, found: tuple[int, bytes]) -> None:
+        """Take the replies, and pass them on."""
+        self._found = found
+        self._call_back()
+
+    def cancel(self) -> None:
+        """Give them up: the peer is gone."""
+        if not self.done():
+            self._is_cancelled = True
+            self._call_back()
+
+    def _call_back(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for then in callbacks:
+            try:
+                then(self)
+            except Exception as error:  # noqa: BLE001 - as the loop does it: other peers' replies must not suffer
+                about = {"message": "a callback of late replies failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(about)
+
+    def __await__(self) -> Generator[Any, None, tuple[int, bytes]]:
+        if not self.done():
+            come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.add_done_callback(lambda _: None if come.done() else come.set_result(None))
+            yield from come
+        return self.result()
 
 
 class FastPath(Protocol):
@@ -58,7 +120,7 @@ class FastPath(Protocol):
         """Return the replies to the first frames of *data*, their size, and their count for each of `codes`.
 
         *data* begins with a frame. The call may stop at any frame; unless that is the first one, calling again is worth
-        while. The replies may be a future, which is cancelled when the connection is lost.
+        while. Late replies are cancelled when the connection is lost.
         """
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hanabi.remoting.config import RemotingConfig
-from hanabi.remoting.connection.dispatch import FastPath, Handler
+from hanabi.remoting.connection.dispatch import FastPath, Handler, LateAnswers
 from hanabi.remoting.connection.reply_memory import ReplyMemory
 
 if TYPE_CHECKING:
@@ -71,13 +71,14 @@ class Endpoint:
         if self._timer is None:
             self._set_timer()
 
-    def left(self, connection: "Connection", answering: Iterable[asyncio.Future[Any]]) -> None:
+    def left(self, connection: "Connection", answering: Iterable[asyncio.Future[Any] | LateAnswers]) -> None:
         """Forget *connection*, which is lost, and cancel the answers that were still being made."""
         loop = asyncio.get_running_loop()
         for task in answering:
             loop.call_soon(task.cancel)  # soon, so that it has begun: nothing is left never awaited
-            self._orphans.add(task)
-            task.add_done_callback(self._orphans.discard)
+            if isinstance(task, asyncio.Future):
+                self._orphans.add(task)
+                task.add_done_callback(self._orphans.discard)
         self.connections.discard(connection)
         self.reply_memory.leave(connection)
         if not self.connections:
