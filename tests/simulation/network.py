@@ -12,6 +12,7 @@ from typing import Any
 from hanabi.errors import ConnectError, RequestTimeoutError
 from tests.simulation.virtual_loop import TURN_SECONDS
 
+LATE_SECONDS_MAX = 15.0  # that a request may wait for a link
 WAIT_SECONDS = 0.05  # how often a delivery on a cut link is tried again
 
 
@@ -169,7 +170,10 @@ class Network:
         answer: asyncio.Future[Any] = loop.create_future()
 
         async def run() -> None:
-            while not self.is_whole(own, host):  # noqa: ASYNC110 - time is virtual
+            until = loop.time() + LATE_SECONDS_MAX
+            while not self.is_whole(own, host):
+                if loop.time() > until:
+                    return  # the connection has ended meanwhile
                 await asyncio.sleep(WAIT_SECONDS)
             try:
                 result = await execute()

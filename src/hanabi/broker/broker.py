@@ -276,9 +276,7 @@ class Broker:
         self.settings.on_change.append(self._use_settings)
 
     def _take_up_queues(self, tables: Path) -> None:
-        if self.settings.broker.controller_mode_enabled:  # a copy begins with the master's oldest file
-            return
-        if self.settings.is_slave:
+        if self.settings.is_slave or self.settings.broker.controller_mode_enabled:  # where every broker starts as one
             self.tables.queue_ends.begin(self.store)
         else:
             continue_queues(self.store, frozenset(self.tables.topics.names()), tables)

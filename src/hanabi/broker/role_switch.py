@@ -92,6 +92,7 @@ class RoleSwitch:
         self._limit.use(NO_LIMIT)
         self._tables.settings.use_role(BrokerRole.SYNC_MASTER, MASTER_ID)
         self._tables.topics.recreate(store.queues_since(self._slave.tables.topics_taken_at))
+        await self._continue_queues()
         await asyncio.to_thread(self._services.renew_delivery)
         if not self._has_pop:
             self._has_pop = True
@@ -117,6 +118,8 @@ class RoleSwitch:
         self._limit.use(confirmed)
         await self._work.stop()
         self._services.stop_listening()
+        self._has_pop = True  # nothing is left to restore
+        self._services.pop.step_down()
         if self._is_master:
             self._is_master = False
             await self._save_progress()
@@ -127,6 +130,16 @@ class RoleSwitch:
         self._slave.sync.follow(master_address)
         logger.warning("this broker is a slave of %s, epoch %d", master_address, epoch)
         self._register(broker_id, epoch)
+
+    async def _continue_queues(self) -> None:
+        """Let queues without a message in this copy begin where the last master's ended."""
+        known = self._tables.queue_ends
+        ends = known.of_topics(frozenset(self._tables.topics.names()))
+        if ends:
+            begun = self._store.begin_queues_at(ends)
+            await asyncio.to_thread(self._store.flush)
+            logger.info("%d queues without a message in this copy begin where the last master's ended", begun)
+        await asyncio.to_thread(known.forget)
 
     def fence(self, reason: str | None) -> None:
         """Refuse all messages with *reason*; None: take them again."""

@@ -116,7 +116,7 @@ class MessageStore:
         self._log = self._commit_log.log
         self._queue_ends, self._ends_at = queue_ends, self._queues.changes
         self.reader = QueueReader(self._commit_log, self._queues, config, physical_memory_bytes=memory_bytes)
-        self.queries = Queries(self._commit_log, self._queues, self._index)
+        self.queries = Queries(self._commit_log, self._queues, self._index, self.reader)
         self.retention = Retention(
             *(self._commit_log, self._queues, self._index, config),
             now_ms=now_ms,

@@ -8,6 +8,7 @@ from typing import Any
 
 from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig
+from hanabi.broker.replica.controller_side import ControllerSide
 from hanabi.controller.config import ControllerConfig
 from hanabi.controller.controller import Controller
 from hanabi.remoting.address import format_address
@@ -41,20 +42,18 @@ class Replicas:
     async def start(self, number: int, **settings: Any) -> Broker:
         """Start the broker in the store *number* and wait until it has a role."""
         stack = self.stacks[number] = AsyncExitStack()
-        chosen = {"controller_heartbeat_timeout_ms": 3_000, **settings}
-        config = BrokerConfig(
-            broker_name=NAME,
-            namesrv_addr=self.namesrv,
-            controller_mode_enabled=True,
-            controller_addr=self.controller,
-            **chosen,
+        broker = await stack.enter_async_context(
+            running_broker(self.home / f"broker-{number}", self.config(**settings))
         )
-        broker = await stack.enter_async_context(running_broker(self.home / f"broker-{number}", config))
         self.brokers[number] = broker
-        side = broker.controller_side
-        assert side is not None
+        side = side_of(broker)
         await eventually(side.has_role.is_set, f"broker {number} has a role")
         return broker
+
+    def config(self, **settings: Any) -> BrokerConfig:
+        """Return the settings of a broker of this group."""
+        chosen = {"broker_name": NAME, "controller_addr": self.controller, "controller_heartbeat_timeout_ms": 3_000}
+        return BrokerConfig(namesrv_addr=self.namesrv, controller_mode_enabled=True, **{**chosen, **settings})
 
     async def stop(self, number: int) -> None:
         del self.brokers[number]
@@ -76,6 +75,11 @@ class Replicas:
         await eventually(
             lambda: len({broker.store.max_log_offset for broker in self.brokers.values()}) == 1, "logs of one length"
         )
+
+
+def side_of(broker: Broker) -> ControllerSide:
+    assert broker.controller_side is not None
+    return broker.controller_side
 
 
 def acks_of(broker: Broker) -> InSyncAcks:

@@ -81,6 +81,32 @@ def test_a_registration_returns_a_living_master_and_moves_the_address() -> None:
     assert silent.answer.header.master_broker_id is None
 
 
+def test_a_master_that_starts_again_resigns_to_a_living_replica_in_sync() -> None:
+    decision = registered(broker_set(1, 2, 3, in_sync={1, 2, 3}), 1, alive(1, 2), "h1:10911")
+    state = decision.state
+    assert state is not None
+    assert (state.master_id, state.master_epoch, set(state.in_sync), state.sync_epoch) == (None, 4, {2, 3}, 8)
+    assert isinstance(decision.answer.header, headers.RegisterToControllerReplyHeader)
+    assert decision.answer.header.master_broker_id is None
+    elected = elect(state, msgspec.structs.replace(ELECT, broker_id=1), alive(1, 2)).state
+    assert elected is not None
+    assert (elected.master_id, elected.master_epoch, set(elected.in_sync)) == (2, 5, {2})
+
+
+def test_a_master_that_starts_again_alone_begins_a_new_epoch() -> None:
+    state = registered(broker_set(1, 2, in_sync={1, 2}), 1, alive(1), "h1:10911").state
+    assert state is not None
+    assert (state.master_id, state.master_epoch, set(state.in_sync), state.sync_epoch) == (1, 4, {1, 2}, 7)
+
+
+def test_a_slave_that_starts_again_is_not_in_sync_before_its_master_says_so() -> None:
+    state = registered(broker_set(1, 2, in_sync={1, 2}), 2, alive(1, 2), "h2:10911").state
+    assert state is not None
+    assert (state.master_id, state.master_epoch, set(state.in_sync), state.sync_epoch) == (1, 3, {1}, 8)
+    whole = broker_set(1, 2, in_sync={1, 2})
+    assert registered(whole, 2, {}, "h2:10911").state is whole
+
+
 def test_an_id_of_a_living_broker_is_not_given_to_another_address() -> None:
     refusal = registered(broker_set(1, 2), 2, alive(1, 2), "thief:1").answer
     assert (refusal.code, "h2:10911" in (refusal.remark or "")) == (2014, True)

@@ -17,6 +17,7 @@ from hanabi.replication.autoswitch.epochs import (
     dropped_before,
     encode_epoch_file,
     epoch_at,
+    is_outdated,
 )
 
 ONE, TWO, THREE = Epoch(1, 0), Epoch(2, 100), Epoch(5, 250)
@@ -90,3 +91,12 @@ def test_two_histories_agree_exactly_where_they_are_the_same(own: list[int], oth
     theirs, their_end = history(common + other, 1_000)
     agreed = common_end(ours, our_end, theirs, their_end)
     assert agreed == (10 * shared if shared else None)
+
+
+def test_a_master_without_the_newest_epoch_of_a_log_was_deposed() -> None:
+    own = (Epoch(1, 0), Epoch(3, 100))
+    assert is_outdated((Epoch(1, 0),), own, 200)
+    assert not is_outdated((Epoch(1, 0),), own, 100)  # epoch 3 has no byte
+    assert not is_outdated((Epoch(1, 0), Epoch(3, 100)), own, 200)
+    assert not is_outdated((Epoch(1, 0), Epoch(4, 100)), own, 200)
+    assert not is_outdated((), own, 200)

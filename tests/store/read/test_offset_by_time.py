@@ -32,7 +32,12 @@ class Log:
 
     def find(self, time_ms: int, boundary: BoundaryType | None = None) -> int:
         return offset_by_time(
-            self.queue, time_ms, self.store_time_of, log_offset_min=self.offset_min, boundary=boundary
+            self.queue,
+            time_ms,
+            self.store_time_of,
+            log_offset_min=self.offset_min,
+            end=self.queue.max_offset,
+            boundary=boundary,
         )
 
 

@@ -8,6 +8,7 @@ import pytest
 from hanabi.store.indexer import Hooks
 from hanabi.store.read.offset_by_time import BoundaryType
 from hanabi.store.read.queries import KeyQuery
+from hanabi.store.read.queue_reader import GetStatus
 from hanabi.testing.clock import START_MS, ManualClock
 from hanabi.wire.message.record import decode_record
 from hanabi.wire.message.tags import tags_code
@@ -161,3 +162,42 @@ def test_a_closed_store_answers_that_nothing_is_there(world: World) -> None:
     world.store.close()
     assert world.store.queries.record(place) is None
     assert world.store.queries.by_key("T", "k", 1, *ALWAYS).records == []
+
+
+# ---- the confirm offset ----------------------------------------------------------------------------------------------
+
+
+def test_clients_find_nothing_that_replicas_may_lose(world: World) -> None:
+    times = []
+    for body in (b"one", b"two", b"three"):
+        world.put(body, keys="k", unique=f"u-{body.decode()}")
+        times.append(world.clock())
+        world.clock.ms += 1_000
+    queries, reader = world.store.queries, world.store.reader
+    place = reader.log_offset("T", 0, 2)
+    assert place is not None
+    reader.confirmed = place
+    assert queries.record(place) is None
+    assert found(queries.by_key("T", "k", 9, *ALWAYS)) == [b"one", b"two"]
+    assert found(queries.by_unique_key("T", "u-three")) == []
+    assert found(queries.by_unique_key("T", "u-three", unconfirmed=True)) == [b"three"]
+    assert len(queries.entries("T", 0, 0, 9) or ()) == 2
+    assert queries.latest_store_time("T", 0) == times[1]
+    assert queries.offset_by_time("T", 0, times[2]) == 1
+    assert queries.offset_by_time("T", 0, times[2], BoundaryType.LOWER) == 2
+    assert queries.offset_by_time("T", 0, times[2], BoundaryType.UPPER) == 1
+    assert reader.max_offset("T", 0) == 2
+    reader.confirmed = world.store.max_log_offset
+    assert found(queries.by_key("T", "k", 9, *ALWAYS)) == [b"one", b"two", b"three"]
+    assert queries.offset_by_time("T", 0, times[2]) == 2
+
+
+def test_a_consumer_behind_the_confirm_offset_is_not_set_back(world: World) -> None:
+    for body in (b"one", b"two", b"three"):
+        world.put(body)
+    reader = world.store.reader
+    reader.confirmed = 0
+    waits = reader.get("T", 0, 2, 10)
+    assert (waits.status, waits.next_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, 2)
+    beyond = reader.get("T", 0, 9, 10)
+    assert beyond.status is not GetStatus.OFFSET_OVERFLOW_ONE

@@ -69,6 +69,15 @@ class Flights:
     def _in_flight(self) -> Iterable[QueueFlights]:
         return [queue for queue in self._states.values() if queue.flights]
 
+    def forget_all(self) -> None:
+        """Take everything out of flight, also in the journal: another broker hands the messages out. Blocks."""
+        for key in list(self._states):
+            self.forget(*key)
+        if self._path is not None:
+            self._journal.close()
+            self._journal = Journal(self._path, self._in_flight)
+            self._journal.open()
+
     def close_journal(self) -> None:
         """Write nothing any more: the broker stops."""
         self._journal.close()

@@ -73,6 +73,10 @@ class Revival:
         """Store nothing any more: the broker stops."""
         self._is_stopped = True
 
+    def drop(self) -> None:
+        """Forget the messages that wait: this broker is a slave now."""
+        self._waiting.clear()
+
     def add(self, expired: list[Expired]) -> None:
         """Store these messages again, beginning now."""
         is_idle = not self._waiting

@@ -93,6 +93,14 @@ class PopService:
         self._blocked.stop()
         self.flights.close_journal()
 
+    def step_down(self) -> None:
+        """Deliver nothing while this broker is a slave, and forget what is in flight: the new master hands the messages
+        out again from the committed offsets on. `start` begins again. Blocks for a small file."""
+        self.flights.deadlines.stop()
+        self._blocked.stop()
+        self.revival.drop()
+        self.flights.forget_all()
+
     def clock_moved(self) -> None:
         """Look at all deadlines at once."""
         self.flights.deadlines.look_again()

@@ -31,6 +31,7 @@ NEAR_BYTES: Final = 4 << 20  # a slave so near may join: puts wait for it from t
 RETRY_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 1.0
 JOIN_SECONDS: Final = 2.0  # for a near slave to hold everything
+UNSURE_SECONDS: Final = 30.0  # a request without an answer may be executed so late
 
 
 class RoleHolder(Protocol):
@@ -65,6 +66,7 @@ class ControllerSide:
         self._news = asyncio.Event()
         self._answered_at = now()
         self._is_fenced = False
+        self._unsure_until = 0.0
         self.has_role = asyncio.Event()
 
     @property
@@ -266,7 +268,11 @@ class ControllerSide:
 
     async def _look_at_set(self, known: RoleNews) -> None:
         acks, broker = self._acks, self._settings.broker
+        if acks.sync_set.asked is not None:
+            await self._apply_set_of_controller(known)
         current = acks.sync_set
+        if current.asked is not None:
+            return
         confirmed = acks.confirmed if acks.is_limited else max(self._end_offset() - NEAR_BYTES, 0)
         members = wanted_members(
             current.members,
@@ -310,6 +316,7 @@ class ControllerSide:
                 await self._apply_set_of_controller(known)
                 return
             except MQError as error:  # the answer may be lost: either set may be in force
+                self._unsure_until = self._now() + UNSURE_SECONDS
                 logger.warning("replicas in sync %s are not confirmed, retrying: %s", sorted(members), error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -320,8 +327,10 @@ class ControllerSide:
             return
 
     async def _apply_set_of_controller(self, known: RoleNews) -> None:
+        """Use the set that is in force. It is not known while a request without an answer may still be executed: until
+        then the members of both sets must acknowledge."""
         news = await self._requests.roles()
-        if news.master_epoch == known.master_epoch and news.master_id == self.broker_id:
-            self._acks.use_set(SyncSet(members=news.members, epoch=news.set_epoch))
-        else:
+        if news.master_epoch != known.master_epoch or news.master_id != self.broker_id:
             self._news.set()
+        elif news.set_epoch > self._acks.sync_set.epoch or self._now() >= self._unsure_until:
+            self._acks.use_set(SyncSet(members=news.members, epoch=news.set_epoch))

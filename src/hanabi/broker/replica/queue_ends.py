@@ -6,7 +6,7 @@ once where such queues end. From then on every message of theirs is in the copy.
 
     slave, empty log        {"isKnown": false}                       it must not be promoted yet
     asked its master        {"isKnown": true, "ends": {...}}
-    starts as a master      the queues without a message begin at their ends; the file is deleted
+    becomes a master        the queues without a message begin at their ends; the file is deleted
 
 A home without this file was a master's, or an older version's.
 """
@@ -56,6 +56,17 @@ class CopiedQueueEnds:
     def is_known(self) -> bool:
         """Return whether the master was asked for the ends."""
         return self._record.is_known
+
+    def of_topics(self, topics: Container[str]) -> dict[tuple[str, int], int]:
+        """Return the known ends of the queues of *topics*."""
+        found = self._record.ends.items()
+        return {(topic, queue_id): end for topic, ends in found if topic in topics for queue_id, end in ends.items()}
+
+    def forget(self) -> None:
+        """Delete the file: the queues of this broker go on from here. Blocks for the disk."""
+        self._record = _Record()
+        if self._path.exists():
+            _delete(self._path)
 
     def take(self, ends: QueueEnds) -> None:
         """Keep the ends for a promotion. Blocks for the disk."""

@@ -42,7 +42,7 @@ class Copies:
         since_ms = half.record.store_timestamp_ms - _EARLIER_MS
         pauses = iter(range(_PAUSES_MAX))
         found = self._queries.by_unique_key(
-            topic, key, _LOOKED_AT_MAX, since_ms, _FOR_EVER, lambda: next(pauses, None) is not None
+            *(topic, key, _LOOKED_AT_MAX, since_ms, _FOR_EVER, lambda: next(pauses, None) is not None), unconfirmed=True
         )
         records = (decode_record(record) for record in found.records)
         return [record for record in records if record.body == half.record.body]

@@ -60,6 +60,13 @@ def common_end(own: Sequence[Epoch], own_end: int, masters: Sequence[Epoch], mas
     return None
 
 
+def is_outdated(masters: Sequence[Epoch], own: Epochs, own_end: int) -> bool:
+    """Return whether this log has bytes of an epoch that is newer than all of the master's: that one was deposed, and
+    does not know it yet."""
+    newest = max((epoch.number for epoch in cut(own, own_end)), default=-1)
+    return bool(masters) and masters[-1].number < newest
+
+
 def epoch_at(epochs: Sequence[Epoch], offset: int) -> tuple[Epoch, int | None]:
     """Return the epoch of the byte at *offset* and where it ends; None: at the end of the log.
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from hanabi.errors import RemoteProtocolError, StoreError
-from hanabi.replication.autoswitch.epochs import EpochFile, appended, common_end, cut
+from hanabi.replication.autoswitch.epochs import EpochFile, appended, common_end, cut, is_outdated
 from hanabi.replication.autoswitch.wire import Hello, MasterEpochs, MasterParser, encode_hello, encode_report
 from hanabi.replication.config import ReplicationConfig
 from hanabi.replication.follower import Follower
@@ -96,6 +96,12 @@ class AutoSwitchFollower(Follower):
         own_end = log.end_offset
         if not epochs.epochs or not own_end:
             return None
+        if is_outdated(masters.epochs, epochs.epochs, own_end):
+            return Refusal(
+                RefusalKind.DIVERGED,
+                f"its newest epoch is {masters.epochs[-1].number}, and this log has epoch {epochs.last}: it was deposed"
+                " and does not know it, or the controller's state was lost (hanabi controller status). Nothing is cut",
+            )
         agreed = common_end(epochs.epochs, own_end, masters.epochs, masters.end_offset)
         if agreed is None or agreed < log.min_offset:
             return Refusal(

@@ -24,21 +24,22 @@ def offset_by_time(
     store_time_of: StoreTimeOf,
     *,
     log_offset_min: int,
+    end: int,
     boundary: BoundaryType | None = None,
 ) -> int:
-    """Return the queue offset for *time_ms*.
+    """Return the queue offset for *time_ms* among the messages below the queue offset *end*.
 
-    Without a *boundary* the nearest message, as RocketMQ 4.9.8 answers. LOWER: `max_offset` if all are older. UPPER:
+    Without a *boundary* the nearest message, as RocketMQ 4.9.8 answers. LOWER: *end* if all are older. UPPER:
     `min_offset` if all are younger. As in Apache, if the log lacks the time of a message that it should have, 0,
     or with a boundary `min_offset`.
     """
     times = _Times(queue, store_time_of, log_offset_min)
     try:
         if boundary is None:
-            return _nearest(queue, time_ms, times)
+            return _nearest(queue, time_ms, times, end)
         if boundary is BoundaryType.LOWER:
-            return times.first_from(queue.min_offset, queue.max_offset, time_ms)
-        after = times.first_from(queue.min_offset, queue.max_offset, time_ms + 1)
+            return times.first_from(queue.min_offset, end, time_ms)
+        after = times.first_from(queue.min_offset, end, time_ms + 1)
         return max(after - 1, queue.min_offset)
     except _UnknownTime:
         return 0 if boundary is None else queue.min_offset
@@ -77,15 +78,15 @@ class _Times:
         return low
 
 
-def _nearest(queue: ConsumeQueue, time_ms: int, times: _Times) -> int:
+def _nearest(queue: ConsumeQueue, time_ms: int, times: _Times, end: int) -> int:
     """Choose a file, then search only there, as ConsumeQueue.getOffsetInQueueByTime of 4.9.8 does.
 
     Apache chooses the first file that was last changed at or after the time. The time of a file's last message says the
     same and does not depend on when the system wrote a page.
     """
-    bases = queue.bases()
+    bases = [base for base in queue.bases() if base // ENTRY_BYTES < end]
     if not bases:
-        return 0
+        return queue.min_offset if queue.bases() else 0
     low_file, high_file = 0, len(bases) - 1
     while low_file < high_file:
         middle_file = (low_file + high_file) // 2
@@ -95,7 +96,7 @@ def _nearest(queue: ConsumeQueue, time_ms: int, times: _Times) -> int:
             high_file = middle_file
     base = bases[low_file]
     low = max(base // ENTRY_BYTES, queue.min_offset)
-    high = min((base + queue.family.file_bytes) // ENTRY_BYTES, queue.max_offset) - 1
+    high = min((base + queue.family.file_bytes) // ENTRY_BYTES, end) - 1
     left = right = left_time = right_time = -1
     while low <= high:
         middle = (low + high) // 2

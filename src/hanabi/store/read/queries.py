@@ -2,6 +2,9 @@
 
 The index knows hashes only, so every record that it points at is read and its keys are compared. (Apache leaves that to
 the client.)
+
+Lookups for clients find nothing behind the confirm offset of the reader: replicas may not hold it, and then it is lost
+with its master. Lookups for the broker's own work (`queued_record`, `indexed_record`, `unconfirmed`) find everything.
 """
 
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from hanabi.store.log.walk import record_at
 from hanabi.store.queues.consume_queue_ext import ExtUnit, is_ext_address
 from hanabi.store.queues.consume_queues import ConsumeQueues
 from hanabi.store.read.offset_by_time import BoundaryType, offset_by_time
+from hanabi.store.read.queue_reader import NO_LIMIT, QueueReader
 from hanabi.wire.message.record import Dispatch
 
 _INDEX_STEP_MS: Final = 1_000  # the index keeps seconds
@@ -57,15 +61,19 @@ class QueueEntry(NamedTuple):
 class Queries:
     """Looks messages up. May be used by any thread."""
 
-    def __init__(self, commit_log: CommitLog, queues: ConsumeQueues, index: KeyIndex | None) -> None:
-        self._log, self._queues, self._index = commit_log.log, queues, index
+    def __init__(
+        self, commit_log: CommitLog, queues: ConsumeQueues, index: KeyIndex | None, reader: QueueReader
+    ) -> None:
+        self._log, self._queues, self._index, self._reader = commit_log.log, queues, index, reader
 
     # By place
 
     def record(self, log_offset: int) -> memoryview | None:
         """Return the message at *log_offset*; None if no whole and valid one begins there."""
         found = self._dispatch_at(log_offset)
-        return self._log.read(log_offset, found.size) if found is not None else None
+        if found is None or log_offset + found.size > self._reader.confirmed:
+            return None
+        return self._log.read(log_offset, found.size)
 
     def queued_record(self, log_offset: int) -> memoryview | None:
         """Return the message at *log_offset*, if its queue points there; None otherwise.
@@ -98,6 +106,7 @@ class Queries:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return None
+        max_count = min(max_count, max(self._reader.readable_end(queue) - offset, 0))
         return [
             QueueEntry(log_offset, size, code, queue.ext.get(code) if queue.ext is not None else None)
             for log_offset, size, code in queue.entries(offset, max_count)
@@ -112,7 +121,8 @@ class Queries:
 
         A search may read millions of entries; it ends when *goes_on*, called every millisecond, returns False.
         """
-        return self._search(topic, key, max_count, begin_ms, end_ms, goes_on, unique_only=False)
+        below = self._reader.confirmed
+        return self._search(topic, key, max_count, begin_ms, end_ms, goes_on, unique_only=False, below=below)
 
     def by_unique_key(
         self,
@@ -122,12 +132,26 @@ class Queries:
         begin_ms: int = 0,
         end_ms: int = 2**63 - 1,
         goes_on: GoesOn = without_limit,
+        *,
+        unconfirmed: bool = False,
     ) -> KeyQuery:
-        """Return the messages that a producer sent under this id. More than one if it sent again after a timeout."""
-        return self._search(topic, unique_key, max_count, begin_ms, end_ms, goes_on, unique_only=True)
+        """Return the messages that a producer sent under this id. More than one if it sent again after a timeout.
+
+        With *unconfirmed* also those that clients may not see yet."""
+        below = NO_LIMIT if unconfirmed else self._reader.confirmed
+        return self._search(topic, unique_key, max_count, begin_ms, end_ms, goes_on, unique_only=True, below=below)
 
     def _search(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, goes_on: GoesOn, *, unique_only: bool
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        begin_ms: int,
+        end_ms: int,
+        goes_on: GoesOn,
+        *,
+        unique_only: bool,
+        below: int,
     ) -> KeyQuery:
         if self._index is None:
             return KeyQuery([], 0, 0)
@@ -137,6 +161,8 @@ class Queries:
         def is_wanted(log_offset: int) -> bool:  # other keys have the same hash
             record = self._dispatch_at(log_offset)
             if record is None or record.topic != topic or not _has_key(record, key, unique_only=unique_only):
+                return False
+            if log_offset + record.size > below:
                 return False
             sizes[log_offset] = record.size
             return True
@@ -155,7 +181,14 @@ class Queries:
         if queue is None:
             return 0
         log_offset_min = self._log.min_offset
-        return offset_by_time(queue, time_ms, self._store_time_at, log_offset_min=log_offset_min, boundary=boundary)
+        return offset_by_time(
+            queue,
+            time_ms,
+            self._store_time_at,
+            log_offset_min=log_offset_min,
+            end=self._reader.readable_end(queue),
+            boundary=boundary,
+        )
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the store time of a message; -1 if it is not there."""
@@ -171,7 +204,7 @@ class Queries:
     def latest_store_time(self, topic: str, queue_id: int) -> int:
         """Return the store time of a queue's newest message; -1 if there is none."""
         queue = self._queues.find(topic, queue_id)
-        return self.store_time(topic, queue_id, queue.max_offset - 1) if queue is not None else -1
+        return self.store_time(topic, queue_id, self._reader.readable_end(queue) - 1) if queue is not None else -1
 
     def store_time_at(self, log_offset: int) -> int:
         """Return the store time of the message at *log_offset*; -1 if none begins there."""

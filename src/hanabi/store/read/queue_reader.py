@@ -135,8 +135,9 @@ class QueueReader:
     def is_lost(self, topic: str, queue_id: int, offset: int) -> bool:
         """Return whether all before *offset* can have been consumed only before the crash that cost the end of the
         queue."""
-        ends = self._recovered_ends
-        return ends is not None and self.corrects_offsets and offset > self.max_offset(topic, queue_id)
+        ends, queue = self._recovered_ends, self._queues.find(topic, queue_id)
+        end = queue.max_offset if queue is not None else 0  # also of messages that are not confirmed yet
+        return ends is not None and self.corrects_offsets and offset > end
 
     def _end_at_start(self, queue: ConsumeQueue, end: int) -> int:
         """Return the end of *queue* when the store was opened after a crash; *end* if there was no crash."""
@@ -170,8 +171,10 @@ class QueueReader:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return self._nothing(GetStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
-        low, high = queue.min_offset, self._readable_end(queue)
+        low, high = queue.min_offset, self.readable_end(queue)
         if not low <= offset < high:
+            if high < offset <= queue.max_offset:  # not confirmed yet: the consumer waits there
+                return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
             if high == 0:
                 return self._nothing(GetStatus.NO_MESSAGE_IN_QUEUE, offset, 0, low, high)
             if offset < low:
@@ -294,7 +297,7 @@ class QueueReader:
         behind = self.fresh(queue, entries, 0, offset, max_count, run)
         if behind is None:
             return None
-        ends = queue.min_offset, self._readable_end(queue)
+        ends = queue.min_offset, self.readable_end(queue)
         found = run.count, run.total, run.last_store_ms, behind
         return GetResult(FOUND, offset + run.count, *ends, run.slices(), *found, behind > self.memory_bytes)
 
@@ -358,9 +361,9 @@ class QueueReader:
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset behind the last message, which the next one will get."""
         queue = self._queues.find(topic, queue_id)
-        return self._readable_end(queue) if queue is not None else 0
+        return self.readable_end(queue) if queue is not None else 0
 
-    def _readable_end(self, queue: ConsumeQueue) -> int:
+    def readable_end(self, queue: ConsumeQueue) -> int:
         """Return the offset behind the last message of *queue* that may be read."""
         if queue.max_log_offset <= self.confirmed:
             return queue.max_offset
