@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hanabi.broker.broker import Broker
 from hanabi.controller.config import ControllerConfig
 from hanabi.controller.controller import Controller
 from hanabi.errors import ConfigError
-from hanabi.remoting.address import parse_address
-from hanabi.replication.autoswitch.epochs import Epoch
+from hanabi.replication.autoswitch.epochs import Epoch, EpochFile
 from hanabi.testing.cluster import HOST, running_broker
 from hanabi.testing.topics import create_topic
 from hanabi.testing.waiting import eventually
@@ -35,17 +33,39 @@ async def test_a_wiped_controller_gives_old_brokers_no_role_and_says_what_to_do(
         await replicas.stop(1)
         await replicas.stop(2)
         ended = tmp_path / "elsewhere"
-        async with Controller(QUICK, ended) as wiped, running_broker(
-            tmp_path / "broker-1",
-            replicas.config(controller_addr=f"{HOST}:{(await wiped.start(HOST, 0))[1]}"),
-        ) as broker:
+        async with (
+            Controller(QUICK, ended) as wiped,
+            running_broker(
+                tmp_path / "broker-1",
+                replicas.config(controller_addr=f"{HOST}:{(await wiped.start(HOST, 0))[1]}"),
+            ) as broker,
+        ):
             await eventually(lambda: complains(caplog, "state is lost: restore it"), "the refusal is logged")
             assert not side_of(broker).has_role.is_set()
             assert broker.settings.is_slave
+        await replicas.start(2)  # the last in sync
         await replicas.start(1)
-        await replicas.start(2)
         await replicas.in_sync(1, 2)
         await sent(replicas.namesrv, 3)
+
+
+async def test_a_replica_that_is_not_in_sync_waits_for_one_that_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_replicas(tmp_path, 2) as replicas:
+        await replicas.in_sync(1, 2)
+        await create_topic(replicas.master, "T")
+        await replicas.stop(1)
+        await replicas.in_sync(2)
+        await sent(replicas.namesrv, 3)  # that 1 does not have
+        await replicas.stop(2)
+        async with running_broker(tmp_path / "broker-1", replicas.config()) as behind:
+            await eventually(lambda: complains(caplog, "in sync were 2"), "the election is refused")
+            assert not side_of(behind).has_role.is_set()
+            await replicas.start(2)
+            assert not replicas.brokers[2].settings.is_slave
+            end = replicas.brokers[2].store.max_log_offset
+            await eventually(lambda: behind.store.max_log_offset == end, "the other one follows")
 
 
 async def test_a_broker_whose_epoch_was_never_given_gets_no_role(
@@ -68,9 +88,7 @@ async def test_a_broker_whose_epoch_was_never_given_gets_no_role(
 
 
 def raise_epoch(home: Path, number: int) -> None:
-    """Add an epoch to the file of a broker that does not run; its log gets one byte more of it than it had."""
-    from hanabi.replication.autoswitch.epochs import EpochFile  # noqa: PLC0415 - beside its use
-
+    """Give the last epoch of a broker that does not run another number."""
     file = EpochFile(home)
     file.use((*file.epochs[:-1], Epoch(number, file.epochs[-1].start)))
 
@@ -110,10 +128,5 @@ async def test_a_store_of_another_name_does_not_start(tmp_path: Path) -> None:
         identity = tmp_path / "broker-1" / "brokerIdentity"
         identity.write_text("DefaultCluster#broker-z#1")
         with pytest.raises(ConfigError, match="broker-z"):
-            await started(replicas.config(), tmp_path / "broker-1")
-
-
-async def started(config: object, home: Path) -> Broker:
-    async with running_broker(home, config) as broker:  # type: ignore[arg-type]
-        assert parse_address(broker.address)
-        return broker
+            async with running_broker(tmp_path / "broker-1", replicas.config()):
+                pass

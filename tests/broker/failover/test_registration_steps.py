@@ -50,10 +50,9 @@ async def test_a_broker_that_dies_while_it_takes_an_id_gets_that_id(step: int, t
 
 
 async def test_an_id_that_another_broker_took_meanwhile_is_given_up_for_the_next_one(tmp_path: Path) -> None:
-    async with running_replicas(tmp_path, 1) as replicas:
-        async with dead_after(1, replicas, 2):
-            assert side_of(await replicas.start(3)).broker_id == 2
-            assert side_of(await replicas.start(2)).broker_id == 3
+    async with running_replicas(tmp_path, 1) as replicas, dead_after(1, replicas, 2):
+        assert side_of(await replicas.start(3)).broker_id == 2
+        assert side_of(await replicas.start(2)).broker_id == 3
 
 
 async def test_a_broker_that_moves_keeps_its_id_and_is_found_at_its_new_address(tmp_path: Path) -> None:
