@@ -23,6 +23,7 @@ from hanabi.cli.admin import (
     version,
 )
 from hanabi.cli.bench import command as bench
+from hanabi.cli.cluster import command as cluster
 from hanabi.cli.messages import consume, dlq, message, send, tail
 from hanabi.cli.pipeline import command as pipeline
 from hanabi.cli.serve import command as serve
@@ -63,6 +64,8 @@ app.add_typer(acl.app, name="acl")
 app.add_typer(profile.app, name="profile")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(bench.app, name="bench")
+cluster_list.app.command()(cluster.plan)
+cluster_list.app.command()(cluster.up)
 app.command()(send.send)
 app.command()(tail.tail)
 app.command()(consume.consume)

@@ -10,7 +10,7 @@ from hanabi.cli.shared.render import moment, table
 if TYPE_CHECKING:
     from hanabi.admin.brokers import BrokerSummary
 
-app = typer.Typer(help="The clusters that a name server knows.", no_args_is_help=True)
+app = typer.Typer(help="The clusters that a name server knows, and plans of new ones.", no_args_is_help=True)
 
 
 @app.callback()

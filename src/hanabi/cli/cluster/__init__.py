@@ -1,0 +1,1 @@
+"""`hanabi cluster plan` and `hanabi cluster up`: forms of a cluster, as files and as processes."""
