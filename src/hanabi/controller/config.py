@@ -41,6 +41,12 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     scan_not_active_broker_interval: Millis = 1_000  # Java's default is 5000
     # Ours: after its start a controller listens so long before it elects a successor of a silent master.
     election_wait_millis: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 10_000
+    # Ours: access to etcd. The password is in a file, or in the variable HANABI_ETCD_PASSWORD.
+    etcd_ca_cert: str = ""
+    etcd_cert: str = ""
+    etcd_key: str = ""
+    etcd_user: str = ""
+    etcd_password_file: str = ""
     # Ours: see `access.plain.writes`.
     write_protection_enable: bool = False
     write_allowed_peers: str = ""
@@ -64,10 +70,13 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 KEYS = frozenset(item.encode_name for item in msgspec.structs.fields(ControllerConfig))
 
 
-def read_config(path: Path) -> ControllerConfig:
-    """Return the settings in a controller.conf; a key that it does not have keeps its default."""
+def read_config(path: Path, *, of_namesrv: bool = False) -> ControllerConfig:
+    """Return the settings in a controller.conf; a key that it does not have keeps its default. With *of_namesrv* the
+    file is a namesrv.conf, as in Java: its listenPort is not the controller's."""
     try:
         properties = decode_properties(path.read_bytes())
+        if of_namesrv:
+            properties = {key: value for key, value in properties.items() if key in KEYS - {"listenPort"}}
         for key in properties.keys() - KEYS:
             logger.warning("%s: %s is not a setting of this controller and has no effect", path, key)
         return with_properties(ControllerConfig(), {key: properties[key] for key in properties if key in KEYS})

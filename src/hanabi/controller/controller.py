@@ -20,15 +20,17 @@ from hanabi.controller.notices import RoleNotices
 from hanabi.controller.rules.election import needs_election
 from hanabi.controller.rules.liveness import Liveness
 from hanabi.controller.rules.state import BrokerSet
+from hanabi.controller.standing import SetStanding, Standing
 from hanabi.controller.storage.file_store import FileStore
 from hanabi.controller.storage.store import StateStore
 from hanabi.errors import MQError
 from hanabi.home_lock import HomeLock
 from hanabi.remoting.address import format_address
 from hanabi.remoting.config import RemotingConfig
+from hanabi.remoting.connection.dispatch import Handler
 from hanabi.remoting.connection.protocol import Connection
 from hanabi.remoting.connection.turns import with_turns
-from hanabi.remoting.transport.server import RemotingServer
+from hanabi.remoting.transport.server import RemotingServer, ServerStatistics
 from hanabi.remoting.transport.tls import TlsConfig
 from hanabi.wire.codes import ResponseCode
 
@@ -48,7 +50,9 @@ class Controller:
         *,
         tls: TlsConfig | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
+        around: Callable[[int, Handler], Handler] | None = None,
     ) -> None:
+        """*around* wraps the handler of each request code, for measuring its time."""
         self._folder = home.absolute() / "controller"
         self._config, self._tls, self._now_ms = config, tls, now_ms
         self._store = store or FileStore(self._folder)
@@ -59,6 +63,9 @@ class Controller:
         self._protection = config.write_protection(wall_ms)
         self._notices: RoleNotices | None = None
         self._scanning: asyncio.Task[None] | None = None
+        self._around = around
+        self._elections = 0
+        self._sets: list[BrokerSet] = []  # as the last scan saw them
 
     async def start(self, host: str, port: int, advertised_host: str | None = None) -> tuple[str, int]:
         """Accept connections, and return the address that was bound. Brokers are told *advertised_host*."""
@@ -71,6 +78,8 @@ class Controller:
             handlers = with_turns(handlers)
             if self._protection is not None:
                 handlers = await self._protection.guard(handlers)
+            if self._around is not None:
+                handlers = {code: self._around(code, handler) for code, handler in handlers.items()}
             self._server = RemotingServer(handlers, RemotingConfig(), tls=self._tls, on_close=self._connection_closed)
             bound = await self._server.start(host, port)
             await self._store.open(format_address((advertised_host or bound[0], bound[1])))
@@ -109,11 +118,31 @@ class Controller:
     ) -> None:
         await self.stop()
 
+    def statistics(self) -> ServerStatistics | None:
+        """Return the counters of its port; None while it does not listen."""
+        return self._server.statistics() if self._server is not None else None
+
+    def standing(self) -> Standing:
+        """Return what an operator watches."""
+        alive = {state.name: len(self._changes.alive(state)) for state in self._sets}
+        return Standing(
+            leads=self._store.leads,
+            leader=self._store.leader.address if self._store.leader is not None else None,
+            elections=self._elections,
+            state_failures=self._store.failures,
+            sets=[SetStanding.of(state, alive[state.name]) for state in self._sets],
+        )
+
     async def scan(self) -> None:
         """Elect a successor of every master that is gone."""
-        if not self._store.leads or not self._changes.has_listened:
+        if not self._store.leads:
+            self._sets = []  # its leader knows them
             return
-        for stored in await self._store.read_all():
+        found = await self._store.read_all()
+        self._sets = [stored.state for stored in found]
+        if not self._changes.has_listened:
+            return
+        for stored in found:
             if needs_election(stored.state, self._changes.alive(stored.state)):
                 await self._elect_successor(stored.state)
 
@@ -165,6 +194,7 @@ class Controller:
             self._lost.set()
 
     def _elected(self, state: BrokerSet) -> None:
+        self._elections += 1
         logger.info("broker %s: master is %s since epoch %d", state.name, state.master_id, state.master_epoch)
         if self._notices is not None and self._settings.current.notify_broker_role_changed:
             self._notices.send(state, self._changes.alive(state))

@@ -20,13 +20,15 @@ import msgspec
 
 from hanabi.broker.broker import Broker
 from hanabi.broker.pull.long_polling import HeldPull
+from hanabi.controller.controller import Controller
 from hanabi.metrics.broker_metrics import SERIES_MAX, DiskFacts, broker_lines, disk_facts
+from hanabi.metrics.controller_metrics import controller_lines
 from hanabi.metrics.exposition import CONTENT_TYPE, histogram
 from hanabi.metrics.http_server import HttpServer, Page
 from hanabi.metrics.loop_delay import BOUNDS, LoopDelay
 from hanabi.metrics.namesrv_metrics import namesrv_lines
 from hanabi.metrics.process import ProcessFacts, process_facts, process_lines
-from hanabi.metrics.readiness import OK, STARTING, STOPPING, broker_checks
+from hanabi.metrics.readiness import OK, STARTING, STOPPING, broker_checks, controller_checks
 from hanabi.metrics.request_times import RequestTimes
 from hanabi.metrics.server_metrics import server_lines, together
 from hanabi.namesrv.name_server import NameServer
@@ -55,11 +57,13 @@ class MetricsPort:
     def __init__(self, *, expects: Iterable[str] = (), series_max: int = SERIES_MAX) -> None:
         """*expects*: the servers, by name, without which this process is not ready."""
         self.namesrv_times = RequestTimes()
+        self.controller_times = RequestTimes()
         self.broker_times = RequestTimes(is_held=lambda answer: isinstance(answer, HeldPull))
         self._series_max = series_max
         self._waits_for = dict.fromkeys(expects, STARTING)
         self._namesrv: NameServer | None = None
         self._broker: Broker | None = None
+        self._controller: Controller | None = None
         self._loop_delay = LoopDelay()
         self._scrape: asyncio.Task[list[bytes]] | None = None
         pages = {"/metrics": self._metrics, "/health": self._health, "/ready": self._ready, "/": self._index}
@@ -85,10 +89,14 @@ class MetricsPort:
         self._broker = broker
         self._waits_for.pop("broker", None)
 
+    def controller_started(self, controller: Controller) -> None:
+        self._controller = controller
+        self._waits_for.pop("controller", None)
+
     def stopping(self) -> None:
         """Stop showing the servers' metrics and report not ready, as the servers are about to stop."""
         self._waits_for["servers"] = STOPPING
-        self._namesrv = self._broker = None
+        self._namesrv = self._broker = self._controller = None
         if self._scrape is not None:
             self._scrape.cancel()
 
@@ -104,6 +112,8 @@ class MetricsPort:
         checks = dict(self._waits_for)
         if self._namesrv is not None:
             checks["namesrv"] = OK
+        if self._controller is not None:
+            checks |= controller_checks(self._controller)
         if self._broker is not None:
             checks |= broker_checks(self._broker)
         state = _State(all(said == OK for said in checks.values()), checks)
@@ -148,6 +158,7 @@ class MetricsPort:
             ),
             server_lines(servers, times),
             namesrv_lines(self._namesrv) if self._namesrv is not None else (),
+            controller_lines(self._controller, self._series_max) if self._controller is not None else (),
             broker_lines(self._broker, disk, self._series_max) if self._broker is not None and disk is not None else (),
         )
 
@@ -156,6 +167,8 @@ class MetricsPort:
         times: dict[str, RequestTimes] = {}
         if self._namesrv is not None and (statistics := self._namesrv.statistics()) is not None:
             servers["namesrv"], times["namesrv"] = statistics, self.namesrv_times
+        if self._controller is not None and (statistics := self._controller.statistics()) is not None:
+            servers["controller"], times["controller"] = statistics, self.controller_times
         if self._broker is not None:
             servers["broker"] = together([server.statistics() for server in self._broker.servers])
             times["broker"] = self.broker_times

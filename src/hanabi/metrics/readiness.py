@@ -7,6 +7,7 @@ would not help, so /health does not run these checks.
 from typing import Final
 
 from hanabi.broker.broker import Broker
+from hanabi.controller.controller import Controller
 
 STARTING: Final = "it is starting: the store is being opened"
 STOPPING: Final = "it is stopping"
@@ -16,6 +17,16 @@ OK: Final = "ok"
 def broker_checks(broker: Broker) -> dict[str, str]:
     """Return the checks of a running broker: `ok`, or the reason for a failure."""
     return {"broker": OK, "disk": _disk(broker), "registered": _registered(broker)}
+
+
+def controller_checks(controller: Controller) -> dict[str, str]:
+    """Return the checks of a running controller: one that follows a leader is ready, too."""
+    standing = controller.standing()
+    if standing.leads or standing.leader is not None:
+        return {"controller": OK}
+    return {
+        "controller": "no controller leads: its state cannot be reached, or is that of another cluster (see the log)"
+    }
 
 
 def _disk(broker: Broker) -> str:

@@ -5,7 +5,7 @@ is not here gets one warning line, since RocketMQ's files carry keys that we do 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -42,6 +42,8 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     support_acting_master: bool = False  # routes show such a slave as the master
     notify_min_broker_id_changed: bool = False  # tell the brokers of a name when its smallest id changes
     scan_not_active_broker_interval: Positive = 5_000  # milliseconds
+    enable_controller_in_namesrv: bool = False  # 5.x: a controller in the same process
+    controller_listen_port: Port = 19_876  # ours: its port
     write_buffer_high_water_mark: Count = 0  # bytes; 0 leaves it to us
     # Ours, not RocketMQ's: what brokers may make us remember.
     brokers_max: Positive = RouteLimits().brokers_max
@@ -97,8 +99,15 @@ class NamesrvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 PROTECTION = frozenset({"writeProtectionEnable", "writeAllowedPeers", "writeAllowedCertificates", "aclFolder"})
-OURS = frozenset({"brokersMax", "topicsPerBrokerMax", "topicsTotalMax"}) | PROTECTION
-OF_5 = frozenset({"supportActingMaster", "notifyMinBrokerIdChanged", "scanNotActiveBrokerInterval"})
+OURS = frozenset({"brokersMax", "topicsPerBrokerMax", "topicsTotalMax", "controllerListenPort"}) | PROTECTION
+OF_5 = frozenset(
+    {
+        "supportActingMaster",
+        "notifyMinBrokerIdChanged",
+        "scanNotActiveBrokerInterval",
+        "enableControllerInNamesrv",
+    }
+)
 KEYS = {item.encode_name: item.name for item in msgspec.structs.fields(NamesrvConfig)}
 
 
@@ -115,15 +124,16 @@ def _values(config: NamesrvConfig) -> Iterable[tuple[str, object]]:
     return zip(KEYS, msgspec.structs.astuple(config), strict=True)
 
 
-def read_config(path: Path) -> NamesrvConfig:
-    """Return the settings in a namesrv.conf; a key that it does not have keeps its default."""
+def read_config(path: Path, also: Collection[str] = ()) -> NamesrvConfig:
+    """Return the settings in a namesrv.conf; a key that it does not have keeps its default. Keys of *also* are another
+    server's."""
     try:
         properties = decode_properties(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    for key in properties.keys() - KEYS.keys():
+    for key in properties.keys() - KEYS.keys() - set(also):
         logger.warning("%s: %s is not a setting of this name server and has no effect", path, key)
     try:
         return with_properties(NamesrvConfig(), {key: properties[key] for key in properties if key in KEYS})

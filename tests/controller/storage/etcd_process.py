@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,24 @@ def need_etcd() -> None:
 class Etcd:
     """One member; `start` also starts a stopped one again, with its data."""
 
-    def __init__(self, home: Path, name: str, client: int, peer: int, cluster: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        name: str,
+        client: int,
+        peer: int,
+        cluster: str,
+        scheme: str = "http",
+        options: Sequence[str] = (),
+    ) -> None:
         self.home, self.client = home, client
-        url, peer_url = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+        url, peer_url = f"{scheme}://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
         self._command = [
             *("etcd", "--name", name, "--data-dir", str(home / "data"), "--initial-cluster", cluster),
             *("--listen-client-urls", url, "--advertise-client-urls", url),
             *("--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url),
             *("--logger", "zap", "--log-level", "error", "--heartbeat-interval", "100", "--election-timeout", "1000"),
+            *options,
         ]
         self.process = self.start()
 
@@ -45,11 +56,13 @@ class Etcd:
             return probe.connect_ex(("127.0.0.1", self.client)) == 0
 
 
-def etcd_cluster(home: Path, count: int) -> list[Etcd]:
+def etcd_cluster(home: Path, count: int, *, scheme: str = "http", options: Sequence[str] = ()) -> list[Etcd]:
     """*count* members that know each other."""
     ports = [(free_port(), free_port()) for _ in range(count)]
     cluster = ",".join(f"e{number}=http://127.0.0.1:{peer}" for number, (_, peer) in enumerate(ports))
-    members = [Etcd(home / f"e{n}", f"e{n}", client, peer, cluster) for n, (client, peer) in enumerate(ports)]
+    members = [
+        Etcd(home / f"e{n}", f"e{n}", client, peer, cluster, scheme, options) for n, (client, peer) in enumerate(ports)
+    ]
     for member in members:
         member.wait_ready()
     return members

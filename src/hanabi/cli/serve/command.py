@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
     from hanabi.cli.serve.container import ContainerToStart
     from hanabi.cli.serve.serving import BrokerToStart, ControllerToStart, DashboardStart, Grpc, Metrics, Namesrv
+    from hanabi.controller.config import ControllerConfig
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.transport.tls import TlsConfig
 
@@ -104,6 +105,10 @@ def namesrv_alone(
     home: options.Home = Path(DEFAULT_HOME),
     host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is reached from other machines
     port: Annotated[int | None, options.port_option("--port", "listenPort of the file, or 9876")] = None,
+    controller: options.WithController = False,
+    controller_port: Annotated[int | None, options.port_option("--controller-port", "19876")] = None,
+    state: options.StateAt = None,
+    advertise: options.Advertise = None,
     tls_config: options.TlsFile = None,
     log_level: options.LogLevelOption = LogLevel.INFO,
     log_json: options.LogJson = False,
@@ -118,13 +123,26 @@ def namesrv_alone(
 ) -> None:
     """Run a name server: brokers register with it, clients ask it for routes.
 
-    Prints "ready namesrv HOST:PORT" on stdout once it accepts connections. Stops cleanly on SIGTERM and SIGINT.
+    Prints "ready namesrv HOST:PORT" on stdout once it accepts connections. Stops cleanly on SIGTERM and SIGINT. With
+    --controller, or enableControllerInNamesrv=true in the file, a controller runs in the same process on its own port
+    (`hanabi serve controller --help`), with its settings in the same file.
     """
     with _started(context, "namesrv") as start:
+        from hanabi.controller.config import KEYS as CONTROLLER_KEYS
+        from hanabi.controller.config import ControllerConfig
+        from hanabi.controller.config import read_config as read_controller_config
         from hanabi.namesrv.config import NamesrvConfig, read_config
 
-        settings = read_config(config_file) if config_file else NamesrvConfig()
+        settings = read_config(config_file, also=CONTROLLER_KEYS) if config_file else NamesrvConfig()
         _namesrv(start, settings, home, host, settings.listen_port if port is None else port, config_file)
+        if controller or settings.enable_controller_in_namesrv:
+            own = read_controller_config(config_file, of_namesrv=True) if config_file else ControllerConfig()
+            in_file = _properties(config_file) if config_file else {}
+            sources = {key: Source.FILE for key in in_file if key in CONTROLLER_KEYS and key != "listenPort"}
+            where = settings.controller_listen_port if controller_port is None else controller_port
+            _controller(start, own, sources, home, host, where, state, advertise)
+        else:
+            _refuse_without_controller(context)
 
 
 @app.command("broker")
@@ -183,13 +201,20 @@ def controller_alone(
     log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
     log_files: options.LogFiles = options.LOG_FILES,
     with_stdin: options.WithStdin = False,
+    metrics_port: options.MetricsPort = None,
+    metrics_host: options.MetricsHost = None,
+    metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
 ) -> None:
     """Run a controller: it elects the master of each broker name, for brokers with enableControllerMode=true.
 
     Prints "ready controller HOST:PORT" on stdout once it accepts connections. Stops cleanly on SIGTERM and SIGINT.
     """
     with _started(context, "controller") as start:
-        _controller(start, config_file, home, host, port, state, advertise)
+        from hanabi.controller.config import ControllerConfig, read_config
+
+        settings = read_config(config_file) if config_file is not None else ControllerConfig()
+        sources = dict.fromkeys(_properties(config_file) if config_file is not None else {}, Source.FILE)
+        _controller(start, settings, sources, home, host, port, state, advertise)
 
 
 @app.command("container")
@@ -366,6 +391,12 @@ def _run(start: Start) -> None:
     run(serve(*servers, with_stdin=until))
 
 
+def _refuse_without_controller(context: typer.Context) -> None:
+    for name in ("controller_port", "state", "advertise"):
+        if _is_given(context, name):
+            raise ConfigError(f"--{name.replace('_', '-')} of a name server goes with --controller")
+
+
 def _namesrv(
     start: Start, config: "NamesrvConfig", home: Path, host: str, port: int, file: Path | None = None
 ) -> "Namesrv":
@@ -384,7 +415,8 @@ def _namesrv(
 
 def _controller(
     start: Start,
-    file: Path | None,
+    config: "ControllerConfig",
+    sources: dict[str, Source],
     home: Path,
     host: str,
     port: int | None,
@@ -392,16 +424,23 @@ def _controller(
     advertise: str | None,
 ) -> None:
     from hanabi.cli.serve.serving import ControllerToStart
-    from hanabi.controller.config import ControllerConfig, read_config
+    from hanabi.controller.storage.etcd_access import etcd_access
     from hanabi.controller.storage.etcd_client import parse_endpoints
 
-    config = read_config(file) if file is not None else ControllerConfig()
-    sources = dict.fromkeys(_properties(file) if file is not None else {}, Source.FILE)
     if port is not None:
         sources["listenPort"] = Source.COMMAND_LINE
         config = msgspec.structs.replace(config, listen_port=port)
+    access = None
     if state is not None:
         parse_endpoints(state)
+        access = etcd_access(
+            state,
+            ca_cert=config.etcd_ca_cert,
+            cert=config.etcd_cert,
+            key=config.etcd_key,
+            user=config.etcd_user,
+            password_file=config.etcd_password_file,
+        )
     advertised = _parse_advertise(advertise)[0] if advertise is not None else ""
     start.home = home
     start.sections["controller"] = partial(struct_settings, config, sources)
@@ -411,6 +450,7 @@ def _controller(
         host=host,
         port=config.listen_port,
         state=state,
+        access=access,
         advertised_host=advertised,
         tls=start.tls,
     )

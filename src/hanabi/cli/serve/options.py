@@ -93,13 +93,14 @@ WithStdin = Annotated[
     bool,
     typer.Option("--with-stdin", help="Stop at the end of stdin, too: with the program that started it."),
 ]
+WithController = Annotated[bool, typer.Option("--controller", help="Run a controller in this process, too.")]
 StateAt = Annotated[
     str | None,
     typer.Option(
         "--state",
         metavar="URL",
         show_default="a file below --home",
-        help="Where elections are kept, for several controllers: etcd://HOST:PORT,HOST:PORT.",
+        help="Where elections are kept, for several controllers: etcd://HOST:PORT,HOST:PORT, with TLS etcds://...",
     ),
 ]
 ShowConfig = Annotated[

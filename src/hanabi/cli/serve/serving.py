@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hanabi.broker.broker import Broker
     from hanabi.broker.config import BrokerConfig
     from hanabi.controller.config import ControllerConfig
+    from hanabi.controller.storage.etcd_client import EtcdAccess
     from hanabi.metrics.port import MetricsPort
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.transport.tls import TlsConfig
@@ -63,6 +64,7 @@ class ControllerToStart(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     state: str | None  # etcd://HOST:PORT[,HOST:PORT]; None: a file of the home
+    access: "EtcdAccess | None"  # to etcd
     advertised_host: str  # empty: where it listens, or the machine's address
     tls: "TlsConfig | None"
 
@@ -112,7 +114,7 @@ async def serve(
     async with AsyncExitStack() as servers:
         port: MetricsPort | None = None
         if metrics is not None:
-            port, metrics_address = await _open_metrics(metrics, namesrv, broker, servers)
+            port, metrics_address = await _open_metrics(metrics, namesrv, broker, controller, servers)
         if namesrv is not None:
             address = await _start_namesrv(namesrv, servers, port)
             ready.append(f"ready namesrv {format_address(address)}")
@@ -120,7 +122,7 @@ async def serve(
             if broker is not None:
                 broker = _registered_with(broker, own_namesrv)
         if controller is not None:
-            address = await _start_controller(controller, servers)
+            address = await _start_controller(controller, servers, port)
             ready.append(f"ready controller {format_address(address)}")
         if broker is not None:
             ready += await _start_broker(broker, servers, port, grpc)
@@ -160,11 +162,16 @@ async def _collecting() -> AsyncIterator[None]:
 
 
 async def _open_metrics(
-    wanted: Metrics, namesrv: Namesrv | None, broker: BrokerToStart | None, servers: AsyncExitStack
+    wanted: Metrics,
+    namesrv: Namesrv | None,
+    broker: BrokerToStart | None,
+    controller: ControllerToStart | None,
+    servers: AsyncExitStack,
 ) -> "tuple[MetricsPort, tuple[str, int]]":
     from hanabi.metrics.port import MetricsPort
 
-    expected = [name for name, server in (("namesrv", namesrv), ("broker", broker)) if server is not None]
+    all_servers = (("namesrv", namesrv), ("controller", controller), ("broker", broker))
+    expected = [name for name, server in all_servers if server is not None]
     port = MetricsPort(expects=expected, series_max=wanted.series_max)
     address = await port.start(wanted.host, wanted.port)
     servers.push_async_callback(port.stop)
@@ -188,7 +195,9 @@ async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack, port: "Metric
     return address
 
 
-async def _start_controller(wanted: ControllerToStart, servers: AsyncExitStack) -> tuple[str, int]:
+async def _start_controller(
+    wanted: ControllerToStart, servers: AsyncExitStack, port: "MetricsPort | None"
+) -> tuple[str, int]:
     from hanabi.broker.addresses import advertised_host
     from hanabi.controller.controller import Controller
 
@@ -197,15 +206,22 @@ async def _start_controller(wanted: ControllerToStart, servers: AsyncExitStack) 
         from hanabi.controller.storage.etcd_client import EtcdClient, parse_endpoints
         from hanabi.controller.storage.etcd_store import EtcdStore
 
-        store = EtcdStore(EtcdClient(parse_endpoints(wanted.state)), wanted.home.absolute() / "controller")
-    server = await servers.enter_async_context(Controller(wanted.config, wanted.home, store, tls=wanted.tls))
+        client = EtcdClient(parse_endpoints(wanted.state), access=wanted.access)
+        store = EtcdStore(client, wanted.home.absolute() / "controller")
+    around = port.controller_times.around if port is not None else None
+    server = await servers.enter_async_context(
+        Controller(wanted.config, wanted.home, store, tls=wanted.tls, around=around)
+    )
     told = advertised_host(wanted.advertised_host, wanted.host)
     try:
-        return await server.start(wanted.host, wanted.port, told)
+        address = await server.start(wanted.host, wanted.port, told)
     except (OSError, UnicodeError) as error:
         where = format_address((wanted.host, wanted.port))
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot listen on {where}: {reason}") from error
+    if port is not None:
+        port.controller_started(server)
+    return address
 
 
 async def _start_grpc(wanted: Grpc, broker: "Broker", servers: AsyncExitStack) -> str:

@@ -91,6 +91,11 @@ class EtcdStore:
         """Return the controllers of the last round."""
         return self._members
 
+    @property
+    def failures(self) -> int:
+        """Return how often no member of etcd answered."""
+        return self._client.failures
+
     # ---- states ------------------------------------------------------------------------------------------------------
 
     async def read(self, name: str) -> Stored | None:

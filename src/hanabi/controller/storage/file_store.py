@@ -32,6 +32,7 @@ class FileStore:
         self._file = _File()
         self._writing = asyncio.Lock()
         self._self: Member | None = None
+        self._failures = 0
 
     async def open(self, address: str) -> None:
         """Read the file; a damaged one is a StoreDamaged, and never an empty state."""
@@ -58,6 +59,11 @@ class FileStore:
         """Return this controller."""
         return [self._self] if self._self is not None else []
 
+    @property
+    def failures(self) -> int:
+        """Return how often the file could not be written."""
+        return self._failures
+
     async def read(self, name: str) -> Stored | None:
         """Return the present state of a broker name."""
         found = self._file.sets.get(name)
@@ -81,6 +87,10 @@ class FileStore:
             if state is not None:
                 sets[name] = after, state
             changed = _File(revision=after, sets=sets)
-            await in_own_thread(self._table.save, changed)
+            try:
+                await in_own_thread(self._table.save, changed)
+            except BaseException:
+                self._failures += 1
+                raise
             self._file = changed
             return True

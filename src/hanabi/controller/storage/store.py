@@ -45,6 +45,10 @@ class StateStore(Protocol):
     def members(self) -> list[Member]:
         """Return all controllers, as far as they are known here."""
 
+    @property
+    def failures(self) -> int:
+        """Return how often the state could not be read or written, since the start."""
+
     async def read(self, name: str) -> Stored | None:
         """Return the present state of a broker name; None if there is none."""
 
