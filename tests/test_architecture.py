@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "grpc": "errors memory message wire remoting access broker",
     "supervision": "errors",
     "container": "errors clock wire remoting access store broker supervision",  # the broker: only its settings
-    "metrics": "_version errors wire remoting store replication namesrv controller broker",
+    "metrics": "_version errors wire remoting access store replication namesrv controller broker",
     "client": "errors clock durable_table message wire remoting",
     "admin": "errors message wire access client",
     "doctor": "errors clock message wire remoting client admin",

@@ -313,6 +313,31 @@ async def test_a_million_of_wrong_signatures_take_no_memory(tmp_path: Path) -> N
         assert (await asked(peer, SEND, send_to("Orders"), APP)).code == 0
 
 
+async def test_wrong_signatures_are_answered_late_and_other_clients_at_once(tmp_path: Path) -> None:
+    async with guarded(tmp_path, guess_delay_ms=60_000) as (cluster, peer):
+        for _ in range(10):
+            assert (await asked(peer, SEND, send_to("Orders"), WRONG)).code == 16
+        for _ in range(20):  # until an answer takes longer than all that follows
+            waiting = peer.start(SEND, signed(send_to("Orders"), WRONG, b"body"), b"body")
+            done, _ = await asyncio.wait([waiting], timeout=2.0)
+            if not done:
+                break
+        assert not waiting.done()
+        other = await Peer.connect(cluster.broker.address)  # the same address, and the account under attack
+        for _ in range(20):
+            assert (await asked(other, SEND, send_to("Orders"), APP)).code == 0
+        behind = peer.start(SEND, signed(send_to("Orders"), APP, b"body"), b"body")
+        assert (await asked(other, SEND, send_to("Orders"), APP)).code == 0
+        assert not behind.done()  # this connection is read later
+        control = cluster.broker.access_control
+        assert control is not None
+        assert control.guesses is not None
+        assert control.guesses.delayed >= 1
+        waiting.cancel()
+        behind.cancel()
+        await other.close()
+
+
 async def test_without_access_control_nothing_is_checked_and_the_fast_path_is_used(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await cluster.create_topic("Orders", queues=1)

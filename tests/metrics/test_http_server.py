@@ -4,11 +4,13 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from hanabi.errors import ConfigError
 from hanabi.metrics.http_server import HEAD_BYTES_MAX, HttpServer, Page
+from hanabi.metrics.protection import read_protection
 from tests.metrics.scraping import ask, get
 
 HOST = "127.0.0.1"
@@ -35,7 +37,7 @@ PAGES = {"/small": small, "/pieces": in_pieces, "/large": large, "/broken": brok
 
 
 @asynccontextmanager
-async def serving(**limits: float) -> AsyncIterator[tuple[str, int]]:
+async def serving(**limits: object) -> AsyncIterator[tuple[str, int]]:
     server = HttpServer(PAGES, **limits)  # type: ignore[arg-type]
     address = await server.start(HOST, 0)
     try:
@@ -137,3 +139,57 @@ async def test_a_taken_port_and_a_host_that_is_none_are_one_sentence() -> None:
             await HttpServer(PAGES).start(host, port)
         with pytest.raises(ConfigError, match=r"cannot listen on a\.\.b:0 for metrics: "):
             await HttpServer(PAGES).start("a..b", 0)
+
+
+TOKEN = "token-of-prometheus"  # noqa: S105
+
+
+async def shown(address: tuple[str, int], path: str, *headers: str) -> int:
+    lines = [f"GET {path} HTTP/1.1", "Host: x", *headers]
+    return (await ask(address, ("\r\n".join(lines) + "\r\n\r\n").encode())).status
+
+
+async def test_a_protected_page_needs_its_token() -> None:
+    async with serving(protection=read_protection(None, None, {"HANABI_METRICS_TOKEN": TOKEN})) as address:
+        assert await shown(address, "/small", f"Authorization: Bearer {TOKEN}") == 200
+        assert await shown(address, "/small", f"authorization: bearer  {TOKEN}") == 200
+        for header in (
+            "Authorization: Bearer wrong",
+            f"Authorization: Bearer {TOKEN}x",
+            "Authorization: Bearer",
+            "Authorization:",
+            f"Authorization: Basic {TOKEN}",
+            f"X-Authorization: Bearer {TOKEN}",
+        ):
+            assert await shown(address, "/small", header) == 401, header
+        refused = await get(address, "/small")
+        assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert await shown(address, f"/small?token={TOKEN}") == 401
+        assert await shown(address, "/nothing") == 401  # names of pages are not told
+        assert await shown(address, "/health") == 404  # open, and not among these pages
+
+
+@pytest.mark.parametrize(
+    ("allowed", "status"), [("127.0.0.1", 200), ("10.0.0.0/8,127.0.0.0/8", 200), ("10.1.2.3", 401)]
+)
+async def test_a_protected_page_is_shown_to_listed_addresses(allowed: str, status: int) -> None:
+    async with serving(protection=read_protection(allowed, None, {})) as address:
+        assert await shown(address, "/small") == status
+
+
+def test_bad_protections_are_errors_that_show_no_token(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("short\n")
+    for allowed, path, environment in (
+        ("10.0.0.0/99", None, {}),
+        (None, file, {}),
+        (None, tmp_path / "absent", {}),
+        (None, None, {"HANABI_METRICS_TOKEN": "short"}),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            read_protection(allowed, path, environment)
+        assert "short" not in str(refused.value).replace(str(tmp_path), "")
+    file.write_text(TOKEN + "\nmore\n")
+    protection = read_protection("10.0.0.0/8", file, {})
+    assert protection.token == TOKEN.encode()
+    assert TOKEN not in repr(protection)

@@ -30,14 +30,15 @@ def resolved_secret(text: str, owner: str) -> str:
         return text
     kind, name = reference.groups()
     if kind:
-        return _first_line(Path(name), owner)
+        return read_secret_file(Path(name), owner)
     try:
         return os.environ[name]
     except KeyError:
         raise ConfigError(f"{owner}: the environment variable {name} of its secret is not set") from None
 
 
-def _first_line(path: Path, owner: str) -> str:
+def read_secret_file(path: Path, owner: str) -> str:
+    """Return the first line of *path*. An error names *owner* and the file."""
     try:
         with path.open("rb") as file:
             return file.read(_FILE_BYTES_MAX).decode().partition("\n")[0].strip()

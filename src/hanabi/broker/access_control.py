@@ -114,6 +114,7 @@ class AccessControl:
 
     def stop(self) -> None:
         """Write what waits."""
+        self.metering.created.forget_deleted()
         self.metering.created.save()
         if self.audit is not None:
             self.audit.log.stop()

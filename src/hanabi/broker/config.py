@@ -236,6 +236,8 @@ def check_identities(config: BrokerConfig) -> None:
             "authorizationEnabled = true needs authenticationEnabled = true: without signatures a client may give"
             " any name"
         )
+    if config.account_quotas and not config.checks_access:
+        raise ConfigError(f"{QUOTAS} needs aclEnable = true or authenticationEnabled = true")
     if config.certificate_accounts and not config.checks_access:
         raise ConfigError("certificateAccountsEnable = true needs aclEnable = true or authenticationEnabled = true")
 

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
+from hanabi.access.quotas.meter import Meter
 from hanabi.broker.broker import Broker
 from hanabi.broker.stats.store_stats import CLASS_LIMITS_MS
 from hanabi.metrics.exposition import Sample, counter, gauge, histogram, labels
@@ -92,10 +93,10 @@ def _traffic(broker: Broker, bounded: Bounded) -> Iterator[str]:
     pulls = [(labels(result="found"), store.gets_found), (labels(result="missed"), store.gets_missed)]
     yield from counter("hanabi_pulls_total", "Answered pulls, with and without messages.", pulls)
     yield from _fast_path(broker)
-    yield from _access(broker)
+    yield from _access(broker, bounded)
 
 
-def _access(broker: Broker) -> Iterator[str]:
+def _access(broker: Broker, bounded: Bounded) -> Iterator[str]:
     """Yield the counters of access control. Without it nothing is refused and no line written."""
     control = broker.access_control
     refused = control.refusals.count if control is not None else 0
@@ -104,6 +105,30 @@ def _access(broker: Broker) -> Iterator[str]:
     written, lost = (log.written, log.lost) if log is not None else (0, 0)
     lines = [(labels(result="written"), written), (labels(result="lost"), lost)]
     yield from counter("hanabi_audit_lines_total", "Lines of the audit log, written and lost.", lines)
+    guesses = control.guesses if control is not None else None
+    delayed, closed = (guesses.delayed, guesses.closed) if guesses is not None else (0, 0)
+    answers = [(labels(result="delayed"), delayed), (labels(result="closed"), closed)]
+    yield from counter("hanabi_wrong_signatures_total", "Wrong signatures, answered late or by a close.", answers)
+    yield from _quotas(list(control.metering.meters.values()) if control is not None else [], bounded)
+
+
+def _quotas(meters: list[Meter], bounded: Bounded) -> Iterator[str]:
+    """Yield what accounts with a quota take."""
+    for name, about, attribute in (
+        ("hanabi_account_requests_total", "Requests of accounts that have a quota.", "requests"),
+        ("hanabi_account_bytes_in_total", "Bytes of requests of accounts that have a quota.", "bytes_in"),
+        ("hanabi_account_bytes_out_total", "Bytes of answers to accounts that have a quota.", "bytes_out"),
+    ):
+        samples = ((labels(account=meter.account), getattr(meter, attribute)) for meter in meters)
+        yield from counter(name, about, bounded(name, samples, len(meters)))
+    over = [
+        (labels(account=meter.account, limit=limit, result=result), count)
+        for meter in meters
+        for result, counts in (("delayed", meter.delayed), ("refused", meter.refused))
+        for limit, count in counts.items()
+    ]
+    name = "hanabi_account_over_quota_total"
+    yield from counter(name, "Requests over a quota, by account, limit and result.", bounded(name, over, len(over)))
 
 
 def _fast_path(broker: Broker) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """A very small HTTP server for a few pages that are read and never written: GET and HEAD, one request a connection.
 
 It shares the loop with a broker, so everything is bounded: connections, the size of a request, the time a peer takes to
-ask and to read. It does not know the pages' content. No TLS and no passwords: bind it where only operators reach it.
+ask and to read. It does not know the pages' content. No TLS: bind it where only operators reach it, or give it a
+protection.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from hanabi.errors import ConfigError
+from hanabi.metrics.protection import OPEN, Protection
 from hanabi.remoting.address import format_address
 
 logger = logging.getLogger(__name__)
@@ -52,8 +54,9 @@ class HttpServer:
         connections_max: int = CONNECTIONS_MAX,
         ask_seconds: float = ASK_SECONDS,
         read_seconds: float = READ_SECONDS,
+        protection: Protection = OPEN,
     ) -> None:
-        self._pages = pages
+        self._pages, self._protection = pages, protection
         self._connections_max, self._ask_seconds, self._read_seconds = connections_max, ask_seconds, read_seconds
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
@@ -100,7 +103,7 @@ class HttpServer:
                 head = b""
                 answer = _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too long")
             else:
-                answer = await self._answer(head)
+                answer = await self._answer(head, writer.get_extra_info("peername"))
             async with asyncio.timeout(self._read_seconds):
                 for piece in answer:
                     writer.write(piece)
@@ -114,9 +117,13 @@ class HttpServer:
         finally:
             writer.transport.abort()  # nothing if it is closed
 
-    async def _answer(self, head: bytes) -> list[bytes]:
+    async def _answer(self, head: bytes, peer: tuple[str, int] | None) -> list[bytes]:
         try:
             method, path = _request_line(head)
+            if not self._protection.allows(peer[0] if peer else "", path, head):
+                raise RefusedError(
+                    HTTPStatus.UNAUTHORIZED, "this page needs a token, or a listed address", "WWW-Authenticate: Bearer"
+                )
             find = self._pages.get(path)
             if find is None:
                 known = ", ".join(self._pages)

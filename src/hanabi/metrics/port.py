@@ -28,6 +28,7 @@ from hanabi.metrics.http_server import HttpServer, Page
 from hanabi.metrics.loop_delay import BOUNDS, LoopDelay
 from hanabi.metrics.namesrv_metrics import namesrv_lines
 from hanabi.metrics.process import ProcessFacts, process_facts, process_lines
+from hanabi.metrics.protection import OPEN, Protection
 from hanabi.metrics.readiness import OK, STARTING, STOPPING, broker_checks, controller_checks
 from hanabi.metrics.request_times import RequestTimes
 from hanabi.metrics.server_metrics import server_lines, together
@@ -54,7 +55,13 @@ class _State(msgspec.Struct):
 class MetricsPort:
     """Holds its port from `start` to `stop`."""
 
-    def __init__(self, *, expects: Iterable[str] = (), series_max: int = SERIES_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        expects: Iterable[str] = (),
+        series_max: int = SERIES_MAX,
+        protection: Protection = OPEN,
+    ) -> None:
         """*expects*: the servers, by name, without which this process is not ready."""
         self.namesrv_times = RequestTimes()
         self.controller_times = RequestTimes()
@@ -67,7 +74,8 @@ class MetricsPort:
         self._loop_delay = LoopDelay()
         self._scrape: asyncio.Task[list[bytes]] | None = None
         pages = {"/metrics": self._metrics, "/health": self._health, "/ready": self._ready, "/": self._index}
-        self._http = HttpServer(pages)
+        self._http = HttpServer(pages, protection=protection)
+        self.is_protected = protection.is_on
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address that was bound; a taken port is a ConfigError."""

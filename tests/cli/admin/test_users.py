@@ -110,6 +110,33 @@ def test_policies_are_granted_explained_and_revoked(cluster: Serving, commands: 
     assert commands.answer("acl", "show", "sender") == []
 
 
+def test_two_passwords_are_valid_while_one_replaces_the_other(
+    cluster: Serving, commands: Commands, password: str, tmp_path: Path
+) -> None:
+    def sends(secret: str) -> bool:
+        access = hanabi.Credentials("rotating", secret)
+        with hanabi.Producer("rotating", namesrv=cluster.namesrv, access=access, retries=0) as producer:
+            try:
+                return producer.send(hanabi.Message("Orders", b"x")).status is hanabi.SendStatus.SEND_OK
+            except (NoPermission, SendFailed) as error:
+                assert "check signature failed" in str(error)  # noqa: PT017
+                return False
+
+    new = tmp_path / "new.secret"
+    new.write_text("secret-of-app-renewed\n")
+    commands.said("user", "create", "rotating", "--password-file", password)
+    commands.said("acl", "create", "rotating", "Topic:*", "-a", "pub")
+    assert "goes with a new password" in refused(
+        run("user", "update", "rotating", "--keep-previous", *commands.options), 2
+    )
+    commands.said("user", "update", "rotating", "--password-file", str(new), "--keep-previous")
+    assert sends("secret-of-app")
+    assert sends("secret-of-app-renewed")
+    commands.said("user", "update", "rotating", "--drop-previous")
+    assert not sends("secret-of-app")
+    assert sends("secret-of-app-renewed")
+
+
 def test_users_and_policies_are_copied(commands: Commands, password: str) -> None:
     commands.said("user", "create", "copied", "--password-file", password)
     commands.said("acl", "create", "copied", "Topic:*", "-a", "pub", "-a", "sub")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hanabi.cli.serve.open_doors import Door, warning
+from hanabi.cli.serve.open_doors import Door, warn_metrics, warning
 from hanabi.remoting.transport.tls import ClientAuth, TlsConfig, TlsMode
 
 MUTUAL = TlsConfig(server_mode=TlsMode.ENFORCING, server_need_client_auth=ClientAuth.REQUIRE)
@@ -33,3 +33,14 @@ def test_a_port_that_is_protected_or_local_is_not(doors: list[Door]) -> None:
 
 def test_tls_without_client_certificates_is_no_protection() -> None:
     assert warning([Door(ANY, False, TlsConfig(server_mode=TlsMode.ENFORCING))]) is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "is_guarded", "warns"),
+    [("0.0.0.0", False, True), ("", False, True), ("0.0.0.0", True, False), ("127.0.0.1", False, False)],  # noqa: S104
+)
+def test_an_open_port_for_operators_is_told(
+    caplog: pytest.LogCaptureFixture, host: str, is_guarded: bool, warns: bool
+) -> None:
+    warn_metrics(host, is_guarded)
+    assert ("metrics listen on" in caplog.text) == warns

@@ -32,6 +32,7 @@ class UserChange(msgspec.Struct, frozen=True, kw_only=True):
     password: str | None = None
     user_type: UserType | None = None
     user_status: UserStatus | None = None
+    keeps_previous: bool | None = None  # the password before the new one stays valid; False: it does no longer
 
 
 class Directory:
@@ -62,11 +63,14 @@ class Directory:
             self._use_users({**self.users, user.username: user})
 
     def update_user(self, username: str, change: UserChange) -> None:
-        """Change a user. A new password makes the previous one invalid."""
+        """Change a user. A new password makes the previous one invalid, unless that is to be kept."""
         with self._changing:
             changed = self._known(username)
             if change.password:
-                changed = msgspec.structs.replace(changed, password=change.password, previous_password=None)
+                previous = changed.password if change.keeps_previous else None
+                changed = msgspec.structs.replace(changed, password=change.password, previous_password=previous)
+            elif change.keeps_previous is False:
+                changed = msgspec.structs.replace(changed, previous_password=None)
             if change.user_type is not None:
                 changed = msgspec.structs.replace(changed, user_type=change.user_type)
             if change.user_status is not None:

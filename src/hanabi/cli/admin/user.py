@@ -113,6 +113,14 @@ def update(
     password_file: Password = None,
     type: Annotated[Type | None, typer.Option("--type", help="The new type.")] = None,
     status: Annotated[Status | None, typer.Option("--status", help="A disabled user is refused.")] = None,
+    keep_previous: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-previous/--drop-previous",
+            show_default=False,
+            help="Keep the old password valid with the new one, until --drop-previous. Hanabi's brokers only.",
+        ),
+    ] = None,
     account: Account = False,
     topic: Topics = None,
     group: Groups = None,
@@ -125,14 +133,17 @@ def update(
         _change_account(site, user, secret, type, topic, group, cluster, broker)
         return
     _refuse_permissions(topic, group)
-    if secret is None and type is None and status is None:
-        raise ConfigError("nothing to change: give --password, --password-file, --type or --status")
+    if keep_previous and secret is None:
+        raise ConfigError("--keep-previous goes with a new password: --password or --password-file")
+    if secret is None and type is None and status is None and keep_previous is None:
+        raise ConfigError("nothing to change: give --password, --password-file, --type, --status or --drop-previous")
     from hanabi.wire.bodies.acl import UserInfo
 
     info = UserInfo(
         password=secret,
         user_type=type.value.capitalize() if type is not None else None,
         user_status=status.value if status is not None else None,
+        keep_previous=keep_previous,
     )
     brokers = site.run(lambda admin: admin.users.update(user, info, where(cluster, broker)))
     site.done(UserChanged(user=user, brokers=brokers), f"user {user} is changed at {', '.join(brokers)}")

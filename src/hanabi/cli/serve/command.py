@@ -83,6 +83,8 @@ def both(
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+    metrics_allow: options.MetricsAllow = None,
+    metrics_token_file: options.MetricsTokenFile = None,
     dashboard_port: options.DashboardPort = None,
     grpc_port: options.GrpcPort = None,
 ) -> None:
@@ -120,6 +122,8 @@ def namesrv_alone(
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+    metrics_allow: options.MetricsAllow = None,
+    metrics_token_file: options.MetricsTokenFile = None,
 ) -> None:
     """Run a name server: brokers register with it, clients ask it for routes.
 
@@ -167,6 +171,8 @@ def broker_alone(
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+    metrics_allow: options.MetricsAllow = None,
+    metrics_token_file: options.MetricsTokenFile = None,
     grpc_port: options.GrpcPort = None,
 ) -> None:
     """Run a broker: it keeps messages, and gives them to consumers.
@@ -287,8 +293,13 @@ class Start:
         port = self.options.metrics_port
         if port is None:
             return None
+        from hanabi.metrics.protection import read_protection
+
         return Metrics(
-            host=self.options.metrics_host or self.host, port=port, series_max=self.options.metrics_series_max
+            host=self.options.metrics_host or self.host,
+            port=port,
+            series_max=self.options.metrics_series_max,
+            protection=read_protection(self.options.metrics_allow, self.options.metrics_token_file),
         )
 
     def grpc(self) -> "Grpc | None":

@@ -39,6 +39,16 @@ def warning(doors: Iterable[Door]) -> str | None:
     )
 
 
+def warn_metrics(host: str, is_guarded: bool) -> None:
+    """Log the warning about the port for operators, if there is one."""
+    if not is_guarded and not _is_loopback(host):
+        logger.warning(
+            "metrics listen on %s without protection: each machine that reaches this port reads names of topics and"
+            " groups; set --metrics-host, --metrics-allow or --metrics-token-file",
+            host or "all addresses",
+        )
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback

@@ -29,6 +29,8 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     metrics_port: int | None = None  # this and what follows: not of every server
     metrics_host: str | None = None
     metrics_series_max: int = SERIES_MAX
+    metrics_allow: str | None = None
+    metrics_token_file: Path | None = None
     dashboard_port: int | None = None
     grpc_port: int | None = None
     with_stdin: bool = False
@@ -201,6 +203,26 @@ MetricsSeriesMax = Annotated[
         metavar="N",
         min=0,
         help="How many topics, groups and queues each metric may show.",
+        rich_help_panel=_METRICS,
+    ),
+]
+MetricsAllow = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-allow",
+        metavar="ADDR,...",
+        show_default="all",
+        help="Addresses and networks that may read them.",
+        rich_help_panel=_METRICS,
+    ),
+]
+MetricsTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-token-file",
+        metavar="FILE",
+        show_default="$HANABI_METRICS_TOKEN, or none",
+        help="The first line is a token; readers that show it (Authorization: Bearer) may read them.",
         rich_help_panel=_METRICS,
     ),
 ]

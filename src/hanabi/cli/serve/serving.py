@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hanabi.controller.config import ControllerConfig
     from hanabi.controller.storage.etcd_client import EtcdAccess
     from hanabi.metrics.port import MetricsPort
+    from hanabi.metrics.protection import Protection
     from hanabi.namesrv.config import NamesrvConfig
     from hanabi.remoting.transport.tls import TlsConfig
     from hanabi.store.config import StoreConfig
@@ -75,6 +76,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     series_max: int
+    protection: "Protection"
 
 
 class Grpc(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +133,7 @@ async def serve(
         if port is not None:
             ready.append(f"ready metrics {format_address(metrics_address)}")
             servers.callback(port.stopping)
+            open_doors.warn_metrics(metrics_address[0], port.is_protected)
         open_doors.warn(_doors(namesrv, broker, controller))
         async with _collecting():
             for line in ready:
@@ -172,7 +175,7 @@ async def _open_metrics(
 
     all_servers = (("namesrv", namesrv), ("controller", controller), ("broker", broker))
     expected = [name for name, server in all_servers if server is not None]
-    port = MetricsPort(expects=expected, series_max=wanted.series_max)
+    port = MetricsPort(expects=expected, series_max=wanted.series_max, protection=wanted.protection)
     address = await port.start(wanted.host, wanted.port)
     servers.push_async_callback(port.stop)
     return port, address

@@ -27,8 +27,12 @@ class AclConfig(Body, frozen=True, kw_only=True):
 
 
 class UserInfo(Body, frozen=True, kw_only=True):
-    """A user of 5.x: in requests the keys to change, in replies all of them."""
+    """A user of 5.x: in requests the keys to change, in replies all of them.
 
+    `keep_previous` is ours, of an update: the old password stays valid with a new one, until it is false.
+    """
+
+    keep_previous: bool | None = None
     password: str | None = None
     user_status: str | None = None
     user_type: str | None = None

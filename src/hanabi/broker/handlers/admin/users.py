@@ -67,6 +67,7 @@ class UserHandlers:
             password=info.password,
             user_type=word(UserType, info.user_type),
             user_status=word(UserStatus, info.user_status),
+            keeps_previous=info.keep_previous,
         )
         if change.user_type is UserType.SUPER and not self._is_super(request, connection):
             raise UnknownReplyError("The super user can only be update by super user")
