@@ -1,5 +1,6 @@
 """Client certificates that name accounts: no signature is needed, and a signature of another account is refused."""
 
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -163,3 +164,11 @@ def test_the_key_needs_access_control(tmp_path: Path) -> None:
     path.write_text("certificateAccountsEnable=true\n")
     with pytest.raises(ConfigError, match="needs aclEnable"):
         read_broker_config(path)
+
+
+async def test_the_audit_log_names_the_certificate(tmp_path: Path) -> None:
+    async with certified(tmp_path, **by_accounts(tmp_path)) as site:
+        app = await site.peer("orders-app")
+        assert (await asked(app, SEND, send_to("Own"), None)).code == 16
+    lines = [json.loads(line) for line in (tmp_path / "broker" / "audit" / "audit.log").read_text().splitlines()]
+    assert [(line["certificate"], line.get("account")) for line in lines] == [(["orders-app", "127.0.0.1"], None)]

@@ -42,6 +42,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     account: str | None
     address: str
     code: int
+    certificate: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     reason: str | None = None
     old: Any = None
@@ -55,6 +56,7 @@ def encode_line(line: Line) -> bytes:
         "verdict": line.verdict,
         "account": line.account,
         "address": line.address,
+        "certificate": list(line.certificate),
         "request": request_name(line.code),
         "code": line.code,
         "resources": list(line.resources),

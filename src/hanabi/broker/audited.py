@@ -10,7 +10,7 @@ import msgspec
 
 from hanabi.access.audit_line import Line, Verdict, account_of, asked, is_change, resources_of
 from hanabi.access.audit_log import AuditLog
-from hanabi.access.guard import Source, source_of
+from hanabi.access.guard import Source, origin_of
 from hanabi.access.plain.files import PlainFiles
 from hanabi.access.policies.directory import Directory
 from hanabi.access.policies.wording import acl_info, username_of
@@ -64,7 +64,7 @@ class Audit:
             answer = handle(header, request, connection)
         except Exception as error:  # noqa: BLE001 - a failure is an answer, as in `dispatch`
             answer = error_reply(error, request, connection)
-        note = partial(self._answered, header, request, source_of(connection.peer), old)
+        note = partial(self._answered, header, request, origin_of(connection), old)
         if isinstance(answer, asyncio.Future):
             answer.add_done_callback(lambda done: note(_reply_of(done)))
             return cast(Awaitable[Reply], answer)
@@ -93,6 +93,7 @@ class Audit:
             account=account_of(request),
             address=source.host,
             code=request.code,
+            certificate=source.certificate,
             resources=resources_of(header, request.code),
             reason=reason[:500] if reason is not None else None,
             old=old,

@@ -128,7 +128,7 @@ def _quotas(meters: list[Meter], bounded: Bounded) -> Iterator[str]:
         for limit, count in counts.items()
     ]
     name = "hanabi_account_over_quota_total"
-    yield from counter(name, "Requests over a quota, by account, limit and result.", bounded(name, over, len(over)))
+    yield from counter(name, "Requests over a quota.", bounded(name, over, len(over)))
 
 
 def _fast_path(broker: Broker) -> Iterator[str]:
