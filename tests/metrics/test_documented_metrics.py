@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import hanabi.aio
 from hanabi.message import Message
@@ -19,7 +20,15 @@ USED = re.compile(r"\b(?:hanabi|process)_[a-z_]+")
 
 async def everything(home: Path) -> Figures:
     """Return a scrape in which every family has a sample."""
-    async with world(home, series_max=1) as running:
+    rules = home / "conf"
+    rules.mkdir()
+    (rules / "plain_acl.yml").write_text("globalWhiteRemoteAddresses: [127.0.0.1]\n")
+    settings: dict[str, Any] = {"acl_enabled": True, "acl_folder": str(rules), "account_quotas": '{"app":{"connections":1}}'}
+    async with world(home, series_max=1, **settings) as running:
+        assert running.broker.access_control is not None
+        meter = running.broker.access_control.metering.of("app")
+        assert meter is not None
+        meter.delayed["connections"] += 1
         consumer = hanabi.aio.PushConsumer("billing", namesrv=running.namesrv)
         consumer.subscribe("Orders")
         consumer.listener(lambda messages: None)

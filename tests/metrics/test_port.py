@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(home: Path, store: StoreConfig | None = None, *, series_max: int = 20_000) -> AsyncIterator[World]:
+async def world(
+    home: Path, store: StoreConfig | None = None, *, series_max: int = 20_000, **settings: Any
+) -> AsyncIterator[World]:
     port = MetricsPort(expects=("namesrv", "broker"), series_max=series_max)
     metrics = await port.start(HOST, 0)
     try:
@@ -48,7 +51,7 @@ async def world(home: Path, store: StoreConfig | None = None, *, series_max: int
         ):
             namesrv = format_address(await name_server.start(HOST, 0))
             port.namesrv_started(name_server)
-            config = BrokerConfig(broker_name="broker-a", namesrv_addr=namesrv)
+            config = BrokerConfig(broker_name="broker-a", namesrv_addr=namesrv, **settings)
             async with Broker(
                 config,
                 store or small_store(home),
