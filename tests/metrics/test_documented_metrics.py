@@ -23,7 +23,11 @@ async def everything(home: Path) -> Figures:
     rules = home / "conf"
     rules.mkdir()
     (rules / "plain_acl.yml").write_text("globalWhiteRemoteAddresses: [127.0.0.1]\n")
-    settings: dict[str, Any] = {"acl_enabled": True, "acl_folder": str(rules), "account_quotas": '{"app":{"connections":1}}'}
+    settings: dict[str, Any] = {
+        "acl_enabled": True,
+        "acl_folder": str(rules),
+        "account_quotas": '{"app":{"connections":1}}',
+    }
     async with world(home, series_max=1, **settings) as running:
         assert running.broker.access_control is not None
         meter = running.broker.access_control.metering.of("app")
