@@ -44,7 +44,7 @@ MAY_IMPORT = {
         "client admin doctor bench container dashboard spark supervision"
     ),
     # The broker: only its SQL92 evaluator, which is pure.
-    "dashboard": "errors clock message wire remoting broker client admin doctor",
+    "dashboard": "errors clock message wire remoting broker client codecs admin doctor",
     "spark": "errors clock message wire store client",  # the store: its reader looks into the files
     "aio": "client",
     "codecs": "errors message client",
@@ -181,18 +181,19 @@ ROOMS = {
     "dashboard.history": "dashboard.cluster",
     "dashboard.alerts": "dashboard.history",
     "dashboard.security": "dashboard.config",
+    "dashboard.bodies": "dashboard.security",
     "dashboard.parts": (
-        "dashboard.alerts dashboard.cluster dashboard.config dashboard.history dashboard.jobs dashboard.render "
+        "dashboard.alerts dashboard.bodies dashboard.cluster dashboard.config dashboard.history dashboard.jobs dashboard.render "
         "dashboard.security"
     ),
     "dashboard.web": "dashboard.parts dashboard.render dashboard.security",
     "dashboard.pages": (
-        "dashboard.alerts dashboard.cluster dashboard.history dashboard.jobs dashboard.parts dashboard.render "
-        "dashboard.security dashboard.web"
+        "dashboard.alerts dashboard.bodies dashboard.cluster dashboard.history dashboard.jobs dashboard.parts "
+        "dashboard.render dashboard.security dashboard.web"
     ),
     "dashboard.pages.operate": "dashboard.cluster dashboard.jobs dashboard.security dashboard.web",
     "dashboard": (
-        "dashboard.alerts dashboard.cluster dashboard.config dashboard.history dashboard.jobs dashboard.pages "
+        "dashboard.alerts dashboard.bodies dashboard.cluster dashboard.config dashboard.history dashboard.jobs dashboard.pages "
         "dashboard.pages.operate dashboard.parts dashboard.render dashboard.security dashboard.web"
     ),
     "cli.logs": "",

@@ -15,11 +15,11 @@ import pytest
 from hanabi import Message
 from hanabi.admin import Admin
 from hanabi.aio import Producer, PullConsumer
+from hanabi.dashboard.bodies.forms import SHOWN_BYTES_MAX, decoded
 from hanabi.dashboard.cluster.tail import filter_of, json_fields, tail
 from hanabi.dashboard.jobs.jobs import KEPT_MAX, RUNNING_MAX, Job, Jobs
 from hanabi.dashboard.jobs.letters import csv_lines
 from hanabi.dashboard.pages.messages import properties_of
-from hanabi.dashboard.render.bodies import SHOWN_BYTES_MAX, decoded
 from hanabi.dashboard.security.roles import Role
 from hanabi.dashboard.web.times import parse_time
 from hanabi.errors import InvalidParameter
@@ -213,7 +213,8 @@ def test_bodies_are_shown_in_the_form_that_fits_and_in_the_wanted_one() -> None:
     assert decoded(packed).form == "msgpack"
     assert decoded(b"\xff\xfe\x00").form == "hex"
     assert decoded(b'{"a":1}', "hex").text.startswith("00000000  7b 22 61")
-    assert decoded(b"plain", "msgpack").form == "hex"  # does not fit
+    unfit = decoded(b"plain", "msgpack")
+    assert (unfit.form, unfit.problem) == ("text", "the body is not msgpack")
     assert decoded(b"").form == "text"
     large = decoded(b"x" * (SHOWN_BYTES_MAX + 1))
     assert (large.form, large.cut, len(large.text)) == ("text", True, SHOWN_BYTES_MAX)

@@ -6,6 +6,7 @@ import msgspec
 
 from hanabi.client.config import ClientConfig
 from hanabi.dashboard.alerts.watch import Watch
+from hanabi.dashboard.bodies.book import FormBook
 from hanabi.dashboard.cluster.accounts import Accounts
 from hanabi.dashboard.cluster.view import ClusterView
 from hanabi.dashboard.config import DashboardConfig
@@ -26,6 +27,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterView
     accounts: Accounts
     pages: Pages
+    forms: FormBook
     users: Users
     sessions: Sessions
     throttle: Throttle

@@ -17,6 +17,7 @@ from hanabi.clock import monotonic_ms, wall_ms
 from hanabi.dashboard.alerts.config import read_config
 from hanabi.dashboard.alerts.watch import Watch
 from hanabi.dashboard.app import application
+from hanabi.dashboard.bodies.book import FormBook
 from hanabi.dashboard.cluster.accounts import Accounts
 from hanabi.dashboard.cluster.collector import Collector
 from hanabi.dashboard.cluster.view import ClusterView
@@ -78,6 +79,7 @@ async def opened(
             cluster=cluster,
             accounts=accounts,
             pages=Pages(),
+            forms=FormBook(config.home / "forms.json"),
             users=users,
             sessions=sessions,
             throttle=Throttle(now_s),

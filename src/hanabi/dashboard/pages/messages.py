@@ -11,10 +11,12 @@ from starlette.responses import Response, StreamingResponse
 from hanabi.admin.messages import TraceEvent
 from hanabi.admin.topics import kind_of
 from hanabi.client.producer.producer import Producer
-from hanabi.dashboard.cluster.tail import filter_of, tail
+from hanabi.dashboard.bodies.forms import FORMS, SCHEMA_FORMS, TopicForm, decoded
+from hanabi.dashboard.cluster.json_path import json_filter
+from hanabi.dashboard.cluster.tail import Filter, filter_of, tail
 from hanabi.dashboard.jobs.jobs import Job
 from hanabi.dashboard.jobs.search import Wanted, search
-from hanabi.dashboard.render.bodies import FORMS, decoded
+from hanabi.dashboard.render.timeline import bars
 from hanabi.dashboard.security.roles import Role
 from hanabi.dashboard.web.routing import PageRoute
 from hanabi.dashboard.web.times import parse_time
@@ -122,12 +124,16 @@ async def view(visit: Visit) -> Response:
             raise QueryNotFound(f"{error}. That address is not a broker of this cluster; it was not asked.") from error
         raise
     events, consumption = await asyncio.gather(_trace(visit, message), _consumption(visit, message))
+    given = visit.parts.forms.find(message.topic)
     return visit.page(
         "message.html",
         message=message,
-        body=decoded(message.body, visit.text("as")),
-        forms=list(FORMS),
+        body=decoded(message.body, visit.text("as"), given),
+        forms=[*FORMS, *((given.form,) if given and given.form in SCHEMA_FORMS else ())],
+        all_forms=[*FORMS, *SCHEMA_FORMS],
+        given=given,
         events=events,
+        bars=bars(events[0] or ()),
         first_ms=min((event.time for event in events[0] or ()), default=0),
         consumption=consumption,
     )
@@ -218,15 +224,32 @@ async def _sent(visit: Visit, message: Message, action: str) -> Response:
 
 async def live(visit: Visit) -> Response:
     """Show the page of the live tail."""
-    wanted = visit.text("filter")
-    filter_of(wanted)
-    return visit.page("live.html", name=visit.name("topic"), filter=wanted, tags=visit.text("tags"))
+    fields = {key: visit.text(key) for key in ("filter", "json", "tags")}
+    _live_filter(visit)
+    return visit.page("live.html", name=visit.name("topic"), fields=fields)
+
+
+def _live_filter(visit: Visit) -> Filter:
+    """Return the filter of the live tail: SQL92 over properties and fields, and paths into a JSON body."""
+    sql, of_body = filter_of(visit.text("filter")), json_filter(visit.text("json"))
+    return lambda message: sql(message) and of_body(message.body)
+
+
+async def remember_form(visit: Visit) -> Response:
+    """Remember how bodies of a topic are shown, for everybody; or forget it."""
+    topic, form = visit.name("topic"), visit.text("form")
+    schema = (visit.form.get("schema") or [""])[0].strip()
+    chosen = TopicForm(form=form, schema=schema, message=visit.text("message")) if form else None
+    visit.parts.forms.put(topic, chosen)
+    visit.note("form of bodies", topic, form or "forgotten")
+    back = visit.text("id")
+    return visit.to("/messages/view", id=back, topic=topic) if back else visit.to(f"/topics/{topic}")
 
 
 async def stream(visit: Visit) -> Response:
     """Send new messages as they come, as server-sent events; the pulls stop when the browser leaves."""
     parts, topic = visit.parts, visit.name("topic")
-    wanted, tags = filter_of(visit.text("filter")), visit.text("tags") or "*"
+    wanted, tags = _live_filter(visit), visit.text("tags") or "*"
     if len(parts.live) >= LIVE_MAX:
         raise InvalidParameter(f"{LIVE_MAX} live pages are open already")
     await parts.cluster.admin.access.route(topic)
@@ -267,6 +290,7 @@ PAGES = [
     PageRoute("/messages/again", send_again, Role.OPERATOR, "POST"),
     PageRoute("/topics/{topic}/send", send_form, Role.OPERATOR),
     PageRoute("/topics/{topic}/send", send, Role.OPERATOR, "POST"),
+    PageRoute("/topics/{topic}/form", remember_form, Role.OPERATOR, "POST", local=True),
     PageRoute("/topics/{topic}/live", live),
     PageRoute("/topics/{topic}/stream", stream),
 ]
