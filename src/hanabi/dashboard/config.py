@@ -27,5 +27,6 @@ class DashboardConfig(msgspec.Struct, frozen=True, kw_only=True):
     session_whole_s: float = SESSION_WHOLE_S
     page_seconds: float = 3.0  # a page waits so long for brokers, and then shows what it has
     broker_login: bool = False  # accounts of brokers may log in
+    pipelines: Path | None = None  # folder of reports of pipelines
     alerts_file: Path | None = None
     scrypt_log_n: int = 15

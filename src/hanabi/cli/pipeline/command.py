@@ -96,6 +96,15 @@ def run(
     log: Annotated[
         Path | None, typer.Option("--log", metavar="FILE", show_default="thrown away", help="Keep Spark's own log.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="DIR",
+            show_default="none",
+            help="Write a report of the run there, for `hanabi dashboard --pipelines DIR`.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run a pipeline: hanabi pipeline run NAME --its-option VALUE. `hanabi pipeline show NAME` lists its options."""
@@ -114,7 +123,7 @@ def run(
         name,
     )
     settings = {**given.conf, **dict(_setting(each) for each in conf or ())}
-    outcome = _run(pipeline, options, master or given.master or DEFAULT_MASTER, settings, log)
+    outcome = _run(pipeline, options, master or given.master or DEFAULT_MASTER, settings, log, report)
     with output() as write:
         write(json_line({"pipeline": name, **_plain(outcome)}) if json else _text(outcome))
     if outcome.complaint is not None:
@@ -129,19 +138,34 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _run(pipeline: "Pipeline[Any]", options: Any, master: str, settings: dict[str, str], log: Path | None) -> "Outcome":
+def _run(
+    pipeline: "Pipeline[Any]",
+    options: Any,
+    master: str,
+    settings: dict[str, str],
+    log: Path | None,
+    report: Path | None,
+) -> "Outcome":
     from hanabi.cli.pipeline.log import spark_log
     from hanabi.cli.pipeline.progress import shown_progress
+    from hanabi.cli.pipeline.report import reported
     from hanabi.spark.pipelines.failures import plain_spark_errors
     from hanabi.spark.pipelines.session import session, settings_for
 
     all_settings = settings_for(pipeline.name, master, pipeline=pipeline.spark_conf, user=settings)
     with errors_as_exit_code():
         try:
-            with spark_log(log) as file, shown_progress() as progress:
+            with (
+                spark_log(log) as file,
+                shown_progress() as shown,
+                reported(report, pipeline.name, shown) as (progress, file_of_run),
+            ):
                 progress.step("starting Spark")
                 with session(all_settings, file) as spark, plain_spark_errors():
-                    return pipeline.run(spark, options, progress)
+                    outcome = pipeline.run(spark, options, progress)
+                if file_of_run is not None:
+                    file_of_run.ended(outcome)
+                return outcome
         except KeyboardInterrupt:
             typer.echo("hanabi: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None

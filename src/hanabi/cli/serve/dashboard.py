@@ -68,6 +68,15 @@ def dashboard(
     key: Annotated[
         Path | None, typer.Option("--key", metavar="FILE", help="PEM file of the certificate's key.")
     ] = None,
+    pipelines: Annotated[
+        Path | None,
+        typer.Option(
+            "--pipelines",
+            metavar="DIR",
+            show_default="none",
+            help="Folder with reports of `hanabi pipeline run --report DIR`, to show them.",
+        ),
+    ] = None,
     broker_login: Annotated[
         bool,
         typer.Option(
@@ -108,6 +117,7 @@ def dashboard(
         key=key,
         alerts_file=alerts,
         broker_login=broker_login,
+        pipelines=pipelines,
     )
     client = cluster.client_config(namesrv, "", access_key, tls_config, seconds=REQUEST_SECONDS)
     run(serve(None, None, dashboard=lambda _: running(config, client)))

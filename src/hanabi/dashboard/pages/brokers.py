@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from hanabi.admin import Where
 from hanabi.admin.brokers import BrokerTable
+from hanabi.admin.controllers import ControllerState
 from hanabi.admin.groups import GroupMembers
 from hanabi.dashboard.pages.history import broker_curves, curves_of
 from hanabi.dashboard.web.routing import PageRoute
@@ -63,6 +64,32 @@ async def replication(visit: Visit) -> Response:
     return visit.page("replication.html", known=await visit.parts.cluster.replication())
 
 
+async def controllers(visit: Visit) -> Response:
+    """Show controllers and the replicas that they know. Brokers in controller mode name them."""
+    cluster = visit.parts.cluster
+    configs = await cluster.collector.ask(("all-configs",), cluster.admin.brokers.config, fresh_s=300.0)
+    addresses = controller_addresses([table.values for table in configs.value or ()])
+    known = None
+    if addresses:
+
+        async def ask() -> ControllerState:
+            return await cluster.admin.controllers.status(addresses)
+
+        known = await cluster.collector.ask(("controllers",), ask)
+    return visit.page("controllers.html", addresses=addresses, known=known)
+
+
+def controller_addresses(settings: list[dict[str, str]]) -> list[str]:
+    """Return the controllers that brokers in controller mode name. Pure."""
+    found = [
+        address.strip()
+        for values in settings
+        if values.get("enableControllerMode", "").lower() == "true"
+        for address in values.get("controllerAddr", "").split(";")
+    ]
+    return list(dict.fromkeys(address for address in found if address))
+
+
 async def producers(visit: Visit) -> Response:
     """Show the connected producers of a group: brokers tell them by group only."""
     group, cluster = visit.text("group"), visit.parts.cluster
@@ -80,5 +107,6 @@ PAGES = [
     PageRoute("/brokers", listing),
     PageRoute("/brokers/{address}", broker),
     PageRoute("/replication", replication),
+    PageRoute("/controllers", controllers),
     PageRoute("/producers", producers),
 ]
