@@ -20,7 +20,7 @@ from hanabi.grpc.rules.handles import Transaction
 from hanabi.grpc.rules.queue_choice import queue_of_group
 from hanabi.remoting.address import parse_address
 from hanabi.remoting.connection.dispatch import Reply
-from hanabi.wire.codes import RequestCode
+from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.headers.send import SendMessageV2Header
 from hanabi.wire.message import sysflag
 from hanabi.wire.message.message_id import decode_offset_id
@@ -129,8 +129,7 @@ class Sends:
 
 
 def _send_code(reply: Reply) -> Code:
-    code = code_of(reply.code)
-    return Code.INTERNAL_SERVER_ERROR if code is Code.INVALID_RECEIPT_HANDLE else code
+    return Code.BAD_REQUEST if reply.code == ResponseCode.MESSAGE_ILLEGAL else code_of(reply.code)
 
 
 def _at(brokers: tuple[BrokerQueues, ...], place: int) -> tuple[str, int]:

@@ -4,8 +4,8 @@
     start, send, finish, reset ──> take_output() ──> bytes
 
 A stream error is answered with RST_STREAM, a connection error with GOAWAY: `is_closed` is True afterwards, and the
-caller closes the connection when the output is written. Trailers of requests are read and dropped, PUSH_PROMISE is never
-sent.
+caller closes the connection when the output is written. Trailers of requests are read and dropped, and nothing is ever
+pushed.
 """
 
 from collections.abc import Callable

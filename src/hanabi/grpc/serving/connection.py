@@ -182,8 +182,7 @@ class GrpcConnection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self._fail(call, RpcStatus.UNIMPLEMENTED, str(error))
             return
-        finally:
-            self._give_back(before + len(data) - len(call.buffer))
+        self._give_back(before + len(data) - len(call.buffer))
         if call.conversation is not None:
             for message in complete:
                 self._say(call, message)

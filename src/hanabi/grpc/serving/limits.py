@@ -19,6 +19,7 @@ class PortLimits(msgspec.Struct, frozen=True, kw_only=True):
     unread_bytes_max: int = 16 * 1024 * 1024  # replies to one connection that wait: above it no messages are delivered
     idle_seconds: float = 120.0  # a connection without a stream is closed
     stalled_seconds: float = 60.0  # one that reads nothing is closed
+    check_seconds: float = 5.0  # how often both are looked for
     first_byte_seconds: float = 30.0
     tls_handshake_seconds: float = 30.0
 

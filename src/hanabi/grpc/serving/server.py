@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 BACKLOG: Final = 1024
 ACCEPTS_A_TURN: Final = 64
 ACCEPT_PAUSE_SECONDS: Final = 1.0
-CHECK_SECONDS: Final = 5.0
 
 
 class GrpcServer:
@@ -127,7 +126,7 @@ class GrpcServer:
 
     async def _check(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(self.limits.check_seconds)
             now = time.monotonic()
             for connection in list(self.connections):
                 connection.check(now)

@@ -37,7 +37,7 @@ class Renewals:
     """All messages that are renewed, by client and handle. *hide* gives a message a new invisible time."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._by_client: dict[str, dict[str, _Renewed]] = {}
         self._total = 0
         self._task: asyncio.Task[None] | None = None
@@ -99,7 +99,7 @@ class Renewals:
 
     async def renew(self) -> None:
         """Renew the messages whose time ends soon."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         for client_id in list(self._by_client):
             for text, renewed in list(self._by_client.get(client_id, {}).items()):
                 receipt = renewed.handle.receipt
