@@ -1,7 +1,7 @@
 """`hanabi serve` in a process of its own, for tests of what users run against it."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -31,14 +31,14 @@ class Serving:
 
 
 @contextmanager
-def serving(home: Path, settings: Mapping[str, object] = QUICK) -> Iterator[Serving]:
-    """Ready; ended in any case. *settings* are those of broker.conf."""
+def serving(home: Path, settings: Mapping[str, object] = QUICK, *, more: Sequence[str] = ()) -> Iterator[Serving]:
+    """Ready; ended in any case. *settings* are those of broker.conf, *more* further options of the command."""
     home.mkdir(parents=True, exist_ok=True)
     config = home / "broker.conf"
     config.write_text("brokerName=broker-a\n" + "".join(f"{key}={value}\n" for key, value in settings.items()))
     command = [sys.executable, "-m", "hanabi", "serve", "-c", str(config), "--home", str(home / "data")]
     process = ServerProcess(
-        "hanabi serve", [*command, "--namesrv-port", "0", "--broker-port", "0"], home / "console.log"
+        "hanabi serve", [*command, "--namesrv-port", "0", "--broker-port", "0", *more], home / "console.log"
     )
     try:
         yield Serving(process)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ ADMIN_4 = "admin-4"
 ALL_5 = "all-5"
 PROXY_5 = "proxy-5"
 CONTROLLER_5 = "controller-5"
+PYTHON_CLIENT = "5.1.2"  # rocketmq-python-client
 
 
 class JavaUnavailable(Exception):
@@ -123,3 +125,48 @@ def _run(command: list[str], seconds: int) -> None:
 def required() -> bool:
     """CI must run these tests: there, what is missing is a failure and not a reason to skip."""
     return os.environ.get("CI", "").lower() == "true"
+
+
+@cache
+def grpc_driver_classpath() -> str:
+    """Return the class path of the 5.x client and of our driver for it."""
+    jars = classpath("grpc-client")
+    source = JAVA / "grpc-drivers" / "GrpcJourney.java"
+    folder = CACHE / f"grpc-drivers-{_digest(source, JAVA / 'grpc-client' / 'pom.xml')}"
+    if not folder.exists():
+        _into(folder, [_need("javac"), "-nowarn", "-cp", jars, "-d", "{}", str(source)])
+    return f"{folder}:{jars}"
+
+
+@cache
+def grpc_python() -> Path:
+    """Return the folder with the 5.x client for Python. It is not in our environment: its messages have the names of
+    ours, and it pins packages."""
+    folder = CACHE / f"grpc-python-{PYTHON_CLIENT}-{sys.version_info[0]}.{sys.version_info[1]}"
+    if not folder.exists():
+        command = [sys.executable, "-m", "pip", "install", "-q", "--target", "{}"]
+        _into(folder, [*command, f"rocketmq-python-client=={PYTHON_CLIENT}"])
+    return folder
+
+
+@cache
+def grpc_node_modules() -> Path:
+    """Return the 5.x client for Node, from npm."""
+    _need("node")
+    wanted = Path(__file__).parent / "grpc" / "package.json"
+    folder = CACHE / f"grpc-node-{_digest(wanted)}"
+    if not folder.exists():
+        command = [_need("npm"), "install", "--prefix", "{}", "--no-audit", "--no-fund", "--no-save", "--silent"]
+        names = [f"{name}@{version}" for name, version in json.loads(wanted.read_text())["dependencies"].items()]
+        _into(folder, [*command, *names])
+    return folder / "node_modules"
+
+
+@cache
+def grpc_go() -> Path:
+    """Return the program with the 5.x client for Go."""
+    folder = Path(__file__).parent / "grpc" / "go"
+    program = CACHE / f"grpc-go-{_digest(folder / 'go.mod', folder / 'journey.go')}"
+    if not program.exists():
+        _into(program, [_need("go"), "build", "-C", str(folder), "-o", "{}/journey", "."])
+    return program / "journey"
