@@ -3,7 +3,18 @@
 import argparse
 from importlib.util import find_spec
 
-from benches import clients, held_pulls, messages, pair, route_queries, route_scale, signed, start_and_memory, store
+from benches import (
+    clients,
+    held_pulls,
+    messages,
+    pair,
+    pop,
+    route_queries,
+    route_scale,
+    signed,
+    start_and_memory,
+    store,
+)
 
 
 def main() -> None:
@@ -19,6 +30,7 @@ def main() -> None:
     messages.main(quick=quick)
     signed.main(quick=quick)
     pair.main(quick=quick)
+    pop.main(quick=quick)
     clients.main(quick=quick)
     if quick:  # a look is five minutes; these two take as long again
         print("left out: python -m benches.spark --quick, python -m benches.held_pulls")
